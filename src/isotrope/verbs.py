@@ -34,9 +34,9 @@ def report(
 
     Args:
         runs: Run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
-        output: The file to write; replaced as a whole.
+        output: The file to write. An existing file is replaced.
         title: Title of the page.
-        pictures: a folder; every picture is also written there, as SVG and as PNG.
+        pictures: Folder to which every picture is also written, as SVG and as PNG.
 
     Returns:
         The path of the file.

@@ -64,12 +64,12 @@ class Parser(argparse.ArgumentParser):
 def add_fields(
     parser: argparse.ArgumentParser, fields: Mapping[str, "FieldInfo"], *, both_ways: bool = False
 ) -> None:
-    """Add the arguments of all fields; those not given are absent, and values stay text.
+    """Add an argument for each field. Values stay text, and flags not given are absent.
 
     Args:
         parser: Parser to extend.
         fields: Fields by name.
-        both_ways: Whether every switch can be turned off, as a file may have turned it on.
+        both_ways: Whether every switch can also be turned off, as a file may have turned it on.
     """
     from isotrope.core.settings import extra_of
 

@@ -45,7 +45,7 @@ def process_group(device: str) -> Iterator[None]:
     """Join the process group that the environment describes, and leave it at the end.
 
     Args:
-        device: ``"cpu"`` or ``"cuda"``; each process takes the GPU of its local rank.
+        device: ``"cpu"``, or ``"cuda"`` for the GPU of the process's local rank.
     """
     if launched_processes()[0] == 1 or world_size() > 1:
         yield

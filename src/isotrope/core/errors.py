@@ -47,9 +47,9 @@ class SettingError(InputError):
     """A setting is unknown, missing, out of bounds, or incompatible with others.
 
     Args:
-        problem: What is wrong with it.
+        problem: What is wrong with the setting.
         setting: Field of the settings, or ``objective.temperature``.
-        value: Given value, if it helps to show it.
+        value: Given value of the setting, if the message should show it.
         remedy: What to do.
         source: YAML file that the setting comes from.
     """
@@ -143,7 +143,7 @@ class MissingExtra(InputError):
 
     Args:
         package: Import name that failed, e.g. ``"pyarrow"``.
-        extra: Extra of isotrope that brings it, e.g. ``"train"``.
+        extra: Extra of isotrope that installs the package, e.g. ``"train"``.
     """
 
     def __init__(self, package: str, *, extra: str = "") -> None:
@@ -184,7 +184,7 @@ class NoTerms(TypeError):
 
     Args:
         objective: Class of the objective.
-        space: Space in which its formula works; ``sphere`` for a part of an objective.
+        space: Space in which the objective's formula works; ``sphere`` for a part of an objective.
     """
 
     def __init__(self, objective: str, space: str) -> None:
@@ -211,7 +211,7 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     Args:
         word: The word that was typed.
         words: The words that exist.
-        alike: Difflib's ratio, from 0 to 1, below which words count as unrelated.
+        alike: Ratio of ``difflib``, from 0 to 1, below which words count as unrelated.
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -19,11 +19,11 @@ class Hyper:
 
     Attributes:
         symbol: Letter in the papers (docs/notation.md).
-        help: One sentence on its meaning.
+        help: One sentence on the meaning of the hyperparameter.
         above: Exclusive lower bound.
         at_least: Inclusive lower bound.
         at_most: Inclusive upper bound.
-        constant: Whether no gradient reaches it, so that it cannot be learnt.
+        constant: Whether no gradient reaches the hyperparameter, so that it cannot be learnt.
         choices: The allowed values of a field that is a ``Literal`` or a ``bool``; filled in by
             :func:`hypers` from the field's type, empty for numbers.
     """

@@ -51,9 +51,10 @@ def exclusive_lock(
     If the file system has no locks, a warning is printed and the folder is not locked.
 
     Args:
-        folder: The folder; created if missing, and then removed at the end if it is empty.
-        doing: The work of this process there, for the message to others.
-        hint: An addition to the message.
+        folder: The folder to lock. A missing folder is created, and removed at the end if it is
+            still empty.
+        doing: What this process does in the folder, for the message that other processes show.
+        hint: Text that is added to that message.
         role: ``"starter"`` also admits one process with the role ``"started"``.
     """
     folder = _absolute(folder)

@@ -33,11 +33,12 @@ class Used:
     """A condition under which a setting is used.
 
     Attributes:
-        when: Function that returns whether it is used. Its parameters are named as other settings,
-            or as facts that are known later, see :meth:`Settings.check_used`.
-        otherwise: Reason that is reported if it is not used, a template for ``str.format``.
-        note: Whether the report is a note, because the result is the same with it; otherwise it is
-            an error, because a result would be taken for another one.
+        when: Function that returns whether the setting is used. Its parameters have the names of
+            other settings, or of facts that are known later (:meth:`Settings.check_used`).
+        otherwise: Reason that is reported if the setting is not used, a template for
+            ``str.format``.
+        note: Whether an unused setting is reported as a note, because it does not change the
+            result. Otherwise it is an error.
     """
 
     when: Callable[..., object]

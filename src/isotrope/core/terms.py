@@ -28,18 +28,21 @@ class Terms:
     2024, section 2.3, without the last two), and ``against`` names the columns x_j.
 
     Attributes:
-        dissipation: n, GD.
-        weight: n x c, W, with 0 for excluded entries (the anchor itself, its positive, groups).
-        pull: sum_j W_ij R_ij: n, or n x d if it acts on each coordinate separately.
+        dissipation: Gradient dissipation GD of each anchor, n values.
+        weight: Weights W, n x c, with 0 for excluded entries (the anchor itself, its positive,
+            groups).
+        pull: Pull sum_j W_ij R_ij of each anchor, n values, or n x d if the pull acts on each
+            coordinate separately.
         against: Meaning of the columns of ``weight``: ``cross`` the other view (m columns),
-            ``within`` the same view (n), ``both`` [positives; anchors]; followed by the q
-            additional negatives, if the views have any.
-        scale: ``scale * assemble(terms)`` is the gradient of the objective's scalar.
-        residual: n x d, the part of the gradient outside this form, computed in closed form: radial
+            ``within`` the same view (n), ``both`` [positives; anchors]. Columns of the q additional
+            negatives follow, if the views have any.
+        scale: Factor such that ``scale * assemble(terms)`` is the gradient of the objective's
+            scalar.
+        residual: Part of the gradient outside this form, n x d, computed in closed form: radial
             parts, and the gradient of other anchors' losses. None if there is no such part.
-            ``modify`` leaves it out, because it holds everything but the anchor constant.
-        extra: n x d, an additional push of an anchor's own loss (the standard deviations of
-            VICReg), which remains when other components are exchanged; None without one.
+            ``modify`` leaves the residual out, because it holds everything but the anchor constant.
+        extra: Additional push of an anchor's own loss (the standard deviations of VICReg), n x d,
+            which remains when other components are exchanged. None if there is no such push.
     """
 
     dissipation: Tensor
@@ -52,12 +55,12 @@ class Terms:
 
     @property
     def mass(self) -> Tensor:
-        """n, the sum of each anchor's weights."""
+        """The sum of each anchor's weights, n values."""
         return self.weight.sum(dim=1)
 
     @property
     def ratio(self) -> Tensor | None:
-        """n, R = sum_j W_ij R_ij / sum_j W_ij; None if the pull is matrix-valued."""
+        """R = sum_j W_ij R_ij / sum_j W_ij, n values; None if the pull is n x d."""
         if self.pull.ndim != 1:
             return None
         mass = self.mass

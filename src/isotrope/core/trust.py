@@ -39,7 +39,7 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
 
     Args:
         name: Path or name to be opened.
-        model: Whether it is a model; the folder's own model is allowed.
+        model: Whether the name is that of a model. A folder's own model is allowed.
     """
     folder, command = _source.get()
     if folder is None or (model and Path(name) == folder) or RunFolder(folder).is_own:

@@ -106,14 +106,14 @@ class Views:
     """Two views of a batch, row i of one being the positive of row i of the other.
 
     Attributes:
-        anchors: n x d.
-        positives: m x d. The positive of anchor i is row ``offset + i``; m > n when the keys of
-            several processes were gathered.
-        negatives: q x d additional negatives of all anchors (hard negatives, a queue), or None.
+        anchors: Embeddings of one view, n x d.
+        positives: Embeddings of the other view, m x d. The positive of anchor i is row
+            ``offset + i``. m exceeds n if the positives of several processes were gathered.
+        negatives: Additional negatives of all anchors (hard negatives, a queue), q x d, or None.
         offset: Row of ``positives`` that belongs to anchor 0.
-        groups: m integers or None. Two rows of the same group (near-identical texts) are not
-            negatives of each other and are never pushed apart.
-        in_batch: Whether rows of the batch are negatives; False uses only ``negatives`` (MoCo).
+        groups: Group of each row of ``positives``, m integers, or None. Two rows of the same group
+            (near-identical texts) are not negatives of each other and are never pushed apart.
+        in_batch: Whether rows of the batch are negatives. If not, only ``negatives`` are (MoCo).
     """
 
     anchors: Tensor

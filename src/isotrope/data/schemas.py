@@ -72,12 +72,13 @@ class Record(NamedTuple):
     """A record of a corpus, with its file and line.
 
     Attributes:
-        texts: (text,), or (anchor, positive, negatives ...), stripped; any may be empty.
-        path: The file.
-        line: Line number in it, from 1 (of a parquet file the row).
-        opens: Whether it starts a document: the first of a file, or after a blank line.
-        group: Its group or label as text; empty if it has none.
-        scores: Score of a scored pair, or of the positive and each negative; may be empty.
+        texts: Texts of the record, stripped: (text,), or (anchor, positive, negatives ...). Any of
+            them may be empty.
+        path: File of the record.
+        line: Number of the line in the file, from 1 (in a parquet file, of the row).
+        opens: Whether the record starts a document: the first of a file, or after a blank line.
+        group: Group or label of the record as text; empty if the record has none.
+        scores: Score of a scored pair, or of the positive and each negative; empty without scores.
     """
 
     texts: tuple[str, ...]
@@ -201,13 +202,13 @@ class Reading:
         columns: Chosen columns of text; empty to recognise them.
         groups: The column of groups, if one was chosen.
         streaming: Whether to keep no copy of a data set of the hub.
-        paired: Whether labelled texts become pairs; otherwise each is a record of one text.
-        scored: Whether scored pairs may be read; the default refuses them, because a pair with a
-            low score is not a pair that belongs together.
+        paired: Whether labelled texts become pairs. Otherwise each labelled text is a record.
+        scored: Whether scored pairs may be read. They are refused by default, because the texts of
+            a pair with a low score do not belong together.
         choose: How many columns an error message may suggest that the user choose; 0 if the caller
             has no setting for choosing columns.
         rows: Number of rows read.
-        records: Number of records made from them.
+        records: Number of records made from these rows.
         negatives: For each number of negatives, how many records have that number.
         left: Number of skipped rows, and the first skipped row, for each reason.
         other_files: Skipped files in folders.

@@ -45,10 +45,10 @@ def open_table(
 
     Args:
         path: The file, the folder or the name.
-        wanted: Columns to read; a .tsv whose first line has them has a header.
-        header: Known column names in lower case; a first line with only such names is a header.
+        wanted: Columns to read. If the first line of a .tsv has their names, it is a header.
+        header: Known column names in lower case. A first line with only such names is a header.
         streaming: Whether to keep no copy of a data set of the hub.
-        txt_columns: Whether tabs separate columns in a .txt; otherwise a tab is text.
+        txt_columns: Whether tabs separate columns in a .txt. Otherwise a tab is part of the text.
     """
     if is_hub_name(path):
         return _hub(path, streaming=streaming)

@@ -47,20 +47,21 @@ class Anatomy:
 
     For an objective of this library the components are computed from its formulas. For another loss
     they are read off the pairs (``isotrope.paradigm.similarities``), with the temperature of a
-    softmax. If the pairs leave out more than 2% of the gradient they are None. ``ratio`` is
-    averaged over anchors with GD >= 0.01 only, because rounding dominates smaller gradients.
+    softmax. If the pairs leave out more than 2% of the gradient, the components are None. ``ratio``
+    is averaged over anchors with GD >= 0.01 only, because rounding dominates smaller gradients.
 
-    :mod:`isotrope.diagnostics.metrics` defines the columns; its log ``doctor`` has some of its own:
-    misfit, radial, negatives, temperature, pulled and label_gap.
+    :mod:`isotrope.diagnostics.metrics` defines the columns. Only the log of a Doctor has the
+    columns misfit, radial, negatives, temperature, pulled and label_gap.
 
     Args:
-        every: Steps between two measured batches; step 0 is measured.
+        every: Number of steps between two measured batches, beginning with step 0.
         temperature: Temperature of the loss's softmax, if the gradient does not show it. The
             factor 1/temperature in the gradient is then not counted as dissipation, which lies
             between 0 and 1 as in the papers.
 
     Attributes:
-        rows: One row per measured batch, by the names in ``COLUMNS``; None if not measured.
+        rows: One row per measured batch, by the names in ``COLUMNS``. A number that was not
+            measured is None.
         objective: The objective of isotrope that the loss contains; None for any other loss.
         settings: Known settings of the training, named as on the command line (hyphens).
         kind: Kind of the loss of the last batch, as ``isotrope.diagnostics.seen`` names it;
@@ -69,10 +70,9 @@ class Anatomy:
             positive, counted from 0 in the order in which the loss compares them.
         calls: Number of steps since the first step of the training, measured or not.
         words: Words of the trainer, for the changes that a diagnosis proposes.
-        factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it;
-            the dissipation is that of the loss without the factor. None if GD is nearly the same
-            for all anchors, so that a factor cannot be seen: dissipation and ``dead`` are then
-            None.
+        factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it.
+            The dissipation is that of the loss without the factor. If GD is nearly the same for all
+            anchors, a factor cannot be seen; then the factor, dissipation and ``dead`` are None.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -131,8 +131,8 @@ class Anatomy:
         Args:
             readings: One reading per backward pass of the losses; a cached loss has several.
             step: Number of the step.
-            accumulated: Number of batches whose gradients the trainer adds up, if it divides the
-                loss by it.
+            accumulated: Number of batches whose gradients the trainer adds up. If the loss was
+                divided by this number, the division is undone.
             copies: Share of the anchors that are known to have a copy in the batch.
         """
         every = list(readings)

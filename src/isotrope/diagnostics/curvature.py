@@ -43,7 +43,7 @@ class Hessian:
         parameters: Tensors to differentiate by, in this order; N numbers in all.
 
     Attributes:
-        size: N.
+        size: Number N of rows and columns.
         loss: Mean of the losses.
         gradient: Gradient of ``loss``, N numbers.
 
@@ -130,8 +130,9 @@ def parameter_hessian(
 
     Args:
         objective: Any objective that is not a surrogate.
-        views: Function that returns the raw embeddings of a batch as ``Views``, or several of them
-            whose mean is the loss. For the mean over several batches, one function for each.
+        views: Function that returns the raw embeddings of a batch: one ``Views``, or several
+            ``Views`` whose mean loss is the loss of the batch. For the mean over several batches,
+            a list with one function for each.
         module: Module with all parameters and buffers used by ``views``. The Hessian is with
             respect to the parameters that require a gradient. Modes are not changed.
         seed: Seed of torch's random numbers in ``views``.
@@ -160,7 +161,7 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
     Args:
         hessian: Operator with at least three rows.
         tolerance: Relative error of the eigenvalues.
-        seed: Seed of the vector that the iteration starts from.
+        seed: Seed of the random vector from which the iteration starts.
     """
     with needs_extra("train", "scipy"):
         from scipy.sparse.linalg import LinearOperator, eigsh

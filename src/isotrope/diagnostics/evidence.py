@@ -42,10 +42,10 @@ class Words:
     """A trainer's words for its settings, with ``{}`` for a number; by default plain words.
 
     Attributes:
-        inverse: Whether the trainer takes 1 over the temperature instead.
-        cached: Way to save memory with a contrastive loss.
-        contrastive_name: Part of the name of such a loss that identifies it.
-        without_labels: Way to use such a loss on data with labels.
+        inverse: Whether the trainer takes 1 over the temperature instead of the temperature.
+        cached: How to save memory with a contrastive loss.
+        contrastive_name: Part of the name of a loss by which a contrastive loss is recognised.
+        without_labels: How to use a contrastive loss on data with labels.
     """
 
     temperature: str = "a temperature of {}"
@@ -89,7 +89,7 @@ class RunEvidence:
         probe: Measurements of the saved encoder on data, by column, and the measurements that only
             a probe has (``mean_cosine``, ``copies``, ``count``, ``dimension``); None without a
             probe.
-        start: Same measurements of the encoder at the start of training.
+        start: Measurements as in ``probe``, of the encoder at the start of training.
         judgement: Whether training helped; None if the run has no scores.
         losses: Recognised properties of each loss in a user's own training: ``name``, ``family``,
             ``temperature``, ``misfit``, ``negatives``.

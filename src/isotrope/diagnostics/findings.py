@@ -20,10 +20,10 @@ class Evidence:
     Attributes:
         name: Name of a threshold (isotrope.diagnostics.verdict), or of a number that explains.
         number: Measured value.
-        threshold: Limit; None if the number only explains.
-        unit: Unit of both.
+        threshold: Limit of a healthy number; None if the number only explains.
+        unit: Unit of the number and the threshold.
         side: Side of the threshold on which a number is a fault: ``above`` or ``below``.
-        label: The number in plain words; empty if the name is plain enough.
+        label: What the number measures, in plain words; empty if the name is plain enough.
     """
 
     name: str

@@ -14,8 +14,8 @@ class Panel:
     Attributes:
         section: Key of the section of a report.
         note: How to read the picture, in one line.
-        title: Heading; empty for the title of the metric.
-        key: Name on the page and of the files; empty for the column.
+        title: Heading of the picture; empty to use the title of the metric.
+        key: Name of the picture on the page and of its files; empty to use the column.
         kind: ``course`` over the steps, drawn as running means; ``score`` over the steps, with its
             start and the saved model; ``path`` over another column, in the order of the steps.
         across: Column of the horizontal axis.
@@ -51,18 +51,18 @@ class Metric:
         column: Column of metrics.csv, or key in the metrics of a result.
         title: Name.
         definition: Definition in one line, for tables.
-        meaning: Paragraph of the glossary; empty if a picture needs none.
+        meaning: Paragraph of the glossary; empty if the picture needs no explanation.
         symbol: Symbol in the papers.
-        unit: Unit.
-        logs: Kinds of log that have the column; none for a number of a result.
-        of_step: Whether the training loop supplies it; ``observe.measure`` measures the others.
-        panel: Picture of the metric, if it has its own.
-        beside: Column in whose picture it is drawn, or whose axis it is.
-        line: Name of its line in a picture with several.
-        spread: Column of its standard deviation, drawn as a band.
-        heading: Heading in the comparison of runs; empty if it is not compared.
-        only: Kind of run whose comparison has it; empty for both.
-        digits: Decimals in the comparison; None for as many as the values need.
+        unit: Unit of the number.
+        logs: Kinds of log that have the column; empty for a number of a result.
+        of_step: Whether the training loop supplies the number instead of ``observe.measure``.
+        panel: Picture of the metric; None if the metric has no picture of its own.
+        beside: Column in whose picture the metric is drawn, or whose horizontal axis it is.
+        line: Name of the metric's line in a picture with several lines.
+        spread: Column of the metric's standard deviation, drawn as a band.
+        heading: Heading in the comparison of runs; empty if the metric is not compared.
+        only: Kind of run whose comparison has the metric; empty for all kinds.
+        digits: Number of decimals in the comparison; None for as many as the values need.
     """
 
     column: str

@@ -42,9 +42,9 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
     Angles are in radians, and standard deviations divide by the number of values.
 
     Args:
-        objective: Objective of the training. Without an objective, or if it has no components (not
-            on the sphere), all quantities of components are None; for logits (DINO) only norm, rank
-            and gradient are measured.
+        objective: Objective of the training. Without an objective, or with one that has no
+            components (not on the sphere), all quantities of components are None. For logits (DINO)
+            only norm, rank and gradient are measured.
         views: Raw embeddings, n x d.
 
     Returns:

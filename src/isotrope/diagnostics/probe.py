@@ -57,13 +57,13 @@ class Texts:
     """Texts to probe with.
 
     Attributes:
-        records: (text,) or (anchor, positive), at most ``ROWS``.
+        records: Records (text,) or (anchor, positive), at most ``ROWS``.
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
-        copies: Share of texts with a copy, see the module.
-        groups: n int64 numbers, equal for records that training does not push apart; None if all
-            records are negatives of each other.
-        read: Number of records that these were drawn from.
-        name: Name of the source.
+        copies: Share of texts that have a copy among the others (see the module).
+        groups: Group of each record, n int64 numbers, equal for records that training does not push
+            apart. None if all records are negatives of each other.
+        read: Number of records that ``records`` were drawn from.
+        name: Name of the file or data set.
     """
 
     records: Sequence[tuple[str, ...]]
@@ -253,9 +253,9 @@ def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> 
     ``Version 1.2 of the manual`` and ``Version 3.4 of the manual``.
 
     Args:
-        texts: n texts; time and memory grow with n^2, so pass a sample.
-        groups: n int64 numbers; texts with the same number are not copies of each other, because
-            training does not push them apart.
+        texts: Texts to compare, n. Time and memory grow with n^2, so pass a sample.
+        groups: Group of each text, n int64 numbers. Texts of one group are not copies of each
+            other, because training does not push them apart.
 
     Example:
         >>> copied(["One and the same text, no 1", "one and the same text, no 2", "Another one"])

@@ -86,7 +86,7 @@ def measure_compared(
         tables: The similarities that the loss compared.
         earlier: Evidence of the temperature from earlier batches.
         temperature: Temperature of the loss, if it states one.
-        factor: Factor of the gradient, for example from accumulated batches.
+        factor: Known factor of the gradient, for example from accumulated batches.
     """
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)

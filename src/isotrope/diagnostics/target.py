@@ -41,7 +41,7 @@ def diagnose(
         data: Text, pairs or images to embed instead of a run's own; the default for a text model
             is pairs of docstrings of Python's own library.
         columns: Columns of a table of text.
-        objective: Objective whose components to examine for a model; a run has its own.
+        objective: Objective whose components are examined for a model. A run has its own objective.
         objective_settings: Settings of an objective that is given by name.
         plugins: Python files that define objectives. Plugins that only the run names are not run.
 

@@ -28,11 +28,11 @@ class Threshold:
     Attributes:
         name: Name of the threshold.
         label: Measured quantity in a few words, as a diagnosis prints it.
-        measured: Measured quantity and when it counts, in full, for the documentation.
+        measured: Measured quantity in full, for the documentation.
         source: Paper and figure, or how the value was set.
-        above: Value, if numbers above it are a fault.
-        below: Value, if numbers below it are a fault.
-        unit: Unit of the value.
+        above: Largest healthy number; None if large numbers are no fault.
+        below: Smallest healthy number; None if small numbers are no fault.
+        unit: Unit of the number.
         measure: Function that measures the number; needed if the verdict has no ``when``.
         optional: Whether the other thresholds decide if the number was not measured.
     """
@@ -87,8 +87,8 @@ class Change:
     """The change that a verdict proposes, in the words of the user's trainer.
 
     Attributes:
-        train: Flags of ``isotrope train``; a function ``when`` may give others.
-        loop: Same change in the words of another trainer.
+        train: Flags of ``isotrope train``. A function ``when`` may return others.
+        loop: The same change in the words of another trainer.
     """
 
     train: Text = ""
@@ -110,7 +110,7 @@ class Found:
         evidence: Numbers, the deciding ones first.
         detail: One or two sentences on the fault and why the change helps.
         change: Flags of ``isotrope train``.
-        decided_by: Threshold whose source is cited; empty for that of the first number.
+        decided_by: Threshold whose source is cited; empty to cite that of the first number.
     """
 
     evidence: tuple[Evidence, ...]
@@ -130,18 +130,18 @@ class Verdict:
         slug: Public name, as printed.
         title: The verdict in one line.
         meaning: The fault in a sentence or two without a formula, for readers.
-        thresholds: Numbers that decide.
+        thresholds: Thresholds that decide.
         change: Proposed change.
-        detail: Sentences for a finding, if ``meaning`` does not serve.
+        detail: Sentences on the fault that a finding shows instead of ``meaning``, if given.
         explains: Verdicts that follow from this verdict and are not reported beside it.
         texts_only: Whether images are exempt.
         any_of: Whether one of the thresholds is enough; otherwise all are needed.
-        unless: Functions, each of which returns whether some evidence acquits.
+        unless: Functions of the evidence. If one of them returns true, the verdict is not given.
         shows: Columns whose final values explain the finding, or functions that return evidence.
         when: Function that decides instead of the thresholds' ``measure``, ``any_of`` and
             ``unless``.
         before_all: Function like ``when`` that is tried before all other verdicts.
-        only_if_healthy: Whether it is tried only if nothing else was found.
+        only_if_healthy: Whether this verdict is tried only if no other was found.
         is_fault: Whether a diagnosis with this verdict is not healthy.
     """
 

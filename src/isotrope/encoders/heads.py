@@ -111,7 +111,7 @@ def predictor(
         dimension: Dimension d of the projections.
         hidden: Width of the hidden layer; SimSiam uses a bottleneck of d/4.
         batch_norm: Whether a batch norm follows the hidden linear layer.
-        last_norm: See :func:`projector`.
+        last_norm: Batch norm after the last layer, as for :func:`projector`.
     """
     return projector(dimension, [hidden], dimension, batch_norm=batch_norm, last_norm=last_norm)
 
@@ -129,10 +129,10 @@ class DINOHead(nn.Module):
         prototypes: Number k of prototypes.
         hidden: Width of the two hidden layers.
         bottleneck: Dimension in which the cosine is taken.
-        batch_norm: Whether batch norms follow the hidden linear layers; not in the paper's ViTs.
+        batch_norm: Whether batch norms follow the hidden linear layers (not in the paper's ViTs).
 
     Attributes:
-        prototypes: k x bottleneck, a linear layer without bias.
+        prototypes: Linear layer without bias, whose weights are the prototypes (k x bottleneck).
     """
 
     def __init__(

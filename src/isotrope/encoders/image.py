@@ -142,7 +142,7 @@ class ImageEncoder(nn.Module):
 
         Args:
             module: Any module; only its weights are saved.
-            dimension: d.
+            dimension: Number d of values in an embedding.
             image_size: Side of the pictures that :meth:`encode` prepares.
             mean: The mean of red, green and blue, of pixels in [0, 1].
             std: The standard deviation of the same.
@@ -198,15 +198,15 @@ class ImageEncoder(nn.Module):
         """Embed pictures in evaluation mode; the modes of all modules are restored.
 
         Args:
-            images: n paths, PIL images or arrays of uint8 pixels, of any sizes and mixed; or one
-                array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter side is
-                resized to :attr:`image_size` and the centre cut out.
+            images: The n pictures: paths, PIL images or arrays of uint8 pixels, of any sizes and
+                mixed, or one array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter
+                side is resized to :attr:`image_size` and the centre cut out.
             batch_size: Pictures in each batch.
-            progress: Show a bar on stderr.
-            normalize: Return unit vectors.
+            progress: Whether to show a bar on stderr.
+            normalize: Whether to return unit vectors.
 
         Returns:
-            n x d.
+            Embeddings, n x d.
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
@@ -257,7 +257,7 @@ class ImageEncoder(nn.Module):
         For a wrapped module it holds the weights only.
 
         Args:
-            folder: Replaced if it exists.
+            folder: Folder to write. An existing folder is replaced.
             card: The model card (README.md); None writes a minimal one.
         """
         text = self._card() if card is None else card

@@ -60,8 +60,8 @@ class Queue(nn.Module):
         seed: Seed of the initial rows.
 
     Attributes:
-        rows: Size x d, in no particular order. ``push`` overwrites this tensor, so run the backward
-            pass of a loss that uses it first.
+        rows: Embeddings in the queue, size x d, in no particular order. ``push`` overwrites this
+            tensor, so before a push, run the backward pass of each loss that uses it.
     """
 
     rows: Tensor
@@ -81,7 +81,7 @@ class Queue(nn.Module):
         """Replace the oldest embeddings.
 
         Args:
-            rows: n x d, any n; normalised here. The last ``size`` rows are kept.
+            rows: Embeddings, n x d, which are normalised here. The last ``size`` rows are kept.
         """
         size = len(self.rows)
         end = self.place + len(rows)

@@ -72,9 +72,9 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         name: Name that the user gave.
-        model: The wrapped model; its modules are this module's parameters.
-        tokenizer: The model's own.
-        dimension: d, of the embeddings.
+        model: The wrapped model, which holds all parameters of this module.
+        tokenizer: The model's own tokenizer.
+        dimension: Number d of values in an embedding.
         max_length: Number of tokens, including special ones, at which the model truncates.
         positions: Largest number of tokens, including special ones, for which the model has
             positions.
@@ -169,7 +169,7 @@ class SentenceEncoder(nn.Module):
             seed: Seed of the initial weights.
             vocabulary: Largest number of word pieces.
             layers: Number of layers of the transformer.
-            width: d, of tokens and embeddings; a multiple of ``heads``.
+            width: Dimension d of tokens and embeddings, a multiple of ``heads``.
             heads: Number of heads of the attention.
             max_length: Largest number of tokens, including special ones.
         """
@@ -240,7 +240,7 @@ class SentenceEncoder(nn.Module):
         """Turn texts into token ids, including the model's special tokens.
 
         Args:
-            texts: n texts; no prompt is added.
+            texts: The n texts. No prompt is added to them.
             max_length: Number of tokens, including special ones, to which longer texts are cut.
 
         Returns: n rows of ids, and the number of cut rows.
@@ -310,11 +310,11 @@ class SentenceEncoder(nn.Module):
         """Return the embeddings before any Normalize module.
 
         Args:
-            input_ids: n x length, on the model's device.
-            attention_mask: n x length, 1 for tokens and 0 for padding.
+            input_ids: Token ids, n x length, on the model's device.
+            attention_mask: 1 for tokens and 0 for padding, n x length.
 
         Returns:
-            n x d.
+            Embeddings, n x d.
         """
         features: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
         for module in self._body:
@@ -338,12 +338,13 @@ class SentenceEncoder(nn.Module):
         Args:
             texts: n texts.
             batch_size: Texts in each batch.
-            max_length: Tokens to which texts are cut; None is the model's own :attr:`max_length`.
-            progress: Show a bar on stderr.
-            normalize: Return unit vectors even if the model does not normalise.
+            max_length: Number of tokens to which longer texts are cut. With None, it is the model's
+                own :attr:`max_length`.
+            progress: Whether to show a bar on stderr.
+            normalize: Whether to return unit vectors even if the model does not normalise.
 
         Returns:
-            n x d, float32.
+            Embeddings, n x d, float32.
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")

@@ -65,7 +65,7 @@ class TrainingSet:
     Attributes:
         train: Rows of the features.
         dev: Rows for early stopping; None holds out 5% of ``train``.
-        decays: Strengths of the L2 regularisation.
+        decays: Strengths of the L2 regularisation to try.
     """
 
     train: Indices
@@ -78,8 +78,8 @@ class Fitted:
     """The best classifiers of a training set.
 
     Attributes:
-        weights: Decays x classes x (dimension + 1), the bias last.
-        accuracies: On the development set, one for each decay, in [0, 1].
+        weights: Weights of each fit, decays x classes x (dimension + 1), the bias last.
+        accuracies: Accuracy on the development set for each decay, in [0, 1].
     """
 
     weights: Tensor
@@ -119,11 +119,11 @@ def fit(
 
     Args:
         x: Features, n x d.
-        y: Classes, n.
+        y: Class of each row, n integers.
         classes: The number of classes.
         sets: The training sets.
         protocol: How a classifier is trained.
-        done: Called with the number of fits that have ended since the last call.
+        done: Function that is called with the number of fits that have ended since the last call.
     """
     start = initial(x.shape[1], classes, x.dtype)
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()

@@ -35,7 +35,7 @@ class DevMetric:
     Attributes:
         score: Function of an encoder that returns the score, out of 100; larger is better.
         fingerprint: A fingerprint of the texts that are scored and of their expected answers.
-        records: Number of held-out records that it is measured on; None for other data.
+        records: Number of held-out records on which the score is measured; None for other data.
         trained_on: Number of these records that share a text with a training record; None if
             unknown.
         queries: Text of each item of the score, if the items are queries.

@@ -118,7 +118,7 @@ class Truncated:
 
     Args:
         encoder: The encoder that embeds.
-        dimension: Number of coordinates to keep; they are not normalised again.
+        dimension: Number of coordinates to keep. The shorter vectors are not normalised again.
         precision: ``float32`` (4 bytes a coordinate), ``int8`` (1 byte: 256 steps between the
             smallest and the largest value of each coordinate in the first call of ``encode``) or
             ``binary`` (1 bit: the sign).

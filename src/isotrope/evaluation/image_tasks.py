@@ -27,8 +27,8 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """Return whether a model takes pictures and no text, without loading it.
 
     Args:
-        model: A name or folder, or an encoder; an encoder with an ``image_size`` takes pictures.
-        ask_hub: Look up a name on the hub if it is not a folder here.
+        model: A name or folder, or an encoder. An encoder with an ``image_size`` takes pictures.
+        ask_hub: Whether to look up a name on the hub if it is not a folder here.
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")

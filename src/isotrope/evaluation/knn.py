@@ -38,10 +38,11 @@ def knn(
     Only classes of neighbours can be among the first five.
 
     Args:
-        train: n rows.
-        test: m rows.
-        k: Neighbours. If n is smaller than k, all n vote, and the result reports it.
-        temperature: t of the weighted vote; a smaller t gives the nearest more weight.
+        train: Labelled training rows, n.
+        test: Labelled test rows, m.
+        k: Number of neighbours that vote. If n is smaller than k, all n rows vote, and the result
+            reports n.
+        temperature: Temperature t of the weighted vote. A smaller t gives the nearest more weight.
         name: The name of the Result.
 
     Returns:

@@ -21,9 +21,9 @@ class Classes:
 
     Attributes:
         names: The names of the C classes.
-        train: int64 (n), in [0, C).
-        test: int64 (m), in [0, C), or -1 for a class that is not in the training set: any
-            prediction for it counts as wrong.
+        train: Class of each training example, int64 (n), in [0, C).
+        test: Class of each test example, int64 (m), in [0, C), or -1 for a class that is not in the
+            training set. Any prediction for such an example counts as wrong.
         repeated: Number of test examples that are also in the training set; None if unknown.
     """
 

@@ -38,7 +38,8 @@ class Probe:
         batch_size: Rows in each step.
         learning_rate: The rate at the start, not scaled by the batch size. Steps are stable below
             7.6: rows have length 1 on average, and softmax curves at most by 1/2.
-        weight_decay: Lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none.
+        weight_decay: Factor lambda of lambda/2 ||W||^2, which is added to the mean loss. The bias
+            has no weight decay.
         seed: The seed of the order of the rows.
     """
 
@@ -76,8 +77,8 @@ def linear_probe(
     part. A dimension whose spread is below a millionth of the largest one is set to 0.
 
     Args:
-        train: n rows, an array or memory map, which is read once an epoch.
-        test: m rows, an array or memory map.
+        train: Labelled training rows, n, an array or memory map, which is read once an epoch.
+        test: Labelled test rows, m, an array or memory map.
         probe: Settings of the fit; by default ``Probe()``.
         name: The name of the Result.
 

@@ -29,11 +29,11 @@ class Task:
     """One task of an evaluation.
 
     Attributes:
-        kind: The kind of its Result: ``sts``, ``transfer``, ...
-        name: ``STS12``, ``MR``, ...
-        data: Fingerprint of its data.
-        score: Function from an encoder to a Result.
-        settings: Everything else that decides the numbers.
+        kind: Kind of the Result of the task: ``sts``, ``transfer``, ...
+        name: Name of the task: ``STS12``, ``MR``, ...
+        data: Fingerprint of the task's data.
+        score: Function that takes an encoder and returns a Result.
+        settings: All other settings that change the numbers.
     """
 
     kind: str

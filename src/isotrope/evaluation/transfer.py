@@ -48,9 +48,10 @@ class TaskScore:
     """The outcome of one task.
 
     Attributes:
-        accuracy: Percent on the test set (without one: mean over the outer folds), two decimals.
-        devacc: Percent in the cross-validation, or on the development set, two decimals.
-        correct: 0 or 1 for each test example, int8, in the order of the file.
+        accuracy: Percent right on the test set, else the mean over the outer folds, two decimals.
+        devacc: Accuracy in the cross-validation or on the development set in percent, two decimals.
+        correct: Whether each test example was classified right (1) or not (0), int8, in the order
+            of the file.
         f1: F1 of MRPC's paraphrases in percent; None for other tasks.
     """
 
@@ -80,8 +81,8 @@ def transfer_task(
         encoder: Anything with ``encode``.
         task: The task, see :func:`isotrope.data.text.transfer_sets.load_transfer`.
         mode: One of :data:`MODES`.
-        fit: Trains the classifiers; ``benchmarks/transfer.py`` compares it with SentEval's loop.
-        progress: Show bars on stderr.
+        fit: Function that trains the classifiers, as ``isotrope.evaluation.classifier.fit`` does.
+        progress: Whether to show bars on stderr.
         batch_size: Texts in each batch of the encoder.
     """
     check_task(task, mode)

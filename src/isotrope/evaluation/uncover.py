@@ -51,13 +51,13 @@ class Uncovered:
     """The score of an encoder as it is and whitened, without any training.
 
     Attributes:
-        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if it was not measured.
-        sentence: The consequence for a training, or why it was not measured.
+        kind: ``raw``, ``disturbed`` or ``trained`` encoder, or ``unknown`` if nothing was measured.
+        sentence: The consequence for a training, or why the scores were not measured.
         score: The name of the score.
         raw: Score without whitening, out of 100.
         whitened: Score with whitening.
         low: Lower end of the 95% interval of the difference.
-        high: Upper end.
+        high: Upper end of this interval.
         mean_cosine: The mean cosine of different texts.
         texts: Number of texts that gave mean and covariance.
     """
@@ -142,7 +142,7 @@ def uncover_records(
         records: Texts as training forms them; a third of them, at most 1,000, are scored.
         views: How a positive is made.
         prompts: Prompts of queries and targets.
-        groups: A number for each record; any record with the same number counts as found.
+        groups: A number for each record. Any record with the query's number counts as found.
         seed: The seed of the choice.
     """
     if views == "dropout":

@@ -20,10 +20,10 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     their standard deviation would amplify rounding errors.
 
     Args:
-        rows: n x d, n >= 2.
+        rows: Embeddings, n x d, n >= 2.
 
     Returns:
-        m of d values, and W, d x k with k <= d, float64.
+        The mean m (d values) and the matrix W (d x k with k <= d), float64.
 
     Example:
         >>> rows = np.array([[2.0, 1.0], [-2.0, 1.0], [0.0, 3.0], [0.0, -1.0]])

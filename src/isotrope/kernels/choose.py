@@ -112,11 +112,11 @@ def pairs(
     """Return the row statistics of ``views``, which are already in the objective's space.
 
     Args:
-        views: Views in that space.
+        views: Views in the objective's space.
         backend: See :func:`choose`.
         held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
-        raw: Views before normalisation, if they are in bfloat16: ``"triton"`` multiplies them and
-            divides by their norms.
+        raw: Views before normalisation, if they are in bfloat16. The backend ``"triton"``
+            multiplies these and divides the products by their norms.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:
@@ -131,7 +131,8 @@ def pairs(
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     """Return a copy of ``pairs`` in which only the anchors have gradients.
 
-    Both directions of a batch share the computed sums. None if the backend keeps matrices.
+    Both directions of a batch share the computed sums. The result is None if the backend keeps
+    matrices.
     """
     if pairs.backend == "triton":
         return extension("triton").surrogate_pairs(pairs)

@@ -56,7 +56,7 @@ def fused(
         formula: Formula of one direction; it returns n values, or one for the batch.
         both_directions: Whether the value is the mean of both directions.
         mean: Whether the values of the rows are averaged instead of summed.
-        coupling: Dependence of anchors on each other, see ``paradigm.objective.Objective``.
+        coupling: Dependence of the anchors on each other, as in ``paradigm.objective.Objective``.
         learnt: Number in the formula that requires a gradient, such as its temperature.
         backend: ``rowblock``, ``bfloat16`` (with rounded products) or ``triton``.
 

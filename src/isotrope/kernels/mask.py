@@ -63,7 +63,7 @@ class Mask:
 
         Args:
             rows: Slice of B anchors.
-            first: Column to begin with, if all columns come from one source.
+            first: Number of the first column. Above 0, all columns must come from one source.
         """
         views, device = self.views, self.views.anchors.device
         row = torch.arange(rows.start, rows.stop, device=device)[:, None]
@@ -82,7 +82,7 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Fill all entries except negatives with -inf, in place; arguments as for ``excluded``."""
+        """Fill all entries of ``tile`` except negatives with -inf, in place (:meth:`excluded`)."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)
@@ -109,7 +109,7 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """True if every anchor certainly has a negative; the groups are not read."""
+        """Whether every anchor certainly has a negative. This does not read the groups."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True

@@ -24,10 +24,10 @@ class Mixing:
     """The two columns of an anchor's mixture, and their shares.
 
     Attributes:
-        of: First and second part of a mixture: the second hardest negative and the hardest, the
-            positive and the hardest negative, or the positive and the next row (the last row takes
-            the first).
-        share: Share of the first part; the second part has the rest.
+        of: First and second part of a mixture. The parts are the second hardest negative and the
+            hardest, the positive and the hardest negative, or the positive and the next row (the
+            first row after the last).
+        share: Share of the first part in the mixture; the second part has the rest.
         renormalise: Whether the mixture is projected back to the sphere.
     """
 
@@ -36,13 +36,13 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return the columns of both parts, B x 2; -1 for a missing column.
+        """Return the columns of both parts, B x 2, with -1 for a missing column.
 
         Args:
             views: Views of the whole batch.
             rows: Slice of B anchors.
-            nearest: Function from k to the columns of their k hardest negatives
-                (``Pairs.nearest``).
+            nearest: Function that takes k and returns the columns of the k hardest negatives of
+                these anchors (``Pairs.nearest``).
         """
         if self.of == "second and hardest":
             columns = nearest(2).flip(1)
@@ -59,7 +59,7 @@ class Mixing:
 
         Args:
             columns: Result of :meth:`columns`, B x 2.
-            parts: Unit vectors of these columns, B x 2 x d; any values for a missing column.
+            parts: Unit vectors of these columns, B x 2 x d, with any values for a missing column.
         """
         exists = (columns >= 0).all(dim=1)
         vectors = parts[:, 0].lerp(parts[:, 1], 1 - self.share)
@@ -76,10 +76,10 @@ class Mixture:
     """One constant vector for each anchor, a sum of two columns.
 
     Attributes:
-        vectors: n x d mixtures; zeros for an anchor without a mixture.
-        exists: n booleans, whether the anchor has a mixture.
-        columns: n x 2 columns of the two parts.
-        scale: n factors of the sum.
+        vectors: Mixture of each anchor, n x d; zeros for an anchor without a mixture.
+        exists: Whether each anchor has a mixture, n booleans.
+        columns: Columns of the two parts, n x 2.
+        scale: Factor by which the sum of each anchor is multiplied, n values.
         share: Share of the first part in the sum.
     """
 

@@ -46,7 +46,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
     Args:
         views: Raw embeddings that :func:`takes` accepts.
         questions: Statistics that the formula uses.
-        both: Whether there is a second direction, with positives as anchors.
+        both: Whether there is a second direction, in which the positives are the anchors.
 
     Raises:
         Unfused: The formula uses other statistics, or the temperature is too low.

@@ -34,9 +34,10 @@ class Questions:
     """The statistics that a formula uses.
 
     Attributes:
-        temperatures: Temperatures of each question.
-        counts: Kinds of columns whose number of negatives is used.
-        mixing: Mixture whose similarity is used, or None.
+        temperatures: Temperature of each question. A question is a statistic and the kind of
+            columns that the statistic is over.
+        counts: Kinds of columns whose number of negatives the formula uses.
+        mixing: Mixture whose similarity the formula uses, or None.
         learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
         lasting: Whether the questions cannot change later, because no temperature is a tensor.
         several: Whether the formula returns one value for each anchor, not one for the batch.
@@ -66,8 +67,8 @@ class StatisticsOnly(Pairs):
     """Pairs that only supply statistics; anything else cannot be fused.
 
     Args:
-        positive: n similarities with the positives.
-        answers: Source of the other statistics.
+        positive: Similarities of the anchors with their positives, n values.
+        answers: Object that supplies the other statistics.
     """
 
     backend = "rowblock"
@@ -136,9 +137,9 @@ class Known:
     """Answers from statistics that have been computed.
 
     Attributes:
-        questions: Answered questions.
-        values: Answers, n each.
-        counts: Numbers of negatives, n each.
+        questions: Questions that have been answered.
+        values: Statistics that answer them, n values each.
+        counts: Number of negatives of each anchor, n values for each kind of columns.
     """
 
     questions: Questions
@@ -248,7 +249,7 @@ def record(
     Args:
         formula: Formula of one direction.
         dtype: Dtype of the statistics.
-        learnt_of: Function that returns the other tensor that requires a gradient.
+        learnt_of: Function that returns the tensor that requires a gradient besides the embeddings.
 
     Raises:
         Unfused: The formula needs more than statistics, or a gradient of another tensor.

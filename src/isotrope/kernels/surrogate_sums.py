@@ -138,9 +138,9 @@ class Swept(NamedTuple):
     """Statistics of the rows of both views, n each, from a sweep over some columns.
 
     Attributes:
-        hardest: Largest similarities.
-        mass: Sums of the exponentials.
-        push: Sums of the columns, weighted by the exponentials.
+        hardest: Largest similarity of each row.
+        mass: Sum of the exponentials of each row.
+        push: Sum of the columns, weighted by the exponentials, for each row.
     """
 
     hardest: list[Tensor] | None = None
@@ -368,9 +368,9 @@ class SurrogatePairs(Pairs):
         """Return weights proportional to e^exponent that sum to 1 for each anchor.
 
         Args:
-            by: Similarity, see ``isotrope.paradigm.parts.Weight``.
+            by: Similarity that the weights depend on, as in ``isotrope.paradigm.parts.Weight``.
             exponent: Exponent of the weights.
-            whole: Whether the weights sum to 1 over the whole batch instead.
+            whole: Whether the weights sum to 1 over the whole batch instead of for each anchor.
         """
         top, mass, push = self.sums.masses(self.direction, by, exponent)
         total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
@@ -385,9 +385,9 @@ class SurrogatePairs(Pairs):
         """Return weights of one column for each anchor.
 
         Args:
-            by: Similarity that the columns were chosen by.
-            at: n columns, -1 for none.
-            weight: n weights of these columns.
+            by: Similarity by which the columns were chosen.
+            at: Column of each anchor, n values, -1 for an anchor without a column.
+            weight: Weight of that column, n values.
         """
         weight = weight.masked_fill(at < 0, 0.0)
         column = self.columns(AGAINST[by])[at.clamp_min(0)]
@@ -398,8 +398,8 @@ class SurrogatePairs(Pairs):
 
         Args:
             against: Views that the columns come from.
-            rows: n x d.
-            compared: The x of each view among the columns, n x d.
+            rows: The vectors rows_i, n x d.
+            compared: The vectors x_j, n x d for each view that the columns come from.
         """
         met = list(zip(compared, Mask(self.views, against).columns, strict=True))
         squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]

@@ -35,7 +35,7 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
     Args:
         columns: Number of columns of the block.
         dtype: Dtype of its entries.
-        most: Largest number of rows, if smaller blocks than ``MOST`` are better.
+        most: Largest number of rows of the block; smaller than ``MOST`` where that is better.
     """
     limit, room = MOST, TILE_BYTES
     if dtype == torch.bfloat16:  # larger blocks need fewer sums in float32, which are slow
@@ -165,8 +165,9 @@ class Tiles:
 
         Args:
             rows: Vectors of the rows.
-            columns: Sources of the columns, one after the other.
-            mask: Mask that sets all entries except negatives to -inf; None if all are negatives.
+            columns: Vectors of the columns, from one or more sources.
+            mask: Mask that sets all entries except negatives to -inf; None if all columns are
+                negatives.
             scaled: Function applied to unit rows before the product.
             triangle: Whether rows are the only columns, and each block begins at its first row.
         """

@@ -9,9 +9,9 @@ def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
     """Return mean_i ||h_i - h'_i||^alpha of the normalised rows; 0 is perfect, 2 is orthogonal.
 
     Args:
-        anchors: n x d, rows of any length.
-        positives: n x d, rows of any length.
-        alpha: Exponent; 2 throughout the papers (Nie et al., 2023, eq. 3).
+        anchors: Embeddings of one view, n x d, of any length.
+        positives: Embeddings of the other view, n x d, of any length.
+        alpha: Exponent of the distance, 2 throughout the papers (Nie et al., 2023, eq. 3).
 
     Example:
         >>> import torch

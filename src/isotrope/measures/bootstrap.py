@@ -34,11 +34,11 @@ def bootstrap_spearman(
 
     Args:
         predicted: The scores of n pairs by each of m models.
-        gold: n human scores.
-        counts: n x b, each column sums to n.
+        gold: Human scores of the n pairs.
+        counts: How often each of b resamples has each pair, n x b. Each column sums to n.
 
     Returns:
-        m x b; 0 where a resample has equal scores only.
+        Correlation of each model on each resample, m x b; 0 where all scores are equal.
     """
     y = _centred_ranks(gold, counts)
     weighted = counts * y

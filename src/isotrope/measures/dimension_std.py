@@ -13,7 +13,7 @@ def dimension_std(embeddings: Tensor) -> Tensor:
     around the origin (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
 
     Args:
-        embeddings: n x d, any length.
+        embeddings: Embeddings, n x d, of any length.
 
     Example:
         >>> import torch

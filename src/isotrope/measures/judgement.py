@@ -41,9 +41,9 @@ class DevEvaluation:
 
     Attributes:
         value: The score, out of 100.
-        items: n numbers, one for each example.
-        gold: The n human scores of pairs, if the score is 100 times Spearman's correlation with
-            them; None if it is 100 times the mean of the items.
+        items: A number for each of n examples.
+        gold: Human scores of the n pairs, if the score is 100 times Spearman's correlation of the
+            items with them. None if the score is 100 times the mean of the items.
     """
 
     value: float

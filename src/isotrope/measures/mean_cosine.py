@@ -13,7 +13,7 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     contains each cosine twice, and each row's cosine with itself once.
 
     Args:
-        embeddings: n x d, n >= 2, any length; a zero row has cosine 0.
+        embeddings: Embeddings, n x d, n >= 2, of any length. A zero row has cosine 0.
 
     Example:
         >>> import torch

@@ -21,12 +21,12 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
     not finite. A zero row has no angle and counts as orthogonal.
 
     Args:
-        anchors: n x d, any length, n >= 1.
-        positives: n x d, any length.
+        anchors: Embeddings of one view, n x d, n >= 1, of any length.
+        positives: Embeddings of the other view, n x d, of any length.
         angle: Angle in radians, between 0 and pi.
 
     Returns:
-        A scalar, at least float32; it has no gradient.
+        A scalar without a gradient, in float32 at least.
 
     Example:
         >>> import torch

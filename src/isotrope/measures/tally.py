@@ -16,9 +16,9 @@ class Tally:
     """Moments of n rows in float64; the tally of two blocks is the sum of their tallies.
 
     Attributes:
-        count: n.
+        count: Number n of rows.
         mean: The mean of the rows, d.
-        scatter: Sum_i (x_i - mean)(x_i - mean)^T, d x d.
+        scatter: Scatter matrix sum_i (x_i - mean)(x_i - mean)^T, d x d.
         total: Sum of the rows after normalisation to length 1, d.
         squares: Sum of the squared norms of the normalised rows: n minus the number of zero rows.
         norm_mean: The mean of the Euclidean norms.

@@ -14,10 +14,9 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
     Rows are processed in blocks, so memory is O(block x n).
 
     Args:
-        embeddings: n x d, n >= 2, any length.
-        t: Inverse temperature; reported values use 2 (also Nie et al., 2023, eq. 4, within a
-            view).
-        block: Rows per block.
+        embeddings: Embeddings, n x d, n >= 2, of any length.
+        t: Inverse temperature. Reported values use 2 (also Nie et al., 2023, eq. 4, within a view).
+        block: Number of rows of a block.
 
     Reference:
         Wang & Isola, 2020, section 4.1.2.

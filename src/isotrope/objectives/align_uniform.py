@@ -26,7 +26,7 @@ def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
 
     Args:
         pairs: Row statistics of unit vectors.
-        t: Inverse temperature.
+        t: Inverse temperature of the energy.
         against: The view that the anchors are compared with.
     """
     number = pairs.count(against).sum()
@@ -55,7 +55,7 @@ class AlignUniform(
     the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by (1 - lambda) alpha ||h_i -
     h'_i||^{alpha - 2} / N. As h'_i approaches h_i, this coefficient grows without bound for alpha <
     2 (the length of the gradient only for alpha < 1), so positives closer than 0.01 are not pulled.
-    Within a view, h_i is also a negative of the other anchors, and W_ij includes both roles.
+    Within a view, W_ij includes the push on h_i as a negative of anchor j.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -28,8 +28,8 @@ class MHE(
     Loss: L = mean_i ||h_i - h'_i||^2 + nu U,
     U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2} ).
 
-    Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}, a sum of both roles
-    of h_i, anchor and negative; R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i}
+    Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}, which includes the
+    push on h_i as a negative of anchor j; R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i}
     e^{2t h_i.h_k}), because the pull is 2/N.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).

@@ -15,11 +15,11 @@ DEAD = 0.01  # below this GD an anchor hardly moves
 
 
 def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
-    """Return the mean over active anchors of |W| on the hardest negative / sum_j |W_ij|.
+    """Return the mean over active anchors of |W_in| / sum_j |W_ij|, n the hardest negative.
 
-    The hardest negative is the column most similar to the anchor. Magnitudes are compared because
-    the weights of the ineffective objectives change sign. The result is None if no anchor is active
-    (GD >= 0.01 and some weight).
+    An anchor is active if its GD is at least 0.01 and some of its weights are not 0. The result is
+    None if no anchor is active. The hardest negative is the column most similar to the anchor.
+    Magnitudes are compared because the weights of the ineffective objectives change sign.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
@@ -34,15 +34,16 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """Return dissipation, dead, hardest_share and ratio of a batch, or of its first 4,096 rows.
 
     Args:
-        objective: Any objective; off the sphere it has no components and all numbers are None.
+        objective: Any objective. If its formula does not work on the sphere, it has no components,
+            and all numbers are None.
         views: Raw embeddings, n x d each.
 
     Returns:
         ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. Both are over
         the anchors that have negatives in the batch (an anchor without negatives has not finished
         learning) and None if there are no such anchors. ``hardest_share``: see
-        :func:`hardest_share`. ``ratio``: the mean R over anchors with some weight, None if R is
-        matrix-valued (Barlow Twins).
+        :func:`hardest_share`. ``ratio``: the mean R over the anchors whose weights are not all 0.
+        It is None if the pull is a matrix (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))

@@ -26,20 +26,21 @@ class Compared:
     """Anchors, the candidates of each, and what the loss does with each pair.
 
     Attributes:
-        anchors: n x d, as the loss compares them.
-        columns: m x d, as the loss compares them.
-        scores: n x m; a larger score is more similar.
-        gradient: n x m, dL/dscores: below 0 a pair is pulled together, above 0 pushed apart.
-        mask: n x m, whether the pair was compared.
+        anchors: Vectors of the anchors as the loss compares them, n x d.
+        columns: Vectors of the candidates as the loss compares them, m x d.
+        scores: Score of each pair, n x m; a larger score is more similar.
+        gradient: Derivative of the loss by each score, n x m. A pair is pulled together if it is
+            below 0, and pushed apart if it is above 0.
+        mask: Whether each pair was compared, n x m.
         rows: Number of anchors in the batch, of which these n are a sample.
-        both: Whether the gradient reaches both sides.
+        both: Whether the gradient reaches the anchors and the candidates.
         distance: Whether the scores are negated distances.
         lengths: Norms of the anchors before normalisation; None if they were not normalised.
         roots: Graph nodes that anchors and columns come from.
         rounded: Whether the gradient has half precision, in which a small pull is lost.
         scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
-            temperature of a softmax; None if there is none.
-        beside: Graph node that puts these scores beside those of other tables.
+            temperature of a softmax. None if the scores are not multiplied.
+        beside: Graph node that puts these scores beside those of other tables, or None.
     """
 
     anchors: Tensor

@@ -49,11 +49,12 @@ class Decomposition:
     Attributes:
         terms: GD, W and pull, detached; ``terms.scale * assemble(terms, views)`` equals
             ``gradient`` in the tangent space.
-        gradient: n x d, tangent part of the gradient with respect to the normalised anchors.
-        normalised: n booleans, whether W sums to 1 (see the module).
-        unique: n booleans, whether no other weights give the same gradient within its rounding,
-            so that half of their digits are known.
-        rank: n integers, the rank of the solved system; None if none was solved (similarities).
+        gradient: Tangent part of the gradient with respect to the normalised anchors, n x d.
+        normalised: Whether the weights of each anchor sum to 1 (see the module), n booleans.
+        unique: Whether no other weights of an anchor give the same gradient within its rounding, so
+            that half of the digits of the weights are known, n booleans.
+        rank: Rank of the system that was solved for each anchor, n integers. None if no system was
+            solved, which is so for losses of similarities.
     """
 
     terms: Terms
@@ -108,15 +109,17 @@ def decompose(
         loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``
             with unit rows or, if ``of="similarities"``, as ``loss_fn(similarity)`` with their
             cosines (n x m, anchors in rows, the positives on the diagonal).
-        anchors: n x d, any norm and float dtype, computed in float32 at least.
-        positives: m x d, m >= n; row i is the positive of anchor i, the others are negatives.
+        anchors: Embeddings of the anchors, n x d, of any norm and float dtype. Computations are in
+            float32 at least.
+        positives: Embeddings of the other view, m x d, m >= n. Row i is the positive of anchor i,
+            and the other rows are its negatives.
         of: Arguments of the loss: the two embeddings by default, as for every objective here. The
             arguments are not guessed from the loss.
         against: View of the negatives: the other view, the anchors' own (for losses such as
             uniformity within a view), or both. A wrong choice shows in ``residual``.
         reduction: How the loss combines n values. The components are those of one anchor's loss,
-            so a mean is undone and ``terms.scale`` is 1/n; for a sum or a statistic of the batch it
-            is 1. Only GD depends on it.
+            so ``terms.scale`` is 1/n for a mean. For a sum or a statistic of the batch
+            ``terms.scale`` is 1. Only GD depends on this choice.
 
     Raises:
         ValueError: an unknown choice, a zero embedding, or a loss with other arguments or another
@@ -250,8 +253,8 @@ def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
     """Return GD (n) and whether it is the sum of the weights (n booleans); see the module.
 
     Args:
-        push: GD times W, n x c.
-        pull: GD times the pull, n values.
+        push: Product of GD and W, n x c.
+        pull: Product of GD and the pull, n values.
     """
     mass, magnitude = push.sum(dim=1), push.abs().sum(dim=1)
     noise = math.sqrt(torch.finfo(push.dtype).eps)

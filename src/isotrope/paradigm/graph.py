@@ -55,15 +55,14 @@ class Similarity:
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
         parts: The same gradient, split by the uses of the result or of a multiple of it.
-        tokens: Whether the result is reduced from tokens to texts.
+        tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if they were not
             normalised.
         roots: Graph nodes that either side comes from.
         picked: Rows of the largest matrix that rows of an operand are picked from, or 0.
-        scale: Number that the result is multiplied by before it is exponentiated, if there is one.
-        beside: Graph node that puts the scores of an anchor beside those of others, if there is
-            one.
+        scale: Number that the result is multiplied by before it is exponentiated, or None.
+        beside: Graph node that puts the scores of an anchor beside those of others, or None.
         cosine: Whether the result is divided by the lengths of its rows.
         alpha: Number that the operation multiplies the compared pairs by.
         expanded: Whether the loss adds the lengths that make the result a squared distance.
@@ -137,7 +136,7 @@ def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
 
 
 def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
-    """Return those edges that lead to a node."""
+    """Return the edges that lead to a node."""
     return [(node, index) for node, index in edges if node is not None]
 
 

@@ -63,10 +63,10 @@ class Check:
 
     Attributes:
         name: Checked property.
-        tried: Number of inputs and settings.
+        tried: Number of inputs and settings on which the property was tried.
         worst: Largest error, or a description of the finding.
         passed: Whether the property holds; None if it could not be tried.
-        means: Consequence if it does not hold.
+        means: Consequence for a user if the property does not hold.
         mistakes: How the components differ from those of the formula, if they do.
     """
 

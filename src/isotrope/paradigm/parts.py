@@ -61,7 +61,7 @@ class Component:
 
     @property
     def coupling(self) -> Coupling:
-        """Coupling as of an objective: ``none`` if no other anchor counts, not even in a sum."""
+        """How values of anchors depend on other anchors, in the terms of ``Objective``."""
         return "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -130,7 +130,7 @@ class Ratio(Component):
 
 @dataclass(frozen=True)
 class Static(Ratio):
-    """R = r everywhere (InfoNCE and MPT have r = 1; the modified losses tune it)."""
+    """R = r everywhere. InfoNCE and MPT have r = 1, and the modified losses tune r."""
 
     coupling = "none"
     ratio: Annotated[
@@ -189,11 +189,11 @@ class Weight(Component):
     (``kernels.surrogate_sums.LazyWeights``).
 
     Attributes:
-        by: Similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j,
-            ``both`` h_i.h'_j and h_i.h_j (SimCLR's 2N - 2).
-        against: View of the negatives, see ``Terms.against``: h'_j for ``cross``, both for
-            ``both``, else h_j.
-        batch_wide: Whether the batch has one normaliser, so that the weights include the 1/n.
+        by: Similarity that the weight depends on: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j,
+            ``positives`` h'_i.h'_j, ``both`` h_i.h'_j and h_i.h_j (SimCLR's 2N - 2).
+        against: View of the negatives, as in ``Terms.against``. If ``by`` is ``cross``, the
+            negatives are h'_j; if it is ``both``, h'_j and h_j; otherwise h_j.
+        batch_wide: Whether all weights of the batch have one normaliser and so include the 1/n.
     """
 
     @property
@@ -300,8 +300,8 @@ class Uniform(Weight):
 class Hardest(Weight):
     """W_ij = 1 at the hardest negative (first index at ties), else 0 (MPT).
 
-    With the metric ``distance`` it is 1/d_n (MET, MHS), with ``angle`` 1/sin theta_n (MAT), and 0
-    where the negative is closer than .01.
+    With the metric ``distance``, W at the hardest negative is 1/d_n (MET, MHS); with ``angle`` it
+    is 1/sin theta_n (MAT). W is 0 where the hardest negative is closer than 0.01.
     """
 
     metric: Annotated[Metric, Hyper("", "measure of the push: dot product, distance or angle")] = (
@@ -332,8 +332,8 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
 
     Args:
         pairs: Square pairs without additional negatives.
-        rows: n x d.
-        compared: The x of each view among the columns, n x d.
+        rows: The vectors rows_i, n x d.
+        compared: The vectors x_j, n x d for each view that the columns come from.
         against: Views that the columns come from.
     """
     if isinstance(pairs, SurrogatePairs) and len(rows) > rows.shape[1]:

@@ -26,12 +26,12 @@ class Portrait:
     """The components of one anchor; angles in radians.
 
     Attributes:
-        near: p angles of the positive.
-        far: q mean angles of the negatives.
-        dissipation: p x q values of GD.
-        ratio: p x q values of R, NaN where W is 0; None if W is always 0 or if R is a matrix.
+        near: Angles to the positive, p values.
+        far: Mean angles to the negatives, q values.
+        dissipation: Values of GD, p x q.
+        ratio: Values of R, p x q, NaN where W is 0. None if W is always 0 or if R is a matrix.
         angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
-        weight: k values of W for these negatives.
+        weight: Values of W for these k negatives.
     """
 
     near: Tensor

@@ -149,10 +149,10 @@ def double_entry(
 
     Args:
         objective: Objective with gradient components.
-        anchors: n x d, any norm.
-        positives: n x d.
-        negatives: q x d additional negatives; by default :func:`further`.
-        groups: n integers, or None.
+        anchors: Embeddings of the anchors, n x d, of any norm.
+        positives: Embeddings of the positives, n x d.
+        negatives: Additional negatives, q x d; by default those of :func:`further`.
+        groups: Group of each row, n integers, or None.
     """
     more = further(objective, anchors) if negatives is None else negatives
     views = Views(anchors, positives, more, groups=groups).unit()
@@ -215,8 +215,9 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
 
     Args:
         objective: Any objective.
-        anchors: n x d in float64; more than 512 rows are needed for more than one block.
-        positives: n x d.
+        anchors: Embeddings of the anchors, n x d, in float64. More than 512 rows are needed for
+            more than one block.
+        positives: Embeddings of the positives, n x d.
     """
     n = len(anchors)
     more = further(objective, anchors)

@@ -28,12 +28,12 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
     If both views are anchors, the same rows are taken from each.
 
     Args:
-        objective: Objective with ``coupling="none"``; over slices that cover the batch the results
+        objective: Objective with ``coupling="none"``. The results over slices that cover the batch
             add up to its loss.
-        views: Raw embeddings, square.
-        rows: Consecutive anchors.
-        backend: See ``objective.loss``; ``"auto"`` never takes ``"eager"``, which sees only these
-            rows and cannot notice a wrong declaration.
+        views: Raw embeddings of the batch, with one positive for every anchor.
+        rows: Slice of consecutive anchors.
+        backend: Name of a backend, see ``objective.loss``. Here ``"auto"`` never takes ``"eager"``,
+            which sees only these rows and cannot notice a wrong declaration.
     """
     one_way = OneWay(objective=objective) if objective.two_directions else objective
     directions = [views, views.swapped()] if objective.two_directions else [views]

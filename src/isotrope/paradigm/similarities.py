@@ -77,7 +77,8 @@ class GraphReading:
 
     Args:
         loss: Scalar with a graph.
-        done: Called with the reading at the end of the backward pass; it must not raise.
+        done: Function that is called with the reading at the end of the backward pass. It must not
+            raise an error.
 
     Attributes:
         loss: Value of the loss.
@@ -88,7 +89,7 @@ class GraphReading:
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
-        rows: Rows of the batch: of anchors, or of the embeddings that the loss picks them from.
+        rows: Number of anchors in the batch, or of embeddings that the loss picks anchors from.
         divisors: Numbers that the whole loss was divided by, such as the number of batches whose
             gradients a trainer accumulates.
     """

@@ -33,8 +33,8 @@ class _Given(Protocol):
 class Surrogate:
     """The formula of an objective that is defined by ``components`` alone.
 
-    List it before ``Objective`` among the bases. Each view serves once as anchors, and the two
-    directions are averaged. A residual counts as attraction.
+    A subclass lists this class before ``Objective`` among its bases. Each view serves once as
+    anchors, and the two directions are averaged. A residual counts as attraction.
     """
 
     holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "everything"

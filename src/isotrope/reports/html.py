@@ -62,10 +62,10 @@ def write_report(
 
     Args:
         runs: Output folders of trainings on text or images, finished or in progress.
-        output: The HTML file to write; replaced as a whole.
+        output: The HTML file to write. An existing file is replaced.
         title: The page's title.
         tables: Additional tables, shown after the comparison.
-        pictures: a folder; every picture is also written there, as SVG and as PNG.
+        pictures: Folder to which every picture is also written, as SVG and as PNG.
 
     Returns:
         ``output``.

@@ -26,7 +26,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
     """Write ``KEY.svg`` and ``KEY.png`` of every quantity that any run has measured.
 
     Returns:
-        the files.
+        The files that were written.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -97,8 +97,9 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
 
     Args:
         folder: The folder of the run.
-        quantities: Columns of metrics.csv; none: loss, dev score, gradient dissipation and the
-            share of the hardest negative, as far as they were measured.
+        quantities: Columns of metrics.csv to draw. If it is empty, the loss, dev score, gradient
+            dissipation and the share of the hardest negative are drawn, as far as they were
+            measured.
     """
     run = read_run(Path(folder))
     known = {

@@ -44,14 +44,14 @@ class Curve:
     """The measured points of one line of one run.
 
     Attributes:
-        run: The place of the run among the runs.
-        line: Number of the line of the quantity.
-        x: m values.
-        y: m values.
-        spread: m standard deviations of y, or None.
-        origin: Number that is subtracted from y before it is drawn.
-        unit: Number by which the difference is divided. Runs that cannot share an axis have other
-            values than 0 and 1.
+        run: Position of the run among the runs.
+        line: Number of the line among the lines of the quantity.
+        x: Horizontal positions of the points, m values.
+        y: Vertical positions of the points, m values.
+        spread: Standard deviations of y, m values, or None.
+        origin: Number that is subtracted from y before the line is drawn.
+        unit: Number by which y - origin is then divided. If all runs share an axis, the origin is 0
+            and the unit 1.
     """
 
     run: int
@@ -156,7 +156,7 @@ def _curve(quantity: Quantity, index: int, run: Run, line: Line) -> Curve:
 def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Draw a quantity of all runs and set up the axes; return what was drawn.
 
-    Nothing measured leaves the axes empty.
+    If no run has measured the quantity, the axes stay empty.
     """
     drawn = _curves(quantity, runs)
     if not drawn:

@@ -28,7 +28,7 @@ class Quantity(Panel):
 
     Attributes:
         lines: Lines to draw for every run; the second is dotted.
-        runs: The places of the runs that are drawn; None for all.
+        runs: Positions of the runs that are drawn; None for all runs.
     """
 
     lines: tuple[Line, ...] = ()

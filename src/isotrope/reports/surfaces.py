@@ -43,10 +43,10 @@ class Surface:
 
     Attributes:
         title: Title above the panel, or in the legend.
-        x: q angles to the negatives, radians.
-        y: p angles to the positive, radians.
-        value: p x q.
-        defined: p x q, False where the value is undefined.
+        x: Angles to the negatives in radians, q values.
+        y: Angles to the positive in radians, p values.
+        value: Value at each pair of angles, p x q.
+        defined: Whether each value is defined, p x q booleans.
     """
 
     title: str
@@ -77,8 +77,8 @@ def heatmaps(
     Args:
         surfaces: One or more surfaces, each with at least 2 x 2 values.
         quantity: The meaning of the colours.
-        limits: The limits of the colours, for all panels; without them every panel has its own,
-            from 0.
+        limits: The limits of the colours for all panels. Without limits, every panel has limits of
+            its own, which include 0.
         lines: Values at which a contour is drawn.
         labels: The labels of the axes x and y.
     """

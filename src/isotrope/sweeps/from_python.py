@@ -27,14 +27,14 @@ def sweep(
         vary: The values to try for each setting, ``{"learning_rate": [1e-5, 3e-5],
             "objective.temperature": "0.03..0.1"}``, where a text is a range of ``isotrope sweep``.
         output: Folder of the sweep.
-        images: Train on images.
+        images: Whether to train on images instead of text.
         report: Function that receives a line for each finished run.
         settings: Settings of the sweep as for ``isotrope sweep`` (``seeds=[0, 1, 2]``,
             ``sampler="tpe"``, ``trials=20``, ``metric="dev_best"``, ``goal="max"``, ``jobs=1``,
             ``draws=0``, ``keep="best"``), and those of every run as for ``isotrope.fit``.
 
     Returns:
-        A Result of kind ``sweep``: ``details["best"]`` are the best values,
+        A Result of kind ``sweep``. Its ``details["best"]`` are the best values, and
         ``details["best_command"]`` is the command that trains with them.
 
     Raises:

@@ -50,7 +50,7 @@ class Span:
         return self.spelled(value)
 
     def spelled(self, value: float) -> str:
-        """Return one of its values as in a flag."""
+        """Return a value of the range, spelled as in a flag."""
         value = min(max(value, self.low), self.high)
         if self.integers:
             return str(round(value))
@@ -59,10 +59,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Varied:
-    """A setting, and either its values or a range of them.
+    """A setting to vary, and either its values or a range of values.
 
     Attributes:
-        name: The name of its flag.
+        name: The name of the setting's flag.
         values: The values in their order; empty for a range.
         span: Range to draw from; None if values are listed.
     """

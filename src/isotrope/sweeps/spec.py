@@ -65,14 +65,14 @@ class Sweep:
     """The plan of a sweep.
 
     Attributes:
-        settings: Class of the settings of its runs: text or images.
+        settings: Class of the settings of the runs: text or images.
         base: Settings that all runs share, by the names of flags or of a file.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: Sampler of values; a grid also if there are enough trials for all combinations.
-        metric: Name of a number in a run's result.
-        highest: Whether higher is better.
-        jobs: Runs at a time.
+        sampler: Sampler of values, which is a grid if there are trials for all combinations.
+        metric: Name of the number in a run's result by which trials are compared.
+        highest: Whether a higher value of ``metric`` is better.
+        jobs: Number of runs at a time.
     """
 
     settings: type[RunSettings]

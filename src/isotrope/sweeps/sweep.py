@@ -41,10 +41,10 @@ class Trial:
     Attributes:
         values: The values of the varied settings.
         metric: Name of the score.
-        numbers: Optuna's numbers of it, which may choose a setting twice.
+        numbers: Optuna's numbers of the trial. There are several if Optuna chose the setting twice.
         results: The results of the finished runs, by seed.
         notes: The reason why a run has no result, by seed.
-        failures: The errors of runs that could not be trained at all.
+        failures: The errors of the runs that could not be trained.
     """
 
     values: dict[str, str]

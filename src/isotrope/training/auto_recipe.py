@@ -53,7 +53,7 @@ class Choice:
     """A setting that was chosen.
 
     Attributes:
-        why: Reason, for the user; several choices in a row may share it.
+        why: Reason for the choice, for the user. Several choices in a row may share a reason.
     """
 
     name: str

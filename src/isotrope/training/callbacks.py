@@ -195,8 +195,8 @@ class Dev:
 
     Args:
         history: Evaluations so far, with the name of the score and the step that is saved.
-        score: Function that evaluates the current encoder; or, if there is nothing to score, the
-            verdict on the run.
+        score: Function that evaluates the current encoder. If there is nothing to score, the
+            verdict on the run instead.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
         every: Steps between scores; 0 for scores at the start and the end only.
         patience: Evaluations without a rise after which the run ends; None for no early end.
@@ -376,8 +376,8 @@ class Between(TrainerCallback):
             and writes.
 
     Attributes:
-        save: Function that writes a checkpoint at once; set by the trainer.
-        signal: Request to stop.
+        save: Function that writes a checkpoint at once. The trainer sets it.
+        signal: Signal that asked the run to stop, if there was one.
     """
 
     save: Callable[[], None]

@@ -115,9 +115,10 @@ class Checkpoints:
 
     Args:
         folder: Folder of all checkpoints.
-        every: Steps between checkpoints; the last step has none, because no run resumes after it.
-        keep: Steps between checkpoints to keep (also those of step 0 and the last); None keeps
-            none.
+        every: Number of steps between checkpoints. The last step needs no checkpoint, because no
+            run resumes after it.
+        keep: Number of steps between permanent checkpoints. The last step has a permanent
+            checkpoint too. With None, no checkpoint is permanent.
         last: Last step of the run.
     """
 

@@ -22,9 +22,9 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
     The values, the random numbers drawn and the gradients are the same.
 
     Args:
-        module: Module that returns one tensor for a chunk. Each row depends only on its own input,
-            the parameters and torch's global random state.
-        chunks: Arguments of the module, of any sizes.
+        module: Module that returns one tensor for a chunk. Each row must depend only on its own
+            input, the parameters and torch's global random state.
+        chunks: Arguments of the module for each chunk. Chunks may have any sizes.
     """
     refuse_batch_statistics(module)
     return [checkpoint(module, *chunk, use_reentrant=False) for chunk in chunks]

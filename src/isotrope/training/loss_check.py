@@ -64,7 +64,7 @@ def checks_in(
             positives, negatives), or modules with such a ``forward``.
         name: Loss to check; by default all objectives, and all callables with "loss" in their
             names.
-        dimensions: Dimensions of the embeddings that losses are called on.
+        dimensions: Number d of coordinates of the embeddings on which losses are called.
 
     Raises:
         InputError: The file has no loss, or a loss cannot be called.
@@ -166,10 +166,11 @@ def checks_of(
     """Check a loss; a few seconds.
 
     Args:
-        loss: Function of anchors and positives, both n x d and not normalised, and n x d negatives
-            as a third argument if it needs one; returns a scalar. A module is copied each time.
+        loss: Function that takes anchors and positives, both n x d and not normalised, and n x d
+            negatives if it needs a third argument, and returns a scalar. A module is copied each
+            time.
         source: File and name by which another process finds the loss.
-        dimensions: d, for a loss that has layers or a queue of that width.
+        dimensions: Number d of coordinates. A loss with layers or a queue needs its own number.
 
     Yields: One line for each comparison; ``passed`` is None if it was not possible.
     """

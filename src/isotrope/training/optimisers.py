@@ -128,9 +128,9 @@ class LARS(torch.optim.Optimizer):
     Args:
         groups: Parameters, or groups of parameters.
         lr: Learning rate.
-        momentum: mu.
-        weight_decay: wd.
-        trust: eta.
+        momentum: Momentum mu.
+        weight_decay: Weight decay wd.
+        trust: Trust coefficient eta.
     """
 
     def __init__(

@@ -59,10 +59,10 @@ class Recipe(Rates):
             user can change them.
         augment: Name in ``data.augment.RECIPES``.
         source: Source of the numbers.
-        batch_size: Images per step, for which the learning rate is; a batch of B takes it times
-            B / batch_size, unless ``scaled`` is False.
+        batch_size: Number of images in a step for which the learning rate was chosen. With a batch
+            of B, the learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
         epochs: Passes over the data.
-        warmup_epochs: Epochs of warm-up; a shorter run warms up for the same share.
+        warmup_epochs: Epochs of warm-up. A shorter run warms up for the same share of its steps.
         clip: Largest norm of the gradient, or None.
         scaled: Whether the learning rate grows with the batch.
     """

@@ -73,10 +73,10 @@ class Outcome:
         result: Numbers and provenance; for an interrupted run, the state so far.
         output: The run folder.
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: The encoder after the last step; ``model/`` may hold an earlier, better step. None
-            if the run was already finished, or ran in other processes.
-        first: Whether this is the first (or only) process, which alone has the numbers and prints
-            them.
+        encoder: The encoder after the last step, whereas ``model/`` may hold an earlier, better
+            step. None if the run was already finished, or ran in other processes.
+        first: Whether this is the first (or only) process. Only the first process has the numbers
+            and prints them.
     """
 
     result: Result

@@ -54,7 +54,7 @@ class RunSettings(Settings, ABC):
 
     Attributes:
         kind: Kind of the run: text or images.
-        module: Module that trains it.
+        module: Python module that trains such a run.
         free: Settings that may change when a run is resumed, because they do not change the
             batches. (Another number of devices draws other dropout masks.)
     """

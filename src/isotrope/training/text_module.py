@@ -61,7 +61,8 @@ class TextModule(nn.Module):
             trained weights at which the final weights are set.
         encoder: Encoder to train, in place.
         head: Network on top of the encoder in training only, or None.
-        objectives: Objective of each data set, by name; any registered objective or composition.
+        objectives: Objective of each data set, by the name of the data set. Any registered
+            objective or composition is allowed.
         plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
         prefixes: Lengths of prefixes of the embeddings; the loss is the mean over whole embeddings
             and these prefixes.

@@ -77,13 +77,14 @@ class Doctor:
         print(doctor.diagnose(batch_size=64))
 
     Args:
-        every: Steps between two measured steps; step 0 is measured.
+        every: Number of steps between two measured steps, beginning with step 0.
         path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
-        temperature: Temperature of the loss's softmax, used if the gradient does not show it; by
-            default the loss's own ``temperature``, or 1 over its ``scale``.
-        dev: Name of the validation metric to judge by, larger is better; by default the
+        temperature: Temperature of the loss's softmax, which is used if the gradient does not show
+            the temperature. By default it is the loss's own ``temperature``, or 1 over its
+            ``scale``.
+        dev: Name of the validation metric to judge by, where larger is better. By default it is the
             trainer's ``metric_for_best_model``.
-        say: Function that receives the lines; None prints nothing.
+        say: Function that receives each printed line. With None, nothing is printed.
 
     Attributes:
         anatomy: The rows, one per measured step (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
@@ -160,7 +161,7 @@ class Doctor:
         The pairs are found in the loss, so ``observe(anchors, positives, loss)`` does the same.
 
         Args:
-            batch: The loss; embeddings before it are not used.
+            batch: The loss. Embeddings given before it are not used.
             loss: The scalar to minimise, not yet scaled for float16 or for accumulation.
             step: Number of the step; by default the number of the call, from 0.
 
@@ -273,7 +274,7 @@ class Doctor:
         """Write metrics.csv and diagnosis.json, and return their folder.
 
         Args:
-            path: Folder of the files; by default the doctor's.
+            path: Folder of the files; by default the doctor's own folder.
 
         Raises:
             ValueError: There is no folder to save to.

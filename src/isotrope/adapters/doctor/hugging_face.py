@@ -37,7 +37,7 @@ def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
     Backward passes within another one, as in checkpointing, are ignored.
 
     Args:
-        received: Function that receives a loss with a graph; it must not raise.
+        received: Function that receives a loss with a graph. It must not raise an error.
     """
     original, thread, inside = torch.autograd.backward, threading.get_ident(), False
 

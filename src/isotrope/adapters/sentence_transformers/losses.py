@@ -42,13 +42,13 @@ class ObjectiveLoss(nn.Module):
             ``nn.Parameter`` (such as a temperature) is trained too. Checkpoints of the
             sentence-transformers trainer hold only the model's parameters, so a resumed training
             starts such a hyperparameter from the value given here.
-        gather_across_devices: Compute one loss over the rows of all processes, as one process with
-            the whole batch would. By default each process compares only its own rows.
-        groups: Do not push apart rows with the same integer in the column ``label`` (or
-            ``score``), as in ``grouped.jsonl`` of ``isotrope audit``.
+        gather_across_devices: Whether to compute one loss over the rows of all processes, as one
+            process with the whole batch would. By default each process compares only its own rows.
+        groups: Whether rows with the same integer in the column ``label`` (or ``score``), as in
+            ``grouped.jsonl`` of ``isotrope audit``, are not pushed apart.
         backend: How the loss of a batch is computed, as for ``Objective.loss``.
-        prefixes: Average the loss over the whole embeddings and over their first coordinates, once
-            for each number given (Kusupati et al. 2022, "Matryoshka representation learning",
+        prefixes: Numbers of first coordinates. The loss is averaged over the whole embeddings and
+            these prefixes of them (Kusupati et al. 2022, "Matryoshka representation learning",
             section 3). ``MatryoshkaLoss`` adds the losses instead, and normalises each prefix.
         settings: Hyperparameters, if the objective is given by name.
 
@@ -117,10 +117,11 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             embeddings: One n x d tensor for each column: anchors, positives and any hard negatives.
-            labels: n groups, if the loss takes groups; otherwise not used.
+            labels: Group of each row, n integers. They are used only if the loss takes groups.
 
         Returns:
-            The loss; 0 for a single row at the end of an epoch, if the objective compares rows.
+            The loss. If the objective compares rows, it is 0 for a single row at the end of an
+            epoch.
 
         Raises:
             InputError: There is a single column, the objective takes no hard negatives, or the loss
@@ -183,8 +184,8 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         model: See :class:`ObjectiveLoss`.
         objective: See :class:`ObjectiveLoss`.
         mini_batch_size: Number of rows of a column to embed at a time.
-        mini_batch_num_tokens: Pack pieces by number of tokens instead.
-        show_progress_bar: Show a progress bar over the pieces.
+        mini_batch_num_tokens: Number of tokens to embed at a time, instead of a number of rows.
+        show_progress_bar: Whether to show a progress bar over the pieces.
         settings: Arguments of :class:`ObjectiveLoss`: ``gather_across_devices``, ``groups``,
             ``backend``, ``prefixes``, and hyperparameters.
 

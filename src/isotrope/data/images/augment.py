@@ -30,16 +30,16 @@ class AugmentDraws(NamedTuple):
     """All random numbers of n images: one row each, on the CPU.
 
     Attributes:
-        areas: n x 10: candidate areas of the crop, as shares of the image.
-        ratios: n x 10: width over height of each candidate.
-        places: n x 2 in [0, 1): position of the crop from top to bottom and from left to right.
-        flip: bool n: mirrored horizontally.
-        order: int64 n x 4: order of the colour changes, as columns of ``factors``.
-        factors: n x 4: factors of brightness, contrast and saturation (1 changes nothing) and the
-            turn of the hue (0 changes nothing).
-        grey: bool n: converted to grey.
-        sigma: n: width of the blur in pixels, 0 for none.
-        solarize: bool n: with bright values inverted.
+        areas: Candidate areas of the crop as shares of the image, n x 10.
+        ratios: Width over height of each candidate, n x 10.
+        places: Position of the crop from top to bottom and from left to right, n x 2, in [0, 1).
+        flip: Whether each image is mirrored horizontally, n booleans.
+        order: Order of the colour changes, as columns of ``factors``, int64, n x 4.
+        factors: Factors of brightness, contrast and saturation (1 changes nothing) and the turn of
+            the hue (0 changes nothing), n x 4.
+        grey: Whether each image is converted to grey, n booleans.
+        sigma: Width of the blur of each image in pixels, n values; 0 for no blur.
+        solarize: Whether bright values of each image are inverted, n booleans.
     """
 
     areas: Tensor
@@ -65,13 +65,13 @@ class Augment:
         size: Height and width of the view, in pixels.
         scale: Smallest and largest area of the crop, as a share of the image's area.
         ratio: Smallest and largest width over height of the crop; its logarithm is drawn uniformly.
-        bicubic: Resize with PIL's cubic filter instead of linearly. Both antialias.
+        bicubic: Whether to resize with PIL's cubic filter instead of linearly. Both antialias.
         flip: Probability of mirroring.
         jitter: Strengths of brightness, contrast, saturation and hue (at most 1/2).
         jitter_probability: Probability of the jitter.
-        jitter_together: Apply all four in random order, or none (torchvision's
-            ``RandomApply([ColorJitter])``). Otherwise each is applied with that probability, in the
-            order above (the released code of Draganov et al., 2024).
+        jitter_together: Whether to apply all four changes of colour in random order, or none
+            (torchvision's ``RandomApply([ColorJitter])``). Otherwise each is applied with
+            ``jitter_probability``, in the order above (the released code of Draganov et al., 2024).
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.
@@ -152,7 +152,7 @@ class Augment:
         """Return one view of each image.
 
         Args:
-            images: n x 3 x height x width on any device: uint8, or float in [0, 1].
+            images: Images on any device, n x 3 x height x width, uint8, or float in [0, 1].
             draws: The draws of these images, on the CPU, so that a GPU need not wait for them.
 
         Returns:

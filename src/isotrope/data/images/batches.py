@@ -15,7 +15,7 @@ class ImageBatch(NamedTuple):
     """The pictures of one step, or one process's share of them.
 
     Attributes:
-        images: uint8, rows of this process x 3 x side x side.
+        images: Pictures of this process, uint8, rows x 3 x side x side.
         step: Number of the batch, counted from the start of training.
         size: Number of pictures in the whole batch.
     """
@@ -30,8 +30,8 @@ class ImageBatches:
 
     Args:
         part: Source of the pictures.
-        batch_size: Number of pictures in a batch; a smaller part is one batch.
-        seed: Seed of the run; each epoch has its own order.
+        batch_size: Number of pictures in a batch. A part with fewer pictures is one batch.
+        seed: Seed of the run. Each epoch has its own order.
 
     Attributes:
         size: Number of pictures in every batch.
@@ -49,7 +49,8 @@ class ImageBatches:
 
         Args:
             step: Number of the step, from 0.
-            part: Rows to read; None for all. For this process: ``core.distributed.rows_of(size)``.
+            part: Rows of the batch to read; None for all rows. The rows of this process are
+                ``core.distributed.rows_of(size)``.
         """
         rows = self._batches.at(step)[part or slice(None)]
         return ImageBatch(torch.from_numpy(self.images.read(rows)), step, self.size)

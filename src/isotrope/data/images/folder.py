@@ -37,10 +37,11 @@ class EncodedImages:
 
     Attributes:
         keys: Key by which each picture is opened: the path of a file, or the number of a row.
-        opened: Function that returns the bytes of a key, or the path of its file.
-        facts_of: int64, n x 4: width, height, length in bytes and a checksum of the file's ends.
-        labels: int64 (n), or None.
-        broken: bool (n), shared by all processes.
+        opened: Function that takes a key and returns the bytes of the picture or the path of its
+            file.
+        facts_of: Width, height, length in bytes and a checksum of the file's ends, int64, n x 4.
+        labels: Class of each picture, int64 (n), or None.
+        broken: Whether each picture was found to be broken, n booleans, shared by all processes.
         side: Side of the pictures that are read, in pixels.
     """
 

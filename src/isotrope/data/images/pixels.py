@@ -23,11 +23,12 @@ def resized_crops(
     whole numbers.
 
     Args:
-        images: n x 3 x height x width, of any dtype and range.
-        boxes: int64 n x 4: top, left, height, width.
-        mirrored: bool n: images to mirror.
+        images: Images of any dtype and range, n x 3 x height x width.
+        boxes: Top, left, height and width of each box, int64, n x 4.
+        mirrored: Whether each image is mirrored, n booleans.
         size: Height and width of the result.
-        bicubic: Use PIL's cubic filter (a = -1/2), which may overshoot, not the triangle.
+        bicubic: Whether to use PIL's cubic filter (a = -1/2), which may overshoot, instead of the
+            triangle.
 
     Returns:
         Tensor: float32 n x 3 x size x size, in the range of the images.
@@ -80,10 +81,11 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
     for saturation.
 
     Args:
-        images: n x 3 x height x width, changed.
-        factor: n factors; 1 changes nothing.
-        contrast: bool n: images whose contrast is changed.
-        saturation: bool n: images whose saturation is changed; all others change in brightness.
+        images: Images to change, n x 3 x height x width.
+        factor: Factor of each image, n values; 1 changes nothing.
+        contrast: Whether the contrast of each image is changed, n booleans.
+        saturation: Whether the saturation of each image is changed, n booleans. The brightness of
+            all other images is changed.
     """
     factor, of_mean, of_grey = (
         x.to(images.dtype)[:, None, None] for x in (factor, contrast, saturation)
@@ -103,8 +105,9 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
     ``max - chroma [|h - 4| - 1]``. A grey pixel has no chroma and stays.
 
     Args:
-        images: n x 3 x height x width.
-        turns: n, in turns of the colour wheel: 1/3 makes red green.
+        images: Images, n x 3 x height x width.
+        turns: Turn of each image's hues in turns of the colour wheel, n values; 1/3 makes red
+            green.
     """
     r, g, b = images.unbind(1)
     high, low = images.amax(1), images.amin(1)
@@ -128,9 +131,9 @@ def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
     """Return the images blurred by Gaussians of individual widths, reflected at the borders.
 
     Args:
-        images: n x 3 x height x width.
-        sigma: n, in pixels, above 0.
-        radius: Pixels of the window on either side; fewer if the image is smaller.
+        images: Images, n x 3 x height x width.
+        sigma: Width of each image's Gaussian in pixels, n values above 0.
+        radius: Number of pixels of the window on either side; fewer if the image is smaller.
     """
     n, channels, height, width = images.shape
     radius = min(radius, height - 1, width - 1)

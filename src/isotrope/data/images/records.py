@@ -51,9 +51,9 @@ class ImagePart:
     """The pictures of one split.
 
     Attributes:
-        images: n pictures.
-        labels: int64 (n), or None without labels.
-        numbers: int64 (n), the position of each in the stored part; None if all are present.
+        images: The n pictures.
+        labels: Class of each picture, int64 (n), or None without labels.
+        numbers: Position of each picture in the stored part, int64 (n); None if all are present.
     """
 
     images: Pictures
@@ -85,8 +85,9 @@ class ImageSet:
         class_names: Names by label, or None.
         skipped: Names of skipped files, which are not readable pictures.
         side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
-        fingerprint: Fingerprint of parts and side. It covers the pixels of arrays. For files it
-            covers name, length in bytes, width and height, so that nothing needs to be decoded.
+        fingerprint: Fingerprint of parts and side. The fingerprint of arrays covers their pixels.
+            That of files covers name, length in bytes, width and height, so that nothing needs to
+            be decoded.
         in_memory: Whether the pictures are in memory, so that worker processes would not help.
     """
 

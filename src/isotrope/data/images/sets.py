@@ -52,7 +52,7 @@ def load_images(
             the largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
         holdout: Share of the training pictures of every class to test on, if the set has no test
             part.
-        seed: Seed of the choice of these pictures.
+        seed: Seed of the choice of the pictures to test on.
         limit: Largest number of training pictures, taken from the classes in turn.
         classes: Classes to use: names, or a file with one name on each line.
     """

@@ -54,8 +54,8 @@ class Column(NamedTuple):
     """The texts of one column of a batch, as an encoder takes them.
 
     Attributes:
-        input_ids: int64 (rows x tokens), padded at the end.
-        attention_mask: int64 of the same shape, 1 for a token and 0 for padding.
+        input_ids: Token ids of each text, int64 (rows x tokens), padded at the end.
+        attention_mask: Whether a place holds a token (1) or padding (0), int64 (rows x tokens).
     """
 
     input_ids: NDArray[np.int64]
@@ -67,10 +67,11 @@ class Batch:
     """All views of a batch.
 
     Attributes:
-        columns: n anchors, n positives, and the hard negatives, if any, without those that repeat
-            another text of the batch.
-        groups: int64 (n), equal for records that are not negatives of each other; computed from the
-            texts and the records' groups, so that all processes agree.
+        columns: The n anchors, the n positives, and the hard negatives, if any, without those that
+            repeat another text of the batch.
+        groups: Group of each record, int64 (n), equal for records that are not negatives of each
+            other. Groups are computed from the texts and the records' own groups, so that all
+            processes agree.
         dataset: Name of the data set, if there are several.
         number: Number of the batch within its data set; None if it equals the number of the step.
         scores: Scores of the pairs, if the loss uses them. In this case no hard negative is left

@@ -27,7 +27,7 @@ class LabelledText:
     """Texts and their labels.
 
     Attributes:
-        texts: Single spaces between words.
+        texts: Texts with single spaces between words.
         labels: Class name of each text.
     """
 
@@ -50,9 +50,9 @@ class Features:
     """Frozen features, of images or anything else, and their labels.
 
     Attributes:
-        vectors: n x d, an array or memory map.
-        labels: n integers or strings.
-        marks: n integers, equal for equal texts or pictures; None if unknown.
+        vectors: Features, n x d, an array or memory map.
+        labels: Label of each row, n integers or strings.
+        marks: Mark of each row, n integers, equal for equal texts or pictures; None if unknown.
     """
 
     vectors: np.ndarray

@@ -19,7 +19,7 @@ class Drawn(NamedTuple):
     """The records of a step.
 
     Attributes:
-        dataset: Name of their data set.
+        dataset: Name of the data set that the records are from.
         number: Number of the batch within that data set, from 0, for the intervals of the log.
         indices: Numbers of the records, int64.
     """

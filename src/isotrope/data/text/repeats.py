@@ -107,8 +107,9 @@ def new_groups(grouped: Path, repeated: Path) -> int:
     """Return the number of repeated records whose group occurs for the first time.
 
     Args:
-        grouped: File of the hash of each record with its group; 0 without a group.
-        repeated: File of marks of the records without their groups.
+        grouped: File that holds, for each record, a hash of the record and its group, or 0 if the
+            record has no group.
+        repeated: File that holds marks of the records without their groups.
     """
     again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
     mark_repeated(grouped, again, count)

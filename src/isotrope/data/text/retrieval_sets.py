@@ -27,9 +27,10 @@ class RetrievalSet:
         queries: The texts of the queries.
         corpus: The texts of the documents, title first.
         relevant: For each query, the scores (above 0) of its relevant documents by position in
-            ``corpus``; at least one.
+            ``corpus``. Each query has at least one relevant document.
         left_out: Queries without a relevant document in this split, which are not in ``queries``.
-        itself: Position in ``corpus`` of each query that is a document, which a search must skip.
+        itself: Position in ``corpus`` of each query that is also a document. A search must skip
+            that document.
     """
 
     queries: list[str]

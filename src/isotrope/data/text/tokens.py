@@ -69,13 +69,13 @@ class StoreSettings:
         vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
         max_length: Largest number of tokens in a text, including special tokens.
         prompts: Prompt of the anchors, and of positives and negatives.
-        holdout: Share of the records to hold out, see :class:`isotrope.data.text.views.Former`.
+        holdout: Share of the records to hold out (:class:`isotrope.data.text.views.Former`).
         seed: Seed of the choice of held-out records.
         views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
             of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
             a pair, otherwise dropout.
         grouped: Whether the records have groups.
-        scored: Whether to keep scores; all records then need equally many texts and scores.
+        scored: Whether to keep scores. If so, all records need equally many texts and scores.
     """
 
     vocabulary: int
@@ -103,7 +103,7 @@ class StoreReport:
         neighbours_dropped: Number of adjacent pairs skipped because they share a text with a
             held-out one.
         texts: Number of tokenised texts.
-        tokens: Number of their tokens, including special ones.
+        tokens: Number of tokens of these texts, including special ones.
         truncated_share: Share of the texts cut at ``max_length``.
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
@@ -289,12 +289,12 @@ def build(
     """Tokenise a corpus once, in constant memory, and open the store.
 
     Args:
-        folder: Folder of the store; it appears when it is complete.
+        folder: Folder of the store. The folder appears when the store is complete.
         records: Records from :func:`isotrope.data.schemas.read`.
-        tokenize: From (texts, max_length) to (ids with special tokens, number of texts cut).
-        settings: How they become tokens.
-        held: Whether each record is held out; by default a hash of its anchor decides.
-        progress: Function called with the number of records read since the last call.
+        tokenize: Function of texts and ``max_length`` that returns ids and the number of cut texts.
+        settings: How records become tokens.
+        held: Whether each record is held out; by default a hash of the anchor decides.
+        progress: Function that is called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
         raise InputError(f"holdout must be a share from 0 to less than 1; found {settings.holdout}")

@@ -50,9 +50,9 @@ class Examples:
     """Texts with their classes, in the order of the file.
 
     Attributes:
-        labels: int64 (n), classes from 0.
-        texts: The n texts (of a pair, the first), with single spaces between words.
-        seconds: The second texts of pairs, otherwise empty.
+        labels: Class of each example, int64 (n), from 0.
+        texts: The text of each example (of a pair, the first), with single spaces between words.
+        seconds: The second text of each pair. It is empty if the examples are not pairs.
     """
 
     labels: NDArray[np.int64]

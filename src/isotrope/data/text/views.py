@@ -28,8 +28,8 @@ class Formed(NamedTuple):
 
     Attributes:
         texts: Anchor, then positive and hard negatives if there are any.
-        held: Whether it is held out.
-        continues: Whether its anchor is the positive of the previous training record.
+        held: Whether the record is held out.
+        continues: Whether the anchor is the positive of the previous training record.
         group: Group of the record; empty if it has none.
         scores: Scores of the record.
     """
@@ -109,8 +109,8 @@ class Former:
     Attributes:
         views: ``dropout``, ``adjacent`` or ``pairs``.
         holdout: Share of the records that is never trained on.
-        seed: Seed of the choice.
-        held: Result of :func:`held_out_together`, used instead of the hash.
+        seed: Seed of the choice of these records.
+        held: Result of :func:`held_out_together`, which then decides instead of the seed.
         neighbours: Number of adjacent pairs skipped so far because they share a text with a
             held-out pair, or may share one (if the text before the first is unknown).
     """

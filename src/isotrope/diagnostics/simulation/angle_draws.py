@@ -37,8 +37,8 @@ class Angles:
     """The distributions of the angles, in radians; by default as in Li et al., 2024, section 3.1.
 
     Attributes:
-        positive: p values of mu_pos: 100 from pi/20 to pi/2, both included.
-        negative: q values of mu_neg: 100 from pi/20 to pi, both included.
+        positive: Mean angles mu_pos to the positive, p values; by default 100 from pi/20 to pi/2.
+        negative: Mean angles mu_neg to the negatives, q values; by default 100 from pi/20 to pi.
         spread_positive: Standard deviation of the angle to the positive.
         spread_negative: Standard deviation of the angles to the negatives.
         negatives: Number of negatives in a batch.
@@ -109,12 +109,12 @@ class Draws:
     """How the batches of a simulation are drawn.
 
     Attributes:
-        seed: Seed; equal seeds give equal numbers on any number of threads.
+        seed: Seed of the draws. Equal seeds give equal numbers on any number of threads.
         common: Whether to draw one set of batches and shift it to every pair of means. A value has
             the same distribution and error as with separate batches (False, as in the paper).
             Neighbouring errors are alike, which keeps the landscape smooth, and the statistics of
             the negatives are computed once for each mu_neg instead of once for each pair.
-        progress: Called with the number of pairs of means done since the last call.
+        progress: Function that receives the number of pairs of means done since the last call.
 
     Raises:
         InputError: a negative seed.
@@ -143,7 +143,7 @@ def means(
 
     Args:
         measure: Function to average.
-        objectives: Objectives that it is evaluated on; all see the same draws.
+        objectives: Objectives on which ``measure`` is evaluated. All see the same draws.
         of_rows: For each objective, whether the measure depends only on the row statistics of the
             negatives. The objective then sees only these statistics and gives no weights; with
             ``draws.common`` they are computed once for each mu_neg.

@@ -70,8 +70,8 @@ class AnglePairs(Pairs):
     so ``against`` makes no difference.
 
     Args:
-        positive: b cosines of the angles between anchors and positives.
-        negatives: b x k cosines of the angles between anchors and negatives, k >= 1.
+        positive: Cosines of the angles between anchors and positives, b values.
+        negatives: Cosines of the angles between anchors and negatives, b x k, k >= 1.
     """
 
     backend = "angles"
@@ -136,8 +136,8 @@ class RowPairs(Pairs):
     is therefore exact; the weights are not meaningful.
 
     Args:
-        positive: p x b cosines.
-        rows: b anchors with their negatives.
+        positive: Cosines of the angles to the positives, p x b.
+        rows: The b anchors with their negatives.
     """
 
     backend = "angles"

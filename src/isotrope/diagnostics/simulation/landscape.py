@@ -24,11 +24,11 @@ class Landscape:
 
     Attributes:
         objective: Objective of the landscape.
-        positive: p values of mu_pos in radians.
-        negative: q values of mu_neg in radians.
-        value: p x q values.
-        error: p x q standard errors of ``value``; 0 without random draws.
-        defined: p x q booleans, False for a value without meaning.
+        positive: Mean angles mu_pos to the positive in radians, p values.
+        negative: Mean angles mu_neg to the negatives in radians, q values.
+        value: Value for each pair of mean angles, p x q.
+        error: Standard error of each value, p x q; 0 without random draws.
+        defined: Whether each value has a meaning, p x q booleans.
     """
 
     objective: Objective
@@ -42,8 +42,8 @@ class Landscape:
         """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
 
         Args:
-            positive: mu_pos in radians; values between rows and columns are interpolated.
-            level: Level to fall below.
+            positive: Mean angle mu_pos in radians. Values between two rows are interpolated.
+            level: Value that the landscape must fall below.
         """
         row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
         below = np.flatnonzero(row < level)

@@ -44,7 +44,7 @@ def audit(
         settings: Settings of the training; optimiser settings are ignored.
         own: Settings of the audit alone.
         own_encoder: The user's encoder; None if ``settings.encoder`` names one.
-        progress: show bars on stderr.
+        progress: Whether to show bars on stderr.
     """
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))

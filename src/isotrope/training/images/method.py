@@ -68,22 +68,23 @@ class ImageMethod(nn.Module, ABC):
     normalised.
 
     Args:
-        encoder: Encoder to train in place, n x 3 x S x S in [0, 1] to n x d.
+        encoder: Encoder to train in place. It maps pictures (n x 3 x S x S, in [0, 1]) to
+            embeddings (n x d).
         objective: Any registered objective or composition that the method can feed.
         plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's own.
-        options: the method's own settings; by default those of its recipe.
-        augments: one for each crop; by default those of its recipe.
-        seed: decides heads, queue, crops and dropout.
-        log_every: steps between measurements of the embeddings.
-        caching: Number of images whose graphs are kept at a time; None for the whole batch. Refused
-            if the encoder has batch normalisation.
+        options: The method's own settings; by default those of its recipe.
+        augments: An augmentation for each crop; by default those of the recipe.
+        seed: Seed of heads, queue, crops and dropout.
+        log_every: Number of steps between measurements of the embeddings.
+        caching: Number of images whose graphs are kept at a time; None for the whole batch. A
+            number is refused if the encoder has batch normalisation.
         scaled: Whether float16 gradients are scaled, so that some may overflow.
         backend: How the loss is computed (``isotrope.kernels.choose``).
 
     Attributes:
         measured: Numbers of the last step if it was logged, otherwise empty.
-        seen: the views that the last loss was computed of.
-        gradient_norm: the norm in the last step, before clipping.
+        seen: The views from which the last loss was computed.
+        gradient_norm: Norm of the gradient in the last step, before clipping.
     """
 
     name: ClassVar[str]

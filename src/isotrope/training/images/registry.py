@@ -38,8 +38,8 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
     """Return the options of a method; those not given are its recipe's.
 
     Args:
-        name: the method.
-        settings: values, or the text of flags, by option.
+        name: Name of the method.
+        settings: Values, or the text of flags, by option.
     """
     cls = find_method(name).options_class
     fields = hypers(cls)
