@@ -79,7 +79,7 @@ def audit(
         output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;
             existing files of these names are replaced. A file with fewer than two rows is not
             written, and a message on stderr says so.
-        progress: Show bars on stderr.
+        progress: Whether to show bars on stderr.
         settings: Any other setting, e.g. ``batch_size=128``, ``columns="question,answer"``,
             ``dev=None`` (skip whitening), ``mine=1``, ``objective_settings={"temperature": 0.1}``.
 
@@ -125,7 +125,7 @@ def audit_images(
         data: Folder, .npz file or name, as for ``isotrope.fit_images``.
         encoder: The encoder to be trained; an encoder object is not changed.
         output: a folder for the page (``audit.html``) and ``audit.json``.
-        progress: Show bars on stderr.
+        progress: Whether to show bars on stderr.
         settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
             ``batch_size=256``; settings of the optimiser have no effect. ``suspect`` is the
             reciprocal push above which two pictures are likely false negatives (0.1).

@@ -38,8 +38,8 @@ class Terms:
             negatives follow, if the views have any.
         scale: Factor such that ``scale * assemble(terms)`` is the gradient of the objective's
             scalar.
-        residual: Part of the gradient outside this form, n x d, computed in closed form: radial
-            parts, and the gradient of other anchors' losses. None if there is no such part.
+        residual: Part of the gradient outside this form, n x d, computed in closed form: parts
+            along h_i, and the gradient of other anchors' losses. None if there is no such part.
             ``modify`` leaves the residual out, because it holds everything but the anchor constant.
         extra: Additional push of an anchor's own loss (the standard deviations of VICReg), n x d,
             which remains when other components are exchanged. None if there is no such push.

@@ -152,7 +152,7 @@ def of_rows(
     """Return the evidence of a user's own training loop.
 
     Args:
-        rows: See :class:`RunEvidence`; a missing column was not measured.
+        rows: Rows as in :class:`RunEvidence`. A missing column was not measured.
         objective: Objective of the training, if it belongs to this library.
         settings: Known settings of the loop, named as on the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``; ``kind`` is ``text`` or ``images``.

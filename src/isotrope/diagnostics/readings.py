@@ -43,7 +43,7 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 def separation(row: Row | None) -> float | None:
     """Return the difference of mean angles of negatives and positives over the larger deviation.
 
-    Where labels are seen instead of positives, it is the gap of the labels.
+    If the loss shows labels instead of positives, the result is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]
@@ -101,10 +101,11 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def hardest_over_even(case: RunEvidence) -> float | None:
-    """Return the hardest negative's share of the push over an even share; None with one.
+    """Return the hardest negative's share of the push, divided by an even share.
 
-    The hardest of fewer negatives is less hard. With fewer than 62, the number is that of 62 if
-    similarities are spread normally: its logarithm grows as the expected largest of so many.
+    The hardest of few negatives is less hard than the hardest of many. With fewer than 62
+    negatives, the logarithm of the result is scaled to 62 negatives: by the expected largest of 62
+    normally distributed similarities over that of so few. With one negative, the result is None.
     """
     share, count = case.end("hardest_share"), negatives(case)
     if share is None or count is None or count < 2 or share <= 0:

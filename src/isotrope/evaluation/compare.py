@@ -78,7 +78,7 @@ def compare_results(
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
         resamples: The number of bootstrap resamples; None is 5,000, or 100 for each comparison
             where that is more.
-        seed: Seed of the bootstrap; the resamples depend only on it and on the task's name.
+        seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
 
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,

@@ -76,7 +76,7 @@ def corpus(
         sample: Number of records that are all compared with each other, at least 2.
         seed: The seed of the sample and the dropout.
         batch_size: Texts in each batch.
-        progress: Show a bar on stderr, if the encoder can.
+        progress: Whether to show a bar on stderr, if the encoder can.
 
     Returns:
         A Result of kind ``corpus``; ``items`` hold ``alignment``, ``distance_gap`` and

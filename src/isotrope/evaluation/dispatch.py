@@ -46,7 +46,7 @@ def evaluate(
     Args:
         model: a name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an
             outcome of ``isotrope.fit``, or anything with ``encode``.
-        progress: Show bars and the tasks that were finished before, on stderr.
+        progress: Whether to show bars and the tasks that were finished before, on stderr.
         options: The data and how to score them; ``help(isotrope.evaluate)`` lists all keywords,
             and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``,
             ``labels`` and ``corpus`` are paths. ``knn=False`` or ``linear=False`` leaves out one of

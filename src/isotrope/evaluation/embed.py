@@ -79,7 +79,7 @@ class CachedEncoder:
     Args:
         encoder: The encoder that embeds.
         batch_size: Texts in each batch.
-        progress: Show a bar on stderr, if the encoder can.
+        progress: Whether to show a bar on stderr, if the encoder can.
         known: Vectors of texts that were embedded before.
     """
 

@@ -205,7 +205,7 @@ def search(
         corpus: File of texts, m texts, or their embeddings (m x d); for an image encoder, a folder
             of pictures.
         query: One or more texts; for an image encoder, the path of a picture.
-        progress: Show a bar on stderr.
+        progress: Whether to show a bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
             ``device``, ``batch_size``.

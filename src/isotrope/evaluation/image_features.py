@@ -40,7 +40,7 @@ def image_features(
         what: Name of the part for messages.
         limit: Largest number of pictures, taken evenly from the classes.
         batch_size: Pictures held and encoded at a time.
-        progress: Show a bar on stderr.
+        progress: Whether to show a bar on stderr.
     """
     if part.labels is None:
         raise InputError(

@@ -39,7 +39,7 @@ def retrieval(
         ks: The depths of recall.
         depths: The depths of MRR and nDCG.
         prompts: Prompts of queries and documents; None uses those saved with the model.
-        progress: Show a bar on stderr, if the encoder can.
+        progress: Whether to show a bar on stderr, if the encoder can.
         batch_size: Texts in each batch.
 
     Returns:

@@ -113,7 +113,7 @@ def pairs(
 
     Args:
         views: Views in the objective's space.
-        backend: See :func:`choose`.
+        backend: Name of a backend, as for :func:`choose`.
         held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
         raw: Views before normalisation, if they are in bfloat16. The backend ``"triton"``
             multiplies these and divides the products by their norms.

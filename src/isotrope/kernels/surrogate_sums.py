@@ -204,7 +204,7 @@ class SurrogateSums(ABC):
     def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         """Return which column is the hardest negative of each anchor, and its similarity.
 
-        The first at ties, -1 where there is none.
+        At ties it is the first column. It is -1 for an anchor without negatives.
         """
         key = ("first", direction, by)
         if key not in self._known:
@@ -425,7 +425,7 @@ class SurrogatePairs(Pairs):
     def first(self, by: By) -> tuple[Tensor, Tensor]:
         """Return which column is the hardest negative of each anchor, and its similarity.
 
-        The first at ties, -1 where there is none.
+        At ties it is the first column. It is -1 for an anchor without negatives.
         """
         return self.sums.first(self.direction, by)
 

@@ -174,7 +174,7 @@ class UniGrad(
     F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
 
     Gradient: GD = 1; over both views W_ij = nu h_i.x_j / 2N, of both signs; the pull is
-    1 - nu s_ii' / 2N, because h'_i is in F too; the residual nu / 2N h_i is radial.
+    1 - nu s_ii' / 2N, because h'_i is in F too; the residual nu / 2N h_i is parallel to h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 

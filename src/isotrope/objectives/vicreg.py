@@ -35,7 +35,7 @@ class VICReg(
     Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive pulls
     by 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4
     nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The residual is
-    radial, (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
+    (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
     centre the rows: it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are
     no components.
 

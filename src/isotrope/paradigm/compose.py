@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors are coupled if one of the parts couples them; ``released`` always does."""
+        """Anchors are coupled if one of the parts couples them, or if ``variant="released"``."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -98,17 +98,17 @@ class Paradigm(
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether the parent takes them; always for a composition of parts."""
+        """Whether the parent takes additional negatives. A composition of parts always does."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
     def pairwise(self) -> bool:
-        """Whether the loss is pairwise: as its parent is, if the parent's weights are kept."""
+        """Whether rows are compared with each other, which the parent decides if W is its own."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Transformations that leave the loss unchanged; rotation unless the axes matter."""
+        """Transformations that leave the loss unchanged, with rotation unless the axes matter."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -174,10 +174,10 @@ def _summed(objective: Objective | None) -> bool:
 def modify(
     parent: Objective, *, dissipation: object = None, weight: object = None, ratio: object = None
 ) -> Paradigm:
-    """Return ``parent`` with some components exchanged; the others stay the parent's.
+    """Return ``parent`` with some components replaced; the others stay those of the parent.
 
-    If the weight is exchanged and the ratio is not, the ratio stays. Losses of the whole batch
-    (Barlow Twins, MHE) keep their pull instead: it does not depend on the weight.
+    If the weight is replaced and the ratio is not, the ratio stays the same. Losses of the whole
+    batch (Barlow Twins, MHE) keep their pull instead, because it does not depend on the weight.
 
     Args:
         parent: Any objective with gradient components.

@@ -106,7 +106,7 @@ class Part(Derived, register=False):
 
     @property
     def has_terms(self) -> bool:
-        """The components are those of the whole."""
+        """False, because only the whole objective has components."""
         return False
 
     def hyperparameters(self) -> dict[str, Any]:

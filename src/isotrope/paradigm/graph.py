@@ -329,7 +329,7 @@ def signed(size: int) -> int:
 
 
 def read_operands(seen: Similarity) -> bool:
-    """Copy the operands while the graph has them; False if they cannot be compared."""
+    """Copy the operands while the graph has them, and return whether they can be compared."""
     node, operation = seen.node, operation_of(seen.node)
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":

@@ -45,7 +45,7 @@ def fit(
             memory is written to ``output/data-from-python.jsonl``. A dictionary ``{"qa": ...,
             "nli": ...}`` of any of these defines several data sets; each batch comes from
             one of them.
-        resume: Continue, start or do nothing, as ``--resume`` does.
+        resume: Whether to continue, start or do nothing, as with ``--resume``.
         callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
             called between steps, after those of isotrope.
         settings: ``output="runs/x"``, and any other setting, e.g.

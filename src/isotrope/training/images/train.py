@@ -84,7 +84,7 @@ def fit_images(
         encoder: A name or folder, or your own encoder, such as
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``: it is trained in place, and
             its weights count as pretrained.
-        resume: Continue, start or do nothing, as ``--resume`` does.
+        resume: Whether to continue, start or do nothing, as with ``--resume``.
         callbacks: Callbacks of transformers, called between steps after those of isotrope.
         settings: Any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
