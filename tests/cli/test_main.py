@@ -121,6 +121,16 @@ def test_bad_input_is_one_line_and_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [["--", "-x.tsv"], ["--output", "run", "--", "-x.tsv"]])
+def test_two_dashes_end_the_flags(
+    run, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run("train", *words)
+    assert found.code == 2
+    assert "unrecognized" not in found.err
+
+
 def test_a_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m isotrope --help | head -1"
     done = subprocess.run(

@@ -25,6 +25,12 @@ def check_readable(*files: Path | None) -> None:
             check_file(file)
 
 
+class _Word(str):
+    """An argument that is no flag, even if it begins with a dash."""
+
+    __slots__ = ()
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with exit code 2.
 
@@ -38,19 +44,25 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse all arguments; for an unknown flag, name the flag that was probably meant."""
+        words = list(sys.argv[1:] if args is None else args)
+        if "--" in words:  # argparse loses what follows it when words and flags are mixed
+            end = words.index("--")
+            words = [*words[:end], *map(_Word, words[end + 1 :])]
         # intermixed: a query may come after a flag
-        options, rest = self.parse_known_intermixed_args(args, namespace)
+        options, rest = self.parse_known_intermixed_args(words, namespace)
         if rest:
-            wrong = next((word for word in rest if word.startswith("--")), "")
+            wrong = next((word[2:].partition("=")[0] for word in rest if word[:2] == "--"), "")
             flags = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
-            name = (
-                intended_name(wrong[2:].partition("=")[0], [*flags, *self.dotted()])
-                if wrong
-                else None
-            )
+            name = intended_name(wrong, [*flags, *self.dotted()]) if wrong else None
             hint = "" if name is None else f" (did you mean --{name}?)"
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return options
+
+    def _parse_optional(
+        self, arg_string: str
+    ) -> tuple[argparse.Action | None, str, str | None] | None:
+        """Tell a flag from a word: whatever follows ``--`` is a word."""
+        return None if isinstance(arg_string, _Word) else super()._parse_optional(arg_string)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
