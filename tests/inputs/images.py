@@ -305,8 +305,8 @@ def _pickles() -> Iterator[Case]:
         return train("data")
 
     yield Case("cifar/names that are code", names, "not a pickle of CIFAR")
-    yield Case("cifar/STL-10 of other lengths", stl, "each picture has 27648 bytes")
-    yield Case("cifar/STL-10 without labels", unlabelled, "a label from 1")
+    yield Case("cifar/STL-10 of other lengths", stl, "each picture needs 27648 bytes")
+    yield Case("cifar/STL-10 without labels", unlabelled, "numbered from 1")
     yield Case("cifar/Flowers of words", flowers, "in a MATLAB file")
     yield Case("cifar/Flowers of gigabytes", flowers_bomb, "MATLAB file")
     yield Case("cifar/Tiny-ImageNet with a stranger", tiny, "names no class of train/")

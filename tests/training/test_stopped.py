@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
 from isotrope.training import loop
 from isotrope.training.callbacks import worker_gone
 from isotrope.training.launch import REQUEUE
-from isotrope.training.run import Outcome, stop_message
+from isotrope.training.run import Outcome, run, stop_message
+from isotrope.training.settings import TrainSettings
 from isotrope.training.trainers import RunTrainer
 
 Fit = Callable[..., Any]
@@ -87,3 +89,17 @@ def test_a_worker_that_dies_while_a_batch_is_handed_over_has_gone() -> None:
     assert not found(ValueError())
     assert not worker_gone(ConnectionResetError(104, "of something else"))
     assert worker_gone(RuntimeError("DataLoader worker (pid 5) is killed by signal: Killed."))
+
+
+def test_a_lost_process_that_torch_reports_twice_is_one_error(tmp_path: Path) -> None:
+    """torch's handler of signals raises again, wherever the first error is being dealt with."""
+
+    def work(*_: object) -> Outcome:
+        try:
+            raise LostProcess("a process that reads data has died")
+        finally:
+            raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
+
+    settings = TrainSettings(files=["corpus.txt"], output=tmp_path / "run")
+    with pytest.raises(LostProcess, match="has died; run the same command"):
+        run(settings, work, resume=False)

@@ -177,14 +177,22 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         with _ONE_AT_A_TIME, process_group(device):
             return _here(settings, work, output, resume=resume, lines=lines)
     except Exception as error:
-        if not isinstance(error, LostProcess) and not is_peer_failure(error):
+        lost = _lost(error)
+        if lost is None and not is_peer_failure(error):
             raise
-        what = error if isinstance(error, LostProcess) else ("another process of this run ended")
+        what = lost or "another process of this run ended"
         saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
         )
         raise LostProcess(f"{what}; run the same command with `--resume` to {then}") from error
+
+
+def _lost(error: BaseException | None) -> LostProcess | None:
+    """Return the loss of a process, even if torch has raised again while it was dealt with."""
+    while error is not None and not isinstance(error, LostProcess):
+        error = error.__context__
+    return error
 
 
 def _launch(
