@@ -22,12 +22,16 @@
 5. cost: seconds of one core and memory of the ledger on drawn embeddings in files, each in a
    process of its own; `megabytes` is the largest resident memory besides those files.
 
-Pairs are ranked by the reciprocal push, by the push of either row on the other, by the cosine of
-anchor and positive, by the cosine of the anchors and by the relative margin (the cosine over that
-of the own positive); each is the larger of the two rows' where it differs. `ap` is the average
+6. tasks: rows of one intent (banking77, clinc150) or of one cluster (parakqc_ko), of the test parts
+   of ../shared/data/tasks.
+
+Pairs are ranked by the evidence of the audit, by the reciprocal push, by the push of either row on
+the other, by the cosine of anchor and positive, of the anchors and of the positives, and by the
+relative margin (the cosine over that of the own positive); each is the larger of the two rows'
+where it differs. `ap` is the average
 precision over all pairs of rows, where what is not labelled counts as not belonging together, so
 that it is a lower bound; `ap_labelled` is that over the labelled pairs alone. `flagged`,
-`precision` and `recall` are those of `isotrope audit` as it comes (--suspect 0.1).
+`precision` and `recall` are those of `isotrope audit` as it comes (--suspect 0.6).
 
     OMP_NUM_THREADS=1 python benchmarks/audit.py [--only WORD] [--data DIR] [--csv FILE]
 
@@ -55,6 +59,7 @@ import isotrope
 from corpus import STANDARD_LIBRARY, collect
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.audit import push
+from isotrope.diagnostics.audit.kin import alike
 from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives.infonce import InfoNCE
@@ -65,11 +70,13 @@ COLUMNS = (
     *("precision", "recall", "dimension", "seconds", "megabytes"),
 )
 KEY = COLUMNS[:4]
-ENCODER, SUSPECT, SEEDS = "all-MiniLM-L6-v2", 0.1, (0, 1, 2)
+ENCODER, SUSPECT, PUSHED, SEEDS = "all-MiniLM-L6-v2", 0.6, 0.1, (0, 1, 2)
 SPLIT, OTHERS, LONG = 60, 400, 40  # docstrings, and words of one that is split
 EPOCHS, TRAINED_ON, SHOWN, STRONGEST = 3, 5_000, 2_000, (100, 1_000)  # pictures, and pairs of them
 COSTS, EVERY = (1_000, 10_000, 30_000, 50_000, 100_000, 500_000, 1_000_000), ", all pairs"
 NEAREST, DRAWN, POSSIBLE = 100_000, 2_048, 0.02  # rows, some of them, push of a partner that counts
+
+TASKS = ("banking77", "clinc150", "parakqc_ko")
 
 Pairs = list[tuple[int, int]]
 
@@ -103,28 +110,71 @@ def labelled(data: Path, name: str) -> tuple[list[str], Pairs, Pairs]:
     return list(places), *pairs
 
 
+def task(folder: Path) -> tuple[list[tuple[str, str]], Pairs]:
+    """Return up to 1,500 queries of a task's test part with a document, and which are of one kind.
+
+    Two rows belong together if the same documents are right for both queries.
+    """
+    texts = [dict(lines(folder / f"{name}.tsv.gz")) for name in ("queries", "corpus")]
+    right: dict[str, list[str]] = {}
+    for query, document, grade in lines(folder / "qrels.tsv"):
+        if float(grade) > 0:
+            right.setdefault(query, []).append(document)
+    queries = list(right)
+    random.Random(0).shuffle(queries)
+    members: dict[tuple[str, ...], list[int]] = {}
+    rows = []
+    for number, query in enumerate(queries[:1_500]):
+        answers = right[query]
+        own = members.setdefault(tuple(sorted(answers)), [])
+        rows.append((texts[0][query], texts[1][answers[len(own) % len(answers)]]))
+        own.append(number)
+    return rows, [pair for own in members.values() for pair in itertools.combinations(own, 2)]
+
+
+def lines(file: Path) -> list[list[str]]:
+    """Return the fields of each line of a tab-separated file, which may be compressed."""
+    raw = file.read_bytes()
+    text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
+    return [line.split("\t") for line in text.removesuffix("\n").split("\n")]
+
+
 def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
     """Return the scores of all pairs of rows, n x n and symmetric, by their names."""
     n = len(embedded)
     book = push.ledger(embedded, InfoNCE(), keep=64)
-    one_sided, both = np.zeros((n, n)), np.zeros((n, n))
+    one_sided = np.zeros((n, n))
     np.put_along_axis(one_sided, book.partners, book.push * (book.partners >= 0), axis=1)
-    found = push.mutual(book)
-    both[found.rows[:, 0], found.rows[:, 1]] = found.push
     push._ANCHORS, push._COLUMNS, usual = columns // 2, columns, (push._ANCHORS, push._COLUMNS)
-    few = push.mutual(push.ledger(embedded, InfoNCE(), keep=64))
+    few = push.ledger(embedded, InfoNCE(), keep=64)
     push._ANCHORS, push._COLUMNS = usual
-    in_batches = np.zeros((n, n))
-    in_batches[few.rows[:, 0], few.rows[:, 1]] = few.push
     a, p = (
         torch.nn.functional.normalize(x).numpy() for x in (embedded.anchors, embedded.positives)
     )
     cosines = a @ p.T
     own = np.maximum(np.diag(cosines), 0.05)[:, None]
-    one = {"reciprocal push": both, f"reciprocal push in {columns} rows": in_batches}
-    several = {"push": one_sided, "cosine": cosines, "relative margin": cosines / own}
-    symmetric = {name: np.maximum(x, x.T) for name, x in {**one, **several}.items()}
-    return {**symmetric, "cosine of anchors": a @ a.T}
+    found, evidence = alike(embedded, book), np.full((n, n), -10.0)
+    evidence[tuple(found.rows.T)] = found.evidence
+    several = {
+        "evidence": evidence,
+        "reciprocal push": reciprocal(book),
+        f"reciprocal push in {columns} rows": reciprocal(few),
+        "push": one_sided,
+        "cosine": cosines,
+        "relative margin": cosines / own,
+    }
+    symmetric = {name: np.maximum(x, x.T) for name, x in several.items()}
+    return {**symmetric, "cosine of anchors": a @ a.T, "cosine of positives": p @ p.T}
+
+
+def reciprocal(book: push.Ledger) -> np.ndarray:
+    """Return the reciprocal push of each two rows (n x n) that are among each other's partners."""
+    n = len(book.partners)
+    rows = np.stack([np.repeat(np.arange(n), book.partners.shape[1]), book.partners.ravel()], 1)
+    rows = rows[rows[:, 1] >= 0]
+    both = np.zeros((n, n))
+    both[tuple(rows.T)] = push.between(book, rows)[0]
+    return both
 
 
 def scored(embedded: Embedded, together: Pairs, apart: Pairs | None) -> list[dict[str, Any]]:
@@ -140,10 +190,12 @@ def scored(embedded: Embedded, together: Pairs, apart: Pairs | None) -> list[dic
         row["ap"] = round(average_precision_score(truth[above], score[above]), 3)
         if known is not None:
             row["ap_labelled"] = round(average_precision_score(truth[known], score[known]), 3)
-        if name == "reciprocal push":
+        if name == "evidence":
             flagged = score[above] >= SUSPECT
             row["flagged"] = int(flagged.sum())
-            row["precision"] = round(float(truth[above][flagged].mean()), 3)
+            row["precision"] = (
+                round(float(truth[above][flagged].mean()), 3) if flagged.any() else ""
+            )
             row["recall"] = round(float(truth[above][flagged].sum() / truth.sum()), 3)
         rows.append(row)
     return rows
@@ -167,14 +219,14 @@ def pictures(folder: Path, epochs: int, seed: int) -> list[dict[str, Any]]:
             net = {"encoder": run}
         audit = isotrope.audit_images(data, **net, limit=SHOWN, seed=seed)
     assert audit.same_label is not None
-    pairs = audit.pictures.labels[audit.mutual.rows]
+    pairs = audit.pictures.labels[audit.alike.rows]
     same = pairs[:, 0] == pairs[:, 1]
     every = SHOWN * (SHOWN - 1) // 2
     shared = {"rows": SHOWN, "belong": round(audit.same_label["all"] * every)}
     return [
         {"score": f"strongest {count}", **shared, "precision": round(float(same[:count].mean()), 3)}
         for count in STRONGEST
-    ] + [{"score": "reciprocal push", **shared, "flagged": audit.suspects}]
+    ] + [{"score": "evidence", **shared, "flagged": audit.suspects}]
 
 
 def halves(file: Path, n: int) -> Embedded:
@@ -207,20 +259,25 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
     more, spent = book_of(embedded, others)
     for name in ("partners", "push", "force"):
         getattr(exact, name)[others] = getattr(more, name)[others]
-    listed = push.mutual(exact)
-    of_drawn = (listed.push >= SUSPECT) & np.isin(listed.rows, drawn.numpy()).any(axis=1)
+    pairs = np.stack(
+        [drawn.numpy().repeat(exact.partners.shape[1]), exact.partners[drawn].ravel()], 1
+    )
+    pairs = np.unique(np.sort(pairs[pairs[:, 1] >= 0], axis=1), axis=0)
+    pairs = pairs[push.between(exact, pairs)[0] >= PUSHED]
     start = time.process_time()
-    found = push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
+    book = push.ledger(embedded, InfoNCE(), progress=True)
     took = time.process_time() - start
-    pushes = dict(zip(map(tuple, found.rows.tolist()), found.push.tolist(), strict=True))
-    have = [pushes.get(tuple(pair), 0.0) for pair in listed.rows[of_drawn].tolist()]
+    have = push.between(book, pairs)[0]
     shared = {"rows": n, "belong": len(have), "dimension": embedded.anchors.shape[1]}
-    rows = [
-        {"score": f"push from {least:g}", **shared, "recall": round(float(part.mean()), 3)}
-        for least in (1e-9, SUSPECT / 4, SUSPECT / 2, SUSPECT)
-        for part in [np.array(have) >= least]
+    rows: list[dict[str, Any]] = [
+        {
+            "score": f"push from {least:g}",
+            **shared,
+            "recall": round(float((have >= least).mean()), 3),
+        }
+        for least in (1e-9, PUSHED / 4, PUSHED / 2, PUSHED)
     ]
-    rows[0] |= {"flagged": int((found.push >= SUSPECT).sum()), "seconds": round(took, 1)}
+    rows[0]["seconds"] = round(took, 1)
     return [*rows, {"score": "all pairs of some rows", **shared, "seconds": round(seconds + spent)}]
 
 
@@ -265,7 +322,7 @@ def cost(n: int, d: int) -> dict[str, Any]:
         watching = threading.Thread(target=watch)
         watching.start()
         start = time.process_time()
-        push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
+        alike(embedded, push.ledger(embedded, InfoNCE(), progress=True))
         seconds = time.process_time() - start
         over.set()
         watching.join()
@@ -293,6 +350,9 @@ def measure(part: str, data: str, seed: str, folder: Path) -> list[dict[str, Any
         pairs, together = planted(int(seed))
         embedded = embed_rows(encoder, read_rows(pairs), max_length=64)
         return scored(embedded, together, None)
+    if part == "tasks":
+        pairs, together = task(folder / "tasks" / data)
+        return scored(embed_rows(encoder, read_rows(pairs), max_length=128), together, None)
     texts, together, apart = labelled(folder, data)
     return scored(embed_rows(encoder, read_rows(texts), max_length=64), together, apart)
 
@@ -315,6 +375,7 @@ def main() -> None:
         return
     jobs = [("planted", "docstrings", str(seed)) for seed in SEEDS]
     jobs += [("labelled", name, "0") for name in ("mrpc", "sick")]
+    jobs += [("tasks", name, "0") for name in TASKS]
     jobs += [
         ("pictures", f"cifar10, {epochs} epochs", str(seed))
         for seed in SEEDS[:2]

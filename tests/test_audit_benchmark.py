@@ -43,7 +43,7 @@ def test_what_belongs_together_is_ranked_first() -> None:
     apart = [(30, 31), (40, 41)]
     found = {r["score"]: r for r in benchmark.scored(of(anchors, positives), together, apart)}
     assert found["reciprocal push"]["ap"] == found["reciprocal push"]["ap_labelled"] == 1
-    assert found["reciprocal push"]["precision"] == found["reciprocal push"]["recall"] == 1
+    assert found["evidence"]["precision"] == found["evidence"]["recall"] == 1
     assert set(found) >= {"push", "cosine", "relative margin", "cosine of anchors"}
 
 

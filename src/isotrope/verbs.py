@@ -99,7 +99,7 @@ def audit(
         with needs_extra("report", "matplotlib", "jinja2"):
             from isotrope.reports.audit_page import check_folder, write_audit
         check_folder(Path(output), data, read.dev)
-    from isotrope.diagnostics.audit.audit import audit_texts
+    from isotrope.diagnostics.audit.run import audit_texts
 
     own = None if isinstance(objective, str) else objective
     audited = audit_texts(data, read, encoder=encoder, objective=own, progress=progress)

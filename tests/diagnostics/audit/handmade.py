@@ -1,8 +1,12 @@
 """Embeddings that are drawn, for rows whose texts are numbers."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from isotrope.diagnostics.audit.push import Ledger, between
 from isotrope.diagnostics.audit.rows import EmbeddedTexts, PairedRows, read_rows
 
 
@@ -26,3 +30,20 @@ def of(anchors: torch.Tensor, positives: torch.Tensor, **fields: object) -> Embe
 
 def rows(n: int = 200) -> PairedRows:
     return read_rows([(f"question {i}", f"answer {i}") for i in range(n)])
+
+
+class Mutual(NamedTuple):
+    """Pairs of rows that are among each other's partners, the strongest first."""
+
+    rows: NDArray[np.int64]
+    push: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+
+def mutual(book: Ledger) -> Mutual:
+    row, place = np.nonzero(book.partners >= 0)
+    pairs = np.sort(np.stack([row, book.partners[row, place]], axis=1), axis=1)
+    rows, counts = np.unique(pairs, axis=0, return_counts=True)
+    push, share = between(book, rows[counts == 2])
+    order = np.argsort(-push, kind="stable")
+    return Mutual(rows[counts == 2][order], push[order], share[order])

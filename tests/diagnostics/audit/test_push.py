@@ -6,14 +6,14 @@ import torch
 
 from isotrope.core.views import Views
 from isotrope.diagnostics.audit import push as subject
-from isotrope.diagnostics.audit.push import groups_of, ledger, mutual
+from isotrope.diagnostics.audit.push import groups_of, ledger
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.modified import ModifiedMHE
 from isotrope.objectives.ntxent import NTXent
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import build
-from tests.diagnostics.audit.handmade import embedded, of
+from tests.diagnostics.audit.handmade import embedded, mutual, of
 
 OBJECTIVES = [InfoNCE(), MPT(margin=0.9), NTXent(), ModifiedMHE()]
 
@@ -152,7 +152,7 @@ def test_rows_that_are_all_the_same_and_rows_of_zeros(
     monkeypatch.setattr(subject, "_CLUSTER", 2)  # most of them are empty
     same = torch.ones(6, 4)
     alone = ledger(of(same, same, groups=torch.zeros(6, dtype=torch.long)), objective)
-    assert len(mutual(alone)) == 0
+    assert len(mutual(alone).rows) == 0
     assert (alone.partners == -1).all()
     pushed = mutual(ledger(of(same, same), objective))
     assert np.isfinite(pushed.push).all()

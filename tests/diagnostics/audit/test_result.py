@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.diagnostics.audit.kin import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
-from isotrope.diagnostics.audit.push import Mined, Mutual
+from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit, _short
@@ -78,7 +79,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
     pairs = np.array([[17, 120], [20, 40], [21, 40], [22, 23], [50, 51], [51, 52]])
     audit = replace(
         audit,
-        mutual=Mutual(pairs, np.ones(6), np.zeros(6)),
+        alike=Alike(pairs, *np.ones((3, 6))),
         suspects=6,
         found={**audit.found, "apart": np.array([17, 50])},
     )
@@ -143,7 +144,7 @@ def test_it_is_printed_as_tables() -> None:
     assert "the positive is farther than most other positives" in text
     assert "\x1b" not in _short("a \x1b[2J text")
     quiet = audited(InfoNCE(), suspect=2.0)
-    assert "No two rows push each other" in str(quiet)
+    assert "No two rows are as alike" in str(quiet)
     assert repr(quiet).endswith("0 likely false negatives)")
 
 

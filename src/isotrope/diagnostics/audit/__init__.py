@@ -6,7 +6,8 @@ initial encoder are enough. ``isotrope.audit`` and ``isotrope audit`` combine
 - ``rows``: the records of a file as training pairs them, their lines, and their embeddings;
 - ``settings``: GD, share of anchors done, the hardest negative's share and Lemma 1's bound over a
   grid of temperatures, margins and ratios, and over batch sizes; recommended values with reasons;
-- ``push``: which rows push each other, in linear memory; likely false negatives;
+- ``push``: how strongly rows push each other, in linear memory;
+- ``kin``: which rows belong together by all their similarities: likely false negatives;
 - ``pairs``: pairs that do not belong together, solved pairs, cut texts, repetitions, unusual
   lengths;
 - ``mining``: hard negatives by their push, without the false ones;

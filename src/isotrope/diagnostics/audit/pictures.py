@@ -91,7 +91,7 @@ class PictureAudit(Audit):
         if labels is None:
             return None
         n, sizes = len(labels), np.unique(labels, return_counts=True)[1]
-        pairs = labels[self.mutual.rows[: self.suspects]]
+        pairs = labels[self.alike.rows[: self.suspects]]
         listed = float((pairs[:, 0] == pairs[:, 1]).mean()) if self.suspects else 0.0
         return {"listed": listed, "all": float((sizes * (sizes - 1)).sum() / (n * (n - 1)))}
 

@@ -1,9 +1,8 @@
-"""The push ledger: how strongly rows push each other, to find false and hard negatives.
+"""The push ledger: how strongly rows push each other.
 
-For an anchor i and a negative j an objective's push is GD_i W_ij. Two rows that belong together
-push each other strongly from both sides and in both directions (anchor from positive and positive
-from anchor), whereas a row that is near all others is pushed from one side only. The ledger stores
-the geometric mean of these four numbers, the *reciprocal push*.
+For an anchor i and a negative j an objective's push is GD_i W_ij. The ledger stores for two rows
+the geometric mean of the push in both directions (anchor from positive and positive from anchor).
+The mean of that over both rows is the *reciprocal push*.
 
 A training batch has few of the n (n - 1) pairs, and its normaliser, a sum over few rows, is noisy:
 in ``benchmarks/audit.py`` the ranking is better the more rows an anchor is compared with. So up to
@@ -66,24 +65,6 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Mutual:
-    """Pairs of rows that push each other, the strongest first.
-
-    Attributes:
-        rows: int64 (m x 2), the lower row first.
-        push: m, the reciprocal push, between 0 and 1 for normalised weights.
-        share: m, share of the force of all pairs of rows.
-    """
-
-    rows: NDArray[np.int64]
-    push: NDArray[np.float64]
-    share: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True)
 class Mined:
     """Hard negatives in the order of the rows; for each row, the hardest first.
 
@@ -111,7 +92,7 @@ def ledger(
     n = len(embedded)
     keep = min(keep, n - 1)
     separable = _separable(embedded, objective)
-    if separable and n > _EXACT:
+    if separable and not compares_all(embedded):
         near = _nearest(embedded, keep, seed, progress)
         return _among(embedded, objective, near, seed, progress)
     partners = torch.full((n, keep), -1)
@@ -147,30 +128,35 @@ def ledger(
     return _book(partners, push, force, row_force, mass / met)
 
 
+def compares_all(embedded: Embedded) -> bool:
+    """Whether the rows are few enough to compare each with each."""
+    return len(embedded) <= _EXACT
+
+
 def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit: float) -> Ledger:
     unit = unit or 1.0
     push, force, row_force = push / unit, force / unit, row_force / unit
     return Ledger(partners.numpy(), push.numpy(), force.numpy(), row_force.numpy(), unit)
 
 
-def mutual(book: Ledger) -> Mutual:
-    """Return the pairs in which each row is among the strongest partners of the other."""
-    n, k = book.partners.shape
-    one = np.repeat(np.arange(n), k)
-    other, push = book.partners.ravel(), book.push.ravel().astype(np.float64)
-    some = other >= 0
-    one, other, push = one[some], other[some], push[some]
-    force = book.force.ravel()[some].astype(np.float64)
-    keys, reversed_keys = one * n + other, other * n + one
+def between(
+    book: Ledger, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the reciprocal push of pairs of rows (m x 2), and their share of all force.
+
+    A row that is not among the strongest partners of the other has no push.
+    """
+    n = len(book.partners)
+    keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
     order = np.argsort(keys)
-    place = np.minimum(np.searchsorted(keys[order], reversed_keys), len(keys) - 1)
-    back = order[place]
-    chosen = (keys[back] == reversed_keys) & (one < other)
-    rows = np.stack([one[chosen], other[chosen]], axis=1)
-    reciprocal = np.sqrt(push[chosen] * push[back[chosen]])
-    share = (force[chosen] + force[back[chosen]]) / max(float(book.row_force.sum()), 1e-300)
-    strongest = np.lexsort((rows[:, 1], rows[:, 0], -reciprocal))
-    return Mutual(rows[strongest], reciprocal[strongest], share[strongest])
+    push, force = np.ones(len(rows)), np.zeros(len(rows))
+    for one, other in (rows.T, rows.T[::-1]):
+        wanted = one * n + other
+        place = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        there = keys[place] == wanted
+        push *= np.where(there, book.push.ravel()[place], 0)
+        force += np.where(there, book.force.ravel()[place], 0)
+    return np.sqrt(push), force / max(float(book.row_force.sum()), 1e-300)
 
 
 def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -3,9 +3,10 @@
 ``texts`` and ``pictures`` add results for their kind of rows.
 """
 
+import itertools
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.table import table as text_table
-from isotrope.diagnostics.audit.push import Mutual, groups_of
+from isotrope.diagnostics.audit.kin import Alike
+from isotrope.diagnostics.audit.push import groups_of
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -43,7 +45,7 @@ class Audit(ABC):
         batch_size: Number of rows in a batch.
         settings: The objective at the first step, for each setting.
         recommendations: Recommended values with reasons.
-        mutual: Pairs of rows that push each other, the strongest first.
+        alike: Pairs of rows that may belong together, the most likely first.
         suspects: how many of them, from the first, are likely false negatives.
         groups: int64 (n), equal for rows that are likely to belong together.
         found: Unusual rows by kind.
@@ -54,7 +56,7 @@ class Audit(ABC):
     batch_size: int
     settings: Sequence[Setting]
     recommendations: Sequence[Recommendation]
-    mutual: Mutual
+    alike: Alike
     suspects: int
     groups: NDArray[np.int64]
     found: Mapping[str, NDArray[np.int64]]
@@ -111,8 +113,8 @@ class Audit(ABC):
             "train": self.flags,
             "settings": [vars(setting) for setting in self.settings],
             "false_negatives": [
-                {"rows": [names[row] for row in pair], "share": share, "push": push}
-                for pair, share, push in self._suspected()
+                {"rows": [names[row] for row in pair], **numbers}
+                for pair, numbers in self._suspected()
             ],
             "groups": [each for each in members.values() if len(each) > 1],
             **{kind: self._named(self.found[kind]) for kind in self.meanings},
@@ -133,15 +135,16 @@ class Audit(ABC):
         name = registry.as_settings(self.objective)[0]
         return " ".join([f"--objective {name}", *words, f"--batch-size {self.batch_size}"])
 
-    def _suspected(self) -> list[tuple[list[int], float, float]]:
-        """Return the likely false negatives: two rows, share of all push, reciprocal push."""
-        of, count = self.mutual, self.suspects
-        columns = of.rows[:count].tolist(), of.share[:count].tolist(), of.push[:count].tolist()
-        return list(zip(*columns, strict=True))
+    def _suspected(self) -> Iterator[tuple[list[int], dict[str, float]]]:
+        """Yield the likely false negatives: two rows, and what is known about them."""
+        numbers = {name: getattr(self.alike, name) for name in ("evidence", "share", "push")}
+        for place in range(self.suspects):
+            known = {name: float(values[place]) for name, values in numbers.items()}
+            yield self.alike.rows[place].tolist(), known
 
-    def _alike(self) -> NDArray[np.int64]:
+    def _grouped(self) -> NDArray[np.int64]:
         """Return the groups of likely false negatives alone, without those of the data."""
-        return groups_of(self.mutual.rows[: self.suspects], len(self.groups))
+        return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
     def _settings(self, *lines: str, withheld: str = "") -> AuditTable:
         """Return how the objective begins, with more lines, or why nothing is recommended."""
@@ -170,28 +173,28 @@ class Audit(ABC):
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
     ) -> AuditTable:
         """Return the likely false negatives, with text beside either row's name and below."""
-        sizes = np.unique(self._alike(), return_counts=True)[1]
+        sizes = np.unique(self._grouped(), return_counts=True)[1]
         several, largest = int((sizes > 1).sum()), int(sizes.max())
-        all_of = float(self.mutual.share[: self.suspects].sum())
+        all_of = float(self.alike.share[: self.suspects].sum())
         note = (
-            f"{self.suspects:,} pairs of {what} push each other as {what} that belong together do. "
-            f"They have {all_of:.1%} of all push and form {several:,} groups of up to {largest:,} "
+            f"{self.suspects:,} pairs of {what} are as alike as {what} that belong together. They "
+            f"have {all_of:.1%} of all push, and form {several:,} groups of up to {largest:,} "
             f"{what}."
             if self.suspects
-            else f"No two {what} push each other as {what} that belong together do: the strongest "
-            f"push is {max(self.mutual.push, default=0.0):.3f}."
+            else f"No two {what} are as alike as {what} that belong together: the strongest "
+            f"evidence is {max(self.alike.evidence, default=0.0):.3f}."
         )
         names = self.names
         rows = [
             (
                 f"{names[i]} and {names[j]}",
-                f"{share:.2%}" if share >= _SMALL else f"< {_SMALL:.2%}",
-                push,
+                known["evidence"],
+                f"{known['share']:.2%}" if known["share"] >= _SMALL else f"< {_SMALL:.2%}",
                 *(() if of is None else (of(i), of(j))),
             )
-            for (i, j), share, push in self._suspected()[:_LISTED]
+            for (i, j), known in itertools.islice(self._suspected(), _LISTED)
         ]
-        headings = [what, "of all push", "push"]
+        headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
         return AuditTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
 

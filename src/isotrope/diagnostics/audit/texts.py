@@ -164,7 +164,7 @@ class TextAudit(Audit):
         """
         dropped = np.union1d(self.found["apart"], self.found["repeated"])
         rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
-        _, first, group = np.unique(self._alike()[rows], return_index=True, return_inverse=True)
+        _, first, group = np.unique(self._grouped()[rows], return_index=True, return_inverse=True)
         marks = self.rows.marks[rows, :2]
         kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
         return kept

@@ -1,0 +1,96 @@
+"""Finds rows that belong together, from all similarities of two rows.
+
+Two rows can show that they belong together by their anchors, by their positives, or by the anchor
+of one and the positive of the other. A similarity counts against what is usual for the two rows:
+twice the cosine less the mean cosine of either row with its 20 nearest others. So a text that is
+near to everything is no evidence, and copies of a row do not dilute it as they dilute its push. The
+*evidence* joins the four: 0.05 log of the mean of exp(each / 0.05), almost their maximum. It is 0
+where two rows are as near to each other as either usually is to its nearest.
+``benchmarks/audit.py`` compares it with its parts and with the push.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.views import unit
+from isotrope.diagnostics.audit.push import Ledger, between, compares_all
+from isotrope.diagnostics.audit.rows import Embedded
+from isotrope.kernels.tiles import chunked_topk
+
+_NEAREST = 20  # others of a row that say what is usual, and that may belong to it
+_TEMPERATURE = 0.05
+_ROWS, _PAIRS = 512, 8192  # looked at together
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Pairs of rows that may belong together, the most likely first.
+
+    Attributes:
+        rows: int64 (m x 2), the lower row first.
+        evidence: m, in units of the cosine.
+        push: m, the reciprocal push; 0 where either row is not among the other's partners.
+        share: m, share of the force of all pairs of rows.
+    """
+
+    rows: NDArray[np.int64]
+    evidence: NDArray[np.float64]
+    push: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@torch.no_grad()
+def alike(embedded: Embedded, book: Ledger) -> Alike:
+    """Return each row's nearest rows by either similarity, as pairs, and their evidence.
+
+    Where rows are too many to compare all, these are the row's partners in the ledger. Rows of one
+    group are known to belong together and are left out.
+    """
+    near = None if compares_all(embedded) else torch.from_numpy(book.partners)
+    a, p = unit(embedded.anchors), unit(embedded.positives)
+    sides = ((a, a), (p, p), (a, p), (p, a))
+    found, usual = [], []
+    for mine, others in sides:
+        pieces = torch.arange(len(embedded)).split(_ROWS)
+        nearest = [_nearest(embedded, mine, others, rows, near) for rows in pieces]
+        values, places = (torch.cat(parts) for parts in zip(*nearest, strict=True))
+        finite = values.isfinite()
+        usual.append(values.where(finite, 0).sum(dim=1) / finite.sum(dim=1).clamp_min(1))
+        found.append(places.masked_fill(~finite, -1))
+    partners = torch.cat(found, dim=1)
+    rows = torch.arange(len(embedded))[:, None].expand_as(partners)[partners >= 0]
+    pairs = torch.stack([rows, partners[partners >= 0]], dim=1).sort(dim=1).values.unique(dim=0)
+    back = usual[0], usual[1], usual[3], usual[2]
+    evidence = torch.empty(len(pairs))
+    for part in torch.arange(len(pairs)).split(_PAIRS):
+        i, j = pairs[part].unbind(dim=1)
+        above = [
+            2 * (mine[i] * others[j]).sum(dim=1) - of[i] - of_other[j]
+            for (mine, others), of, of_other in zip(sides, usual, back, strict=True)
+        ]
+        joined = (torch.stack(above) / _TEMPERATURE).logsumexp(dim=0) - math.log(len(sides))
+        evidence[part] = _TEMPERATURE * joined
+    order = evidence.argsort(descending=True, stable=True)
+    chosen = pairs[order].numpy()
+    return Alike(chosen, evidence[order].double().numpy(), *between(book, chosen))
+
+
+def _nearest(
+    embedded: Embedded, mine: Tensor, others: Tensor, rows: Tensor, near: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the cosines of some rows with their nearest others, and those; -inf for none."""
+    if near is not None:
+        own = near[rows]
+        cosines = torch.einsum("nd,nkd->nk", mine[rows], others[own])
+        return cosines.masked_fill_(own < 0, -torch.inf), own
+    same = embedded.groups[rows, None] == embedded.groups
+    cosines = (mine[rows] @ others.T).masked_fill_(same, -torch.inf)
+    return chunked_topk(cosines, min(_NEAREST, len(others) - 1))
