@@ -6,6 +6,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
+from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, of_rows, of_run
 from isotrope.objectives.infonce import InfoNCE
 from tests.reports.folders import OLD, write_run
@@ -122,3 +123,13 @@ def test_an_objective_is_a_name(tmp_path: Path) -> None:
     run = unfinished(tmp_path, "0,1.5,0.5,\n", "files: [a.txt]\nobjective: [1, 2]\n")
     with pytest.raises(InputError, match=r"must be the name of an objective, but is \[1, 2\]"):
         of_run(run)
+
+
+def test_a_loss_of_sentence_transformers_has_no_objective(tmp_path: Path) -> None:
+    lines = "0,0.5,,\n10,0.4,,\n"
+    case = of_run(unfinished(tmp_path / "run", lines, "files: [a.txt]\nloss: CoSENTLoss\n"))
+    assert case.objective is None
+    assert "GD, W and R of CoSENTLoss are not logged" in case.notes
+    (found,) = diagnose(case).findings
+    assert found.verdict == "not-enough-seen"
+    assert found.change == "isotrope.Doctor() in the trainer of sentence-transformers"

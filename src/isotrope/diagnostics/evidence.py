@@ -204,6 +204,8 @@ def _objective(
     settings: Mapping[str, Any], details: Mapping[str, Any], folder: Path, dataset: str
 ) -> tuple[Objective | None, list[str]]:
     """Return the objective with its parameters, or None and a note why it cannot be built."""
+    if settings.get("loss"):
+        return None, [f"GD, W and R of {settings['loss']} are not logged"]
     recorded = details.get("objective")
     recorded = recorded if isinstance(recorded, Mapping) else {}
     name = recorded.get("name") or settings.get("objective")

@@ -429,11 +429,10 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
     evidence = (compared("logged_steps", steps),)
     if steps or len(case.rows) <= 1:
         return Found(evidence)
-    return Found(
-        evidence,
-        "The loss was seen, but no embeddings. It is not known whether the training is healthy.",
-        "an encoder that makes one vector for each text",
-    )
+    told = "The loss was seen, but no embeddings. It is not known whether the training is healthy."
+    if case.settings.get("loss"):
+        return Found(evidence, told, "isotrope.Doctor() in the trainer of sentence-transformers")
+    return Found(evidence, told, "an encoder that makes one vector for each text")
 
 
 NOT_ENOUGH_SEEN = Verdict(
