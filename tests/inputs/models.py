@@ -226,7 +226,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
     ),
     "layers of a thousand million": (
         changed("config.json", num_hidden_layers=10**9),
-        "lacks weights that the model",
+        "does not hold all weights",
     ),
     "an unknown architecture": (
         changed("config.json", model_type="nonsense"),
@@ -349,7 +349,10 @@ IMAGES: dict[str, tuple[Spoil, str]] = {
     "shapes of words": (changed("config.json", hidden_sizes="many"), "not a model that can be"),
     "an unknown architecture": (changed("config.json", model_type="nonsense"), "of the type"),
     "an architecture of lists": (changed("config.json", model_type=["vit"]), "of the type"),
-    "a module of one's own": (changed("config.json", model_type="isotrope-module"), "your own"),
+    "a module of one's own": (
+        changed("config.json", model_type="isotrope-module"),
+        "ImageEncoder.wrap",
+    ),
     "code": (_auto_map("config.json", model_type="mine"), "of the type 'mine'"),
     "no size": (put("preprocessor_config.json", '{"size": "large"}'), "names no size of images"),
     "a negative size": (put("preprocessor_config.json", '{"size": -5}'), "names no size"),

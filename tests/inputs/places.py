@@ -116,10 +116,10 @@ def _outputs() -> Iterator[Case]:
         ("below a device", "/dev/null/run", lambda room: None, "/dev/null"),
         ("a name too long", "n" * 300, lambda room: None, "name too long"),
         ("a path too long", "n/" * 3000, lambda room: None, "name too long"),
-        ("no name", "", lambda room: None, "one line of UTF-8 text"),
-        ("two lines", "a\nb", lambda room: None, "one line of UTF-8 text"),
-        ("no UTF-8", "\udcff", lambda room: None, "one line of UTF-8 text"),
-        ("a NUL", "a\0b", lambda room: None, "one line of UTF-8 text"),
+        ("no name", "", lambda room: None, "one line of text"),
+        ("two lines", "a\nb", lambda room: None, "one line of text"),
+        ("no UTF-8", "\udcff", lambda room: None, "UTF-8 without NUL"),
+        ("a NUL", "a\0b", lambda room: None, "UTF-8 without NUL"),
         ("the kernel's", "/proc/run", lambda room: None, "/proc/run"),
     ]
     for what, output, prepare, says in places:

@@ -200,7 +200,7 @@ def _folders() -> Iterator[Case]:
         "three fields": ("mr/all.tsv", "0\tbad\tworse\n", "3 tab-separated fields where 2"),
         "no bytes": ("mr/all.tsv", b"", "is empty"),
         "no UTF-8": ("mr/all.tsv", b"0\t\xff\n", "invalid UTF-8"),
-        "an empty text": ("mr/all.tsv", "0\t \n", "an empty text; MR has none"),
+        "an empty text": ("mr/all.tsv", "0\t \n", "an empty text, but MR has no empty texts"),
     }
     for name, (file, data, says) in wrong.items():
 

@@ -199,7 +199,7 @@ YAML: dict[str, tuple[bytes | str, str]] = {
     "UTF-16 that is none": (b"\xff\xfea", "is not UTF-8 text"),
     "a bell": ("seed: \a\n", "is not YAML"),
     "half a character": (b"dev: \xed\xa0\x80\n", "is not UTF-8 text"),
-    "half a character, escaped": ('dev: "\\ud800"\n', "one line of UTF-8 text"),
+    "half a character, escaped": ('dev: "\\ud800"\n', "UTF-8 without NUL"),
     "a mapping in itself": ("&a a: *a\n", ""),
     "a list in itself": ("files: &a [*a]\n", "more than 100,000 values"),
     "merged with itself": ("<<: &a {<<: *a}\n", ""),

@@ -160,7 +160,7 @@ def _folders() -> Iterator[Case]:
     yield Case("text/file as a folder", file_as_folder, "a.txt/b.txt")
     yield Case("text/output inside the data", inside_itself, "choose an output folder elsewhere")
     yield Case("text/second of two files", one_bad, "b.txt")
-    yield Case("text/no name", lambda room, bench: train(bench, ""), "one line of UTF-8 text")
+    yield Case("text/no name", lambda room, bench: train(bench, ""), "one line of text")
 
 
 def _used() -> Iterator[Case]:

@@ -53,8 +53,8 @@ class Parser(argparse.ArgumentParser):
         if rest:
             wrong = next((word[2:].partition("=")[0] for word in rest if word[:2] == "--"), "")
             flags = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
-            name = intended_name(wrong, [*flags, *self.dotted()]) if wrong else None
-            hint = "" if name is None else f" (did you mean --{name}?)"
+            name = intended_name(wrong, [*flags, *self.dotted()]) if wrong else ""
+            hint = f" (did you mean --{name}?)" if name else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return options
 

@@ -75,5 +75,5 @@ def test_rows_of_a_group_are_left_out_and_two_rows_are_enough() -> None:
     assert [4, 9] not in found(of(anchors, positives, groups=groups)).rows.tolist()
     assert found(of(drawn(2), drawn(2, 1))).rows.tolist() == [[0, 1]]
     together = found(of(drawn(3), drawn(3, 1), groups=torch.zeros(3, dtype=torch.long)))
-    assert len(together) == 0
+    assert len(together.rows) == 0
     assert np.isfinite(found(of(torch.zeros(4, 8), torch.zeros(4, 8))).evidence).all()

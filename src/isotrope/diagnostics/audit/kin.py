@@ -43,9 +43,6 @@ class Alike:
     push: NDArray[np.float64]
     share: NDArray[np.float64]
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
 
 @torch.no_grad()
 def alike(embedded: Embedded, book: Ledger) -> Alike:

@@ -429,10 +429,11 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
     evidence = (compared("logged_steps", steps),)
     if steps or len(case.rows) <= 1:
         return Found(evidence)
-    told = "The loss was seen, but no embeddings. It is not known whether the training is healthy."
+    change = "an encoder that makes one vector for each text"
     if case.settings.get("loss"):
-        return Found(evidence, told, "isotrope.Doctor() in the trainer of sentence-transformers")
-    return Found(evidence, told, "an encoder that makes one vector for each text")
+        change = "isotrope.Doctor() in the trainer of sentence-transformers"
+    told = "The loss was seen, but no embeddings. It is not known whether the training is healthy."
+    return Found(evidence, told, change)
 
 
 NOT_ENOUGH_SEEN = Verdict(
