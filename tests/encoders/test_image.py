@@ -130,7 +130,7 @@ class TestBuild:
     @pytest.mark.parametrize(
         ("name", "choice", "message"),
         [
-            ("resnet19", {}, r"no image encoder 'resnet19' \(did you mean 'resnet\d+'\?\); choose"),
+            ("resnet19", {}, r"no image encoder 'resnet19' \(did you mean 'resnet\d+'\?\); known"),
             ("resnet18", {"stem": "small"}, "'auto', 'cifar' or 'imagenet'; found 'small'"),
             ("resnet18", {"width": 0}, "sizes must be at least 1; found image 32, width 0"),
             ("resnet18", {"image_size": 0}, "sizes must be at least 1; found image 0"),

@@ -236,9 +236,9 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
 def test_a_composition_learns_no_temperature() -> None:
     """Neither its own nor its parent's: its components are constant."""
     learnt = torch.tensor(0.1, requires_grad=True)
-    with pytest.raises(ValueError, match="temperature of InfoNCE cannot be learnt"):
+    with pytest.raises(ValueError, match="temperature of InfoNCE: it cannot be learnt"):
         InfoNCE(temperature=learnt).modify(dissipation="margin:0.3")
-    with pytest.raises(ValueError, match="temperature of Softmax cannot be learnt"):
+    with pytest.raises(ValueError, match="temperature of Softmax: it cannot be learnt"):
         InfoNCE().modify(weight=Softmax(temperature=learnt))
     assert DCL(temperature=learnt).parts.repulsion.objective == DCL(temperature=learnt)
 

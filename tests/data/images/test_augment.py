@@ -328,5 +328,5 @@ def test_local_crops() -> None:
 
 
 def test_refuses_an_unknown_recipe() -> None:
-    with pytest.raises(InputError, match=r"called 'moco' \(did you mean 'mocov\d'\?\); there are"):
+    with pytest.raises(InputError, match=r"called 'moco' \(did you mean 'mocov\d'\?\); known"):
         two_views("moco", 32)

@@ -49,7 +49,8 @@ class ProtocolEvaluator(BaseEvaluator):
         **protocols: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._options: dict[str, Any] = {"mode": "prototyping", "results": None, **protocols}
+        mode = {} if protocols.get("transfer") is None else {"mode": "prototyping"}
+        self._options: dict[str, Any] = {**mode, "results": None, **protocols}
         inspect.signature(evaluate).bind("model", **self._options)
         self._primary = primary
         self.greater_is_better = greater_is_better

@@ -431,7 +431,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
         return Found(evidence)
     change = "an encoder that makes one vector for each text"
     if case.settings.get("loss"):
-        change = "isotrope.Doctor() in the trainer of sentence-transformers"
+        change = "isotrope.Doctor() in a trainer of your own, with this loss"
     told = "The loss was seen, but no embeddings. It is not known whether the training is healthy."
     return Found(evidence, told, change)
 
