@@ -128,7 +128,7 @@ def audit_images(
         progress: Whether to show bars on stderr.
         settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
             ``batch_size=256``; settings of the optimiser have no effect. ``suspect`` is the
-            reciprocal push above which two pictures are likely false negatives (0.1).
+            evidence from which two pictures are likely false negatives (0.6).
 
     Returns:
         The audit: ``print`` shows its tables, ``to_json()`` has everything.

@@ -67,7 +67,7 @@ class Pairs(ABC):
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """Log of sum_j exp(s_ij / temperature) over negatives, n values; -inf if there are none."""
+        """Log of sum_j exp(s_ij / temperature) over negatives, n values; -inf without one."""
         check_temperature(temperature)
         return self._logsumexp(temperature, against)
 
@@ -79,7 +79,7 @@ class Pairs(ABC):
         return self.logsumexp(temperature, against) - self.positive / temperature
 
     def hardest(self, against: Against = "cross") -> Tensor:
-        """Largest similarity with a negative (first at ties), n values; -inf if there are none."""
+        """Largest similarity with a negative (first at ties), n values; -inf without one."""
         return self._hardest(against)
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:

@@ -65,6 +65,7 @@ def test_by_partners_alone_the_first_are_the_same(monkeypatch: pytest.MonkeyPatc
     some = alike(rows, book)
     assert every.rows[0].tolist() == some.rows[0].tolist() == [7, 40]
     assert every.push[0] == some.push[0] > 0
+    assert every.evidence[0] == pytest.approx(some.evidence[0], abs=1e-5)  # all are its partners
 
 
 def test_rows_of_a_group_are_left_out_and_two_rows_are_enough() -> None:

@@ -23,8 +23,7 @@ from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.tiles import chunked_topk
 
 _NEAREST = 20  # others of a row that say what is usual, and that may belong to it
-_TEMPERATURE = 0.05
-_ROWS, _PAIRS = 512, 8192  # looked at together
+_TEMPERATURE, _ROWS, _PAIRS = 0.05, 512, 8192  # rows and pairs looked at together
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,8 @@ def _nearest(
     if near is not None:
         own = near[rows]
         cosines = torch.einsum("nd,nkd->nk", mine[rows], others[own])
-        return cosines.masked_fill_(own < 0, -torch.inf), own
+        first = cosines.masked_fill_(own < 0, -torch.inf).topk(min(_NEAREST, own.shape[1]), dim=1)
+        return first.values, own.gather(1, first.indices)
     same = embedded.groups[rows, None] == embedded.groups
     cosines = (mine[rows] @ others.T).masked_fill_(same, -torch.inf)
     return chunked_topk(cosines, min(_NEAREST, len(others) - 1))
