@@ -1,29 +1,31 @@
 """``python -m papers starts``: what an exchange gains, by how good the encoder is before training.
 
 All verdicts on text rest on encoders that differ in their start. This varies the start alone: six
-checkpoints of one pre-training (:data:`PRETRAINING`, seed :data:`SEED`). It was written down before
-any of its trainings.
+checkpoints of each of five pre-trainings (:data:`PRETRAINING`, seeds :data:`SEEDS`). It was written
+down before any of its trainings that are judged.
 
 - Candidates are the checkpoints every 50 steps from step 150 to the end. Six are taken by their
   score on STS-B dev alone: the lowest, the highest, and those nearest to four values at equal
   distances in between.
 - Losses: the four pairs of :data:`PAIRS`, InfoNCE and MET, with the hyperparameters that were
   chosen on ``raw-2x128-pmi``. The rate of each loss is the best of :data:`RATES` (250 steps,
-  seed 0, by STS-B dev) at the second lowest and at the second highest start; each other start
-  takes that of the nearer of these two.
-- Trainings: 500 steps, five seeds, STS at the best step on dev, as everything else of
-  ``python -m papers text``. The first seed of everything is trained before the second.
-- Result: modified less original, by seed and start, with Student's 90% interval; and the slope of
-  that gain against the start's dev score, one slope a seed, with its interval over the seeds.
-  InfoNCE less the mean of the four originals is shown in the same way.
+  seed 0, by STS-B dev) at the second lowest and at the second highest start of the first
+  pre-training; each other start takes that of the nearer of these two.
+- Trainings: 500 steps, STS at the best step on dev, as everything else of ``python -m papers
+  text``. The trainings from one pre-training have its seed. So an interval over seeds covers
+  pre-training and training, and the slope does not rest on one pre-training.
+- Result: modified less original, by start, with Student's 90% interval over the seeds; and the
+  slope of that gain against the start's dev score, one slope a seed, with its interval.
 
 Step of the pre-training and mean cosine of the starts differ along with the score: the curve does
-not tell these apart.
+not tell these apart. Rounding differs between kinds of processors, so a pre-training that was begun
+on one kind is completed on that kind.
 """
 
 import argparse
 import itertools
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +52,7 @@ from papers.text_command import stored
 from papers.text_tables import table
 
 RESULTS = stages.RESULTS / "starts"
-PRETRAINING, SEED = RAW, 1
+PRETRAINING, SEEDS = RAW, protocol.SEEDS
 FIRST, EVERY, COUNT = 150, 50, 6
 RATES = (3e-4, 1e-3, 3e-3)
 PAIRS = {f"modified{name}": name for name in ("mhe", "mhs", "barlowtwins", "vicreg")}
@@ -58,6 +60,9 @@ LOSSES = (*(name for pair in PAIRS.items() for name in pair), "infonce", "met")
 
 Start = Mapping[str, Any]
 """A row of starts.json: name, step, dev, mean cosine, fingerprint."""
+
+Starts = Mapping[int, Sequence[Start]]
+"""Six starts by the seed of their pre-training, the lowest score first."""
 
 
 def chosen(rows: Sequence[Start]) -> list[Start]:
@@ -76,10 +81,9 @@ def _values(name: str, raw_results: protocol.Find) -> protocol.Values:
     return values
 
 
-def rates(
-    starts: Sequence[Start], raw_results: protocol.Find
-) -> dict[tuple[str, str], list[tuple[float, PaperJob]]]:
-    """Return the trainings that choose rates, by loss and start."""
+def rates(starts: Starts, raw_results: protocol.Find) -> dict[tuple[str, str], list[Any]]:
+    """Return the trainings that choose rates, each beside its rate, by loss and start."""
+    first = starts[SEEDS[0]]
     return {
         (name, start["name"]): [
             (
@@ -91,61 +95,64 @@ def rates(
             for rate in RATES
         ]
         for name in LOSSES
-        for start in (starts[1], starts[-2])
+        for start in (first[1], first[-2])
     }
 
 
 def finals(
-    starts: Sequence[Start], find: protocol.Find, raw_results: protocol.Find
-) -> dict[tuple[str, str], list[PaperJob]]:
-    """Return the trainings that are judged, by loss and start; none of what has no rate yet."""
-    trials = rates(starts, raw_results)
-    low, high = starts[1], starts[-2]
-    jobs: dict[tuple[str, str], list[PaperJob]] = {}
-    for name in LOSSES:
-        for start in starts:
+    starts: Starts, find: protocol.Find, raw_results: protocol.Find
+) -> dict[tuple[str, int], list[PaperJob]]:
+    """Return what is judged, by loss and seed, a training a start; none of what has no rate yet."""
+    jobs: dict[tuple[str, int], list[PaperJob]] = {}
+    trials = rates(starts, raw_results) if starts else {}
+    at = {tuned: protocol.best(of, find) for tuned, of in trials.items()}
+    for name, (seed, six) in itertools.product(LOSSES, starts.items()):
+        low, high = starts[SEEDS[0]][1], starts[SEEDS[0]][-2]
+        if at[name, low["name"]] is None or at[name, high["name"]] is None:
+            continue
+        loss, values = protocol.LOSSES[name], _values(name, raw_results)
+        for start in six:
             near = min((low, high), key=lambda tuned: abs(tuned["dev"] - start["dev"]))
-            at = protocol.best(trials[name, near["name"]], find)
-            if at is not None:
-                jobs[name, start["name"]] = [
-                    protocol.final(
-                        start["name"], protocol.LOSSES[name], _values(name, raw_results), at, seed
-                    )
-                    for seed in protocol.SEEDS
-                ]
+            job = protocol.final(start["name"], loss, values, at[name, near["name"]], seed)
+            jobs.setdefault((name, seed), []).append(job)
     return jobs
 
 
-def _made(data: Path, results: Path) -> list[Start]:
-    """The six starts, made or found; refuses others than those of the results."""
-    record, folder = results / "starts.json", cache_folder() / "encoders"
-    part = folder / f"{PRETRAINING}-starts.part"
-    starts = recorded(results)
-    if starts and all((folder / start["name"]).is_dir() for start in starts):
-        _check(starts, folder)
+def _made(seed: int, data: Path, results: Path) -> list[Start] | None:
+    """The six starts of a pre-training, made or found; None if others than those of the results."""
+    folder = cache_folder() / "encoders"
+    part = folder / f"{PRETRAINING}-starts{seed}.part"
+    known = recorded(results)
+    starts = list(known.get(seed, ()))
+    if not starts or not all((folder / start["name"]).is_dir() for start in starts):
+        _pretrain(seed, data, part)
+        measured = json.loads((part / "course.json").read_text(encoding="utf-8"))
+        for row in measured:
+            name = f"{PRETRAINING}-start{seed}-step{row['step']}"
+            if not (folder / name).is_dir():
+                raw.rounded(part / f"step-{row['step']}")
+                (part / f"step-{row['step']}").rename(folder / name)
+            row |= {"name": name, "fingerprint": _fingerprint(folder / name)}
+        if not starts:
+            starts = chosen(measured)
+            results.mkdir(parents=True, exist_ok=True)
+            with atomic_replace(results / "starts.json") as temporary:
+                text = json.dumps({**known, seed: starts}, indent=1)
+                temporary.write_text(text + "\n", encoding="utf-8")
+    if all(_fingerprint(folder / start["name"]) == start["fingerprint"] for start in starts):
         return starts
-    _pretrain(data, part)
-    measured = json.loads((part / "course.json").read_text(encoding="utf-8"))
-    for row in measured:
-        name = f"{PRETRAINING}-step{row['step']}"
-        if not (folder / name).is_dir():
-            raw.rounded(part / f"step-{row['step']}")
-            (part / f"step-{row['step']}").rename(folder / name)
-        made = SentenceEncoder.load(folder / name, pooling="cls", device="cpu")
-        row |= {"name": name, "fingerprint": made.fingerprint()}
-    if starts:
-        _check(starts, folder)
-        return starts
-    starts = chosen(measured)
-    results.mkdir(parents=True, exist_ok=True)
-    with atomic_replace(record) as temporary:
-        about = {"pre-training": PRETRAINING, "seed": SEED}
-        about |= {"candidates": measured, "starts": starts}
-        temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    return starts
+    stages.say(
+        f"left out: pre-training {seed} gives other encoders here than those in starts.json, as "
+        "this is another kind of processor"
+    )
+    return None
 
 
-def _pretrain(data: Path, part: Path) -> None:
+def _fingerprint(folder: Path) -> str:
+    return SentenceEncoder.load(folder, pooling="cls", device="cpu").fingerprint()
+
+
+def _pretrain(seed: int, data: Path, part: Path) -> None:
     """Pre-train, and measure every checkpoint that is a candidate."""
     if (part / "course.json").is_file():
         return
@@ -154,13 +161,13 @@ def _pretrain(data: Path, part: Path) -> None:
     reference = raw.corpus_lines(corpus, first - raw.REFERENCE, first)
     recipe = replace(raw.RECIPES[PRETRAINING], every=EVERY)
     with exclusive_lock(part, "making starts"):
-        encoder, tokens = initialized(recipe, raw.corpus_lines(corpus, *raw.LINES), part, SEED)
+        encoder, tokens = initialized(recipe, raw.corpus_lines(corpus, *raw.LINES), part, seed)
         summary = pretrain(
             recipe,
             encoder,
             tokens,
             part,
-            seed=SEED,
+            seed=seed,
             measure=lambda trained: raw.measured(CachedEncoder(trained), dev, reference),
             accept=lambda measures: False,
             tell=stages.say,
@@ -170,17 +177,6 @@ def _pretrain(data: Path, part: Path) -> None:
             row["step"] = int(row["step"])
         with atomic_replace(part / "course.json") as temporary:
             temporary.write_text(json.dumps(course), encoding="utf-8")
-
-
-def _check(starts: Sequence[Start], folder: Path) -> None:
-    """Refuse to continue on other encoders: rounding differs between kinds of processors."""
-    for start in starts:
-        here = SentenceEncoder.load(folder / start["name"], pooling="cls", device="cpu")
-        if here.fingerprint() != start["fingerprint"]:
-            raise InputError(
-                f"{start['name']} is another encoder here than the one in starts.json, as this "
-                "is another kind of processor: choose --output for trainings on these"
-            )
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -198,47 +194,62 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-    """Make the starts, choose rates, train what is judged, as far as time is."""
+    """Train what is missing of one pre-training after the other, as far as time is."""
     raw_results = stored(RAW, stages.RESULTS / "text")
-    starts = _made(options.data, options.output)
-    store = JobStore(options.output / "cells")
-    trials = [job for pairs in rates(starts, raw_results).values() for _, job in pairs]
-    stages.say(f"stage rates: {len(trials)} trainings")
-    if stages.train(trials, store, options.data, minutes=options.minutes):
-        seeds = finals(starts, store.find, raw_results).values()
-        jobs = sorted(itertools.chain.from_iterable(seeds), key=lambda job: job.seed)
-        stages.say(f"stage final: {len(jobs)} trainings")
-        stages.train(jobs, store, options.data, minutes=options.minutes)
+    store, begun = JobStore(options.output / "cells"), time.monotonic()
+
+    def train(what: str, jobs: Sequence[PaperJob]) -> bool:
+        stages.say(f"{what}: {len(jobs)} trainings")
+        left = options.minutes and options.minutes - (time.monotonic() - begun) / 60
+        return stages.train(jobs, store, options.data, minutes=left, processes=options.jobs)
+
+    def wanted(seed: int) -> list[PaperJob]:
+        jobs = finals(recorded(options.output), store.find, raw_results)
+        return [job for name in LOSSES for job in jobs.get((name, seed), ())]
+
+    for seed in SEEDS:
+        there = len(list(filter(store.find, wanted(seed))))
+        if there == COUNT * len(LOSSES) or not _made(seed, options.data, options.output):
+            continue
+        trials = rates(recorded(options.output), raw_results).values()
+        if not (
+            train("rates", [job for of in trials for _, job in of])
+            and train(f"pre-training {seed}", wanted(seed))
+        ):
+            return
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     description = "Train the pairs of Li et al.'s table 3 from six checkpoints."
     parser = stages.parser("starts", description, "starts")
     add = parser.add_argument
+    add("--jobs", type=int, default=1, metavar="N", help="jobs at a time [1]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     add("--show", action="store_true", help="run nothing: the page by what there is")
     return parser.parse_args(list(arguments))
 
 
-def recorded(results: Path = RESULTS) -> list[Start]:
-    """Return the six starts, the lowest score first; nothing before they are made."""
+def recorded(results: Path = RESULTS) -> dict[int, list[Start]]:
+    """Return six starts a seed, the lowest score first; nothing before they are made."""
     record = results / "starts.json"
     if not record.is_file():
-        return []
-    starts: list[Start] = json.loads(record.read_text(encoding="utf-8"))["starts"]
-    return starts
+        return {}
+    return {int(seed): six for seed, six in json.loads(record.read_text(encoding="utf-8")).items()}
 
 
-def gains(results: Path = RESULTS) -> dict[str, dict[str, dict[int, float]]]:
-    """Return modified less original in STS, by pair, start and seed; what is there of it."""
+def gains(results: Path = RESULTS) -> dict[str, dict[int, list[float]]]:
+    """Return modified less original in STS, by pair and seed, a number a start.
+
+    Seeds are left out for pairs that were not trained from all six starts.
+    """
     starts, store = recorded(results), JobStore(results / "cells")
-    jobs = finals(starts, store.find, stored(RAW, stages.RESULTS / "text")) if starts else {}
-    of = {of: protocol.scores(seeds, store.find) for of, seeds in jobs.items()}
-    paired: dict[str, dict[str, dict[int, float]]] = {}
-    for (modified, original), start in itertools.product(PAIRS.items(), starts):
-        after, before = (of.get((name, start["name"]), {}) for name in (modified, original))
-        if both := {seed: after[seed] - before[seed] for seed in after if seed in before}:
-            paired.setdefault(original, {})[start["name"]] = both
+    jobs = finals(starts, store.find, stored(RAW, stages.RESULTS / "text"))
+    of = {what: [protocol.scores([job], store.find) for job in of] for what, of in jobs.items()}
+    paired: dict[str, dict[int, list[float]]] = {}
+    for (modified, original), seed in itertools.product(PAIRS.items(), starts):
+        both = list(zip(of.get((modified, seed), ()), of.get((original, seed), ()), strict=True))
+        if both and all(seed in after and seed in before for after, before in both):
+            paired.setdefault(original, {})[seed] = [a[seed] - b[seed] for a, b in both]
     return paired
 
 
@@ -247,60 +258,49 @@ def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
 
     A gain has Student's 90% interval over the seeds that are there.
     """
-    rows, paired = recorded(results), gains(results)
-    if not rows:
+    starts, paired = recorded(results), gains(results)
+    if not starts:
         return None
-    lines, panels = [], []
+    dev = {seed: [row["dev"] for row in six] for seed, six in starts.items()}
+    by_start = list(zip(*dev.values(), strict=True))
+    lines, panels = [["loss", *(f"dev {min(of):.1f} to {max(of):.1f}" for of in by_start)]], []
     for name in PAIRS.values():
-        by_start = [spread(paired.get(name, {}).get(row["name"], {})) for row in rows]
-        lines.append([name, *map(with_interval, by_start)])
-        half = [(of and of.count > 1 and of.interval[1] - of.mean) or None for of in by_start]
-        means = [None if of is None else of.mean for of in by_start]
-        series = Series("modified less original", [row["dev"] for row in rows], means, half)
-        panels.append(Chart(name, [series], x="STS-B dev of the start", y="STS", marks={"0": 0.0}))
-    header = ["loss", *(f"step {row['step']}: dev {row['dev']:.1f}" for row in rows)]
+        of = paired.get(name, {})
+        of_start = zip(*of.values(), strict=True) if of else [()] * COUNT
+        lines.append([name, *(with_interval(spread(gain)) for gain in of_start)])
+        series = [Series(f"pre-training {seed}", dev[seed], gain) for seed, gain in of.items()]
+        panels.append(Chart(name, series, x="STS-B dev of the start", y="STS", marks={"0": 0.0}))
     text = [
         "# What exchanging the components gains, by the start",
         "",
         "Written by `python -m papers starts`, whose module says how it was decided beforehand.",
         sentence(results),
         "",
-        *table(header, lines),
+        *table(lines[0], lines[1:]),
         "",
-        "![Gains by the start's score, with 90% intervals](gains.svg)",
+        "![Gains by the start's score, a line a pre-training](gains.svg)",
     ]
     return "\n".join(text) + "\n", charts(panels, columns=2)
 
 
 def sentence(results: Path = RESULTS) -> str:
     """Say what the gains do with the start's score, or how far the trainings are."""
-    paired = gains(results)
-    complete = {name: of for name, of in paired.items() if len(of) == COUNT and _common(of)}
-    if not complete:
-        there = len(JobStore(results / "cells").seconds.get("text", []))
+    starts, paired = recorded(results), gains(results)
+    there = len(JobStore(results / "cells").seconds.get("text", []))
+    if not paired:
         return (
-            "Not known yet: trainings from six checkpoints of one pre-training are in progress "
-            f"(`python -m papers starts`; {there} of 360 are done)."
+            "Not known yet: trainings from six checkpoints of each of five pre-trainings are in "
+            f"progress (`python -m papers starts`; {there} of 360 are done)."
         )
-    dev = {row["name"]: row["dev"] for row in recorded(results)}
+    dev = {seed: [row["dev"] for row in six] for seed, six in starts.items()}
     told = []
-    for name, of in complete.items():
-        slopes = spread([_slope(dev, of, seed) for seed in _common(of)])
-        assert slopes is not None  # a seed is common
-        low, high = slopes.interval
-        interval = f" ({low:+.2f} to {high:+.2f})" if slopes.count > 1 else " (one seed)"
-        told.append(f"{name} {slopes.mean:+.2f}{interval}")
-    scores = sorted(dev.values())
+    for name, by_seed in paired.items():
+        slopes = spread([float(np.polyfit(dev[seed], of, 1)[0]) for seed, of in by_seed.items()])
+        told.append(f"{name} {with_interval(slopes)}, n={len(by_seed)}")
+    scores = [score for of in dev.values() for score in of]
+    unfinished = "" if there >= 360 else f" So far: {there} of 360 trainings."
     return (
-        f"From six checkpoints of one pre-training (STS-B dev {scores[0]:.1f} to {scores[-1]:.1f}) "
-        f"the gain of the exchange changes by, for each point of that score: {', '.join(told)}."
+        f"From checkpoints of pre-training (STS-B dev {min(scores):.1f} to {max(scores):.1f}) the "
+        "gain of the exchange changes by, for each point of that score: "
+        f"{'; '.join(told)}.{unfinished}"
     )
-
-
-def _common(of: Mapping[str, Mapping[int, float]]) -> list[int]:
-    return sorted(set.intersection(*(set(by_seed) for by_seed in of.values())))
-
-
-def _slope(dev: Mapping[str, float], of: Mapping[str, Mapping[int, float]], seed: int) -> float:
-    x, y = [dev[start] for start in of], [by_seed[seed] for by_seed in of.values()]
-    return float(np.polyfit(x, y, 1)[0])
