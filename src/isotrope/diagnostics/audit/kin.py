@@ -50,29 +50,28 @@ def alike(embedded: Embedded, book: Ledger) -> Alike:
     Where rows are too many to compare all, these are the row's partners in the ledger. Rows of one
     group are known to belong together and are left out.
     """
+    n, a, p = len(embedded), embedded.anchors, embedded.positives
     near = None if compares_all(embedded) else torch.from_numpy(book.partners)
-    a, p = unit(embedded.anchors), unit(embedded.positives)
-    sides = ((a, a), (p, p), (a, p), (p, a))
-    found, usual = [], []
-    for mine, others in sides:
-        pieces = torch.arange(len(embedded)).split(_ROWS)
-        nearest = [_nearest(embedded, mine, others, rows, near) for rows in pieces]
-        values, places = (torch.cat(parts) for parts in zip(*nearest, strict=True))
-        finite = values.isfinite()
-        usual.append(values.where(finite, 0).sum(dim=1) / finite.sum(dim=1).clamp_min(1))
-        found.append(places.masked_fill(~finite, -1))
-    partners = torch.cat(found, dim=1)
-    rows = torch.arange(len(embedded))[:, None].expand_as(partners)[partners >= 0]
-    pairs = torch.stack([rows, partners[partners >= 0]], dim=1).sort(dim=1).values.unique(dim=0)
-    back = usual[0], usual[1], usual[3], usual[2]
+    if near is None:
+        a, p = unit(a), unit(p)  # of many rows, that are in a file, only parts are in memory
+    usual, keys = torch.empty(4, n), []
+    for rows in torch.arange(n).split(_ROWS):
+        for side, (mine, others) in enumerate(((a, a), (p, p), (a, p), (p, a))):
+            values, places = _nearest(embedded, mine, others, rows, near)
+            finite = values.isfinite()
+            usual[side, rows] = values.where(finite, 0).sum(dim=1) / finite.sum(dim=1).clamp_min(1)
+            first, second = rows[:, None].expand_as(places)[finite], places[finite]
+            keys.append(torch.minimum(first, second) * n + torch.maximum(first, second))
+        keys[-4:] = [torch.cat(keys[-4:]).unique()]
+    key = torch.cat(keys).unique()
+    pairs = torch.stack([key // n, key % n], dim=1)
     evidence = torch.empty(len(pairs))
     for part in torch.arange(len(pairs)).split(_PAIRS):
         i, j = pairs[part].unbind(dim=1)
-        above = [
-            2 * (mine[i] * others[j]).sum(dim=1) - of[i] - of_other[j]
-            for (mine, others), of, of_other in zip(sides, usual, back, strict=True)
-        ]
-        joined = (torch.stack(above) / _TEMPERATURE).logsumexp(dim=0) - math.log(len(sides))
+        ai, pi, aj, pj = unit(a[i]), unit(p[i]), unit(a[j]), unit(p[j])
+        cosines = torch.stack([ai * aj, pi * pj, ai * pj, pi * aj]).sum(dim=2)
+        above = 2 * cosines - usual[:, i] - usual[[0, 1, 3, 2]][:, j]
+        joined = (above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above))
         evidence[part] = _TEMPERATURE * joined
     order = evidence.argsort(descending=True, stable=True)
     chosen = pairs[order].numpy()
@@ -85,7 +84,7 @@ def _nearest(
     """Return the cosines of some rows with their nearest others, and those; -inf for none."""
     if near is not None:
         own = near[rows]
-        cosines = torch.einsum("nd,nkd->nk", mine[rows], others[own])
+        cosines = torch.einsum("nd,nkd->nk", unit(mine[rows]), unit(others[own]))
         first = cosines.masked_fill_(own < 0, -torch.inf).topk(min(_NEAREST, own.shape[1]), dim=1)
         return first.values, own.gather(1, first.indices)
     same = embedded.groups[rows, None] == embedded.groups
