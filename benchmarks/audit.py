@@ -59,7 +59,7 @@ import isotrope
 from corpus import STANDARD_LIBRARY, collect
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.audit import push
-from isotrope.diagnostics.audit.kin import alike
+from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives.infonce import InfoNCE

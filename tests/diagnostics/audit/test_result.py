@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.kin import Alike
+from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.rows import read_rows

@@ -7,7 +7,7 @@ initial encoder are enough. ``isotrope.audit`` and ``isotrope audit`` combine
 - ``settings``: GD, share of anchors done, the hardest negative's share and Lemma 1's bound over a
   grid of temperatures, margins and ratios, and over batch sizes; recommended values with reasons;
 - ``push``: how strongly rows push each other, in linear memory;
-- ``kin``: which rows belong together by all their similarities: likely false negatives;
+- ``alike``: which rows belong together by all their similarities: likely false negatives;
 - ``pairs``: pairs that do not belong together, solved pairs, cut texts, repetitions, unusual
   lengths;
 - ``mining``: hard negatives by their push, without the false ones;

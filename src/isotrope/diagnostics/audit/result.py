@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.table import table as text_table
-from isotrope.diagnostics.audit.kin import Alike
+from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.push import groups_of
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry

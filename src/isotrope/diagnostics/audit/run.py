@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.kin import alike
+from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
 from isotrope.diagnostics.audit.push import Ledger, groups_of, ledger, mine

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 from isotrope.diagnostics.audit import push
-from isotrope.diagnostics.audit.kin import alike
+from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.push import ledger
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.objectives.infonce import InfoNCE
