@@ -56,7 +56,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 import isotrope
-from corpus import STANDARD_LIBRARY, collect
+from corpus import STANDARD_LIBRARY, collect, fields
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.audit import push
 from isotrope.diagnostics.audit.alike import alike
@@ -102,8 +102,7 @@ def labelled(data: Path, name: str) -> tuple[list[str], Pairs, Pairs]:
     file = {"mrpc": "transfer/mrpc/test.tsv", "sick": "sts/sickr/test.tsv"}[name]
     places: dict[str, int] = {}
     pairs: tuple[Pairs, Pairs] = ([], [])
-    for line in (data / file).read_text(encoding="utf-8").splitlines():
-        score, first, second = line.split("\t")
+    for score, first, second in fields(data / file):
         i, j = sorted(places.setdefault(text.strip(), len(places)) for text in (first, second))
         if i != j:
             pairs[float(score) < (1 if name == "mrpc" else 4.5)].append((i, j))
@@ -115,9 +114,9 @@ def task(folder: Path) -> tuple[list[tuple[str, str]], Pairs]:
 
     Two rows belong together if the same documents are right for both queries.
     """
-    texts = [dict(lines(folder / f"{name}.tsv.gz")) for name in ("queries", "corpus")]
+    texts = [dict(fields(folder / f"{name}.tsv.gz")) for name in ("queries", "corpus")]
     right: dict[str, list[str]] = {}
-    for query, document, grade in lines(folder / "qrels.tsv"):
+    for query, document, grade in fields(folder / "qrels.tsv"):
         if float(grade) > 0:
             right.setdefault(query, []).append(document)
     queries = list(right)
@@ -130,13 +129,6 @@ def task(folder: Path) -> tuple[list[tuple[str, str]], Pairs]:
         rows.append((texts[0][query], texts[1][answers[len(own) % len(answers)]]))
         own.append(number)
     return rows, [pair for own in members.values() for pair in itertools.combinations(own, 2)]
-
-
-def lines(file: Path) -> list[list[str]]:
-    """Return the fields of each line of a tab-separated file, which may be compressed."""
-    raw = file.read_bytes()
-    text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
-    return [line.split("\t") for line in text.removesuffix("\n").split("\n")]
 
 
 def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:

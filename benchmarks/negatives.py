@@ -46,7 +46,7 @@ from sentence_transformers.util import mine_hard_negatives
 from torch import Tensor, nn
 
 import isotrope
-from corpus import STANDARD_LIBRARY, collect
+from corpus import STANDARD_LIBRARY, collect, fields
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.core.files import atomic_replace
 from isotrope.data.text.batches import Batches, joined_groups
@@ -151,14 +151,10 @@ def planted(seed: int) -> tuple[list[Row], list[int], list[Row]]:
 
 def sick(data: Path, seed: int) -> tuple[list[Row], list[Row]]:
     """Return rows, and what is held out."""
-
-    def lines(name: str) -> list[list[str]]:
-        file = data / "sts" / "sickr" / name
-        return [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-
-    rows: list[Row] = [(a, b) for score, a, b in lines("train.tsv") if float(score) >= 4]
+    folder = data / "sts" / "sickr"
+    rows: list[Row] = [(a, b) for score, a, b in fields(folder / "train.tsv") if float(score) >= 4]
     random.Random(seed).shuffle(rows)
-    return rows, [(a, b, score) for score, a, b in lines("test.tsv")[::7]]
+    return rows, [(a, b, score) for score, a, b in fields(folder / "test.tsv")[::7]]
 
 
 def false_arms(

@@ -28,7 +28,6 @@ One thread a process; a cell takes from one minute to an hour of a core.
 """
 
 import argparse
-import gzip
 import json
 import os
 import random
@@ -40,6 +39,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.corpus import fields
 
 ROOT = Path(__file__).resolve().parents[1]
 CELLS = ROOT / "benchmarks" / "tasks"
@@ -59,16 +60,9 @@ def grid(task: str) -> list[tuple[float, int]]:
     return LONG_GRID if task in LONG else GRID
 
 
-def rows(file: Path) -> list[list[str]]:
-    """Return the fields of each line of a tab-separated file, which may be compressed."""
-    raw = file.read_bytes()
-    text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
-    return [line.split("\t") for line in text.removesuffix("\n").split("\n")]
-
-
 def sample(folder: Path, seed: int) -> list[list[str]]:
     """Return the training pairs of a seed."""
-    pairs = [row for row in rows(folder / "train.tsv.gz") if len(row) == 2]
+    pairs = [row for row in fields(folder / "train.tsv.gz") if len(row) == 2]
     random.Random(seed).shuffle(pairs)
     return pairs[:PAIRS]
 
@@ -83,7 +77,7 @@ class Judge:
 
     def __init__(self, data: Path, task: str) -> None:
         self.folder = data / "tasks" / task
-        self.similar = rows(data / "sts" / "stsb" / "test.tsv")
+        self.similar = fields(data / "sts" / "stsb" / "test.tsv")
 
     def __call__(self, model: Any) -> Cell:
         """Return dev and test nDCG@10 (percent), the test's by query, and STS-B (percent)."""
@@ -111,11 +105,13 @@ class Judge:
         import numpy as np
 
         own = self.folder / f"{part}corpus.tsv.gz"
-        corpus = rows(own if own.exists() else self.folder / "corpus.tsv.gz")
+        corpus = fields(own if own.exists() else self.folder / "corpus.tsv.gz")
         relevant: dict[str, dict[str, float]] = {}
-        for query, document, grade in rows(self.folder / f"{part}qrels.tsv"):
+        for query, document, grade in fields(self.folder / f"{part}qrels.tsv"):
             relevant.setdefault(query, {})[document] = float(grade)
-        queries = [row for row in rows(self.folder / f"{part}queries.tsv.gz") if row[0] in relevant]
+        queries = [
+            row for row in fields(self.folder / f"{part}queries.tsv.gz") if row[0] in relevant
+        ]
         documents = self.embed(model, [row[1] for row in corpus])
         discount = 1 / np.log2(np.arange(10) + 2)
         scores = []

@@ -54,7 +54,7 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import isotrope
-from corpus import STANDARD_LIBRARY, collect
+from corpus import STANDARD_LIBRARY, collect, fields
 from isotrope.adapters.sentence_transformers.columns import embed_sorted
 from isotrope.core.documents import read_yaml
 from isotrope.core.files import atomic_replace
@@ -120,8 +120,7 @@ class Task:
 
 
 def _tsv(file: Path) -> list[tuple[float, str, str]]:
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return [(float(score), a, b) for score, a, b in (line.split("\t") for line in lines)]
+    return [(float(score), a, b) for score, a, b in fields(file)]
 
 
 def _scored(file: Path, every: int) -> list[tuple[str, str, float]]:
