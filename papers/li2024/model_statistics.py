@@ -43,8 +43,7 @@ def held_out(
             encoder.train()
             for start in range(0, len(texts) - batch_size + 1, batch_size):
                 ids, _ = encoder.tokenize([*texts[start : start + batch_size]] * 2, length)
-                padded = {name: x.to(encoder.device) for name, x in encoder.pad(ids).items()}
-                batches.append(Views(*encoder(**padded).float().cpu().chunk(2)))
+                batches.append(Views(*encoder.of_tokens(ids).float().cpu().chunk(2)))
     finally:
         for module, mode in modes:
             module.training = mode

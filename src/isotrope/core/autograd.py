@@ -1,10 +1,12 @@
-"""Adds what torch's autograd lacks: types, marked nodes, and softplus with exact derivatives."""
+"""Adds what torch lacks: types of autograd, marked nodes, exact derivatives, modes restored."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 MARK = "isotrope"
 """The key of a node's metadata under which a loss stores its inputs."""
@@ -29,6 +31,17 @@ def marked(value: Tensor, content: object) -> Tensor:
         if node is not None:
             node.metadata[MARK] = content
     return value
+
+
+@contextmanager
+def modes_kept(module: nn.Module) -> Iterator[None]:
+    """Restore at the end which parts of a module are in training mode."""
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 def softplus(x: Tensor) -> Tensor:

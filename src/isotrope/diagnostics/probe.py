@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from isotrope.core.autograd import modes_kept
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
@@ -195,19 +196,14 @@ def embed_views(
     )
     width = len(texts.records[0])
     anchors, positives = ids[::width], ids[width - 1 :: width]
-    modes = [(module, module.training) for module in encoder.modules()]
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_SEED)
-            plain = _embedded(encoder.eval(), anchors)
-            if texts.views == "dropout":
-                encoder.train(dropout != 0)
-                views = [_embedded(encoder, anchors) for _ in range(2)]
-            else:
-                views = [plain, _embedded(encoder, positives)]
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with modes_kept(encoder), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        plain = _embedded(encoder.eval(), anchors)
+        if texts.views == "dropout":
+            encoder.train(dropout != 0)
+            views = [_embedded(encoder, anchors) for _ in range(2)]
+        else:
+            views = [plain, _embedded(encoder, positives)]
     groups = None if texts.groups is None else torch.from_numpy(texts.groups)
     return Views(views[0], views[1], groups=groups), plain
 
@@ -230,10 +226,7 @@ def probe_images(
 
 
 def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
-    rows = [
-        encoder(**{k: v.to(encoder.device) for k, v in encoder.pad(ids[i : i + _PIECE]).items()})
-        for i in range(0, len(ids), _PIECE)
-    ]
+    rows = [encoder.of_tokens(ids[i : i + _PIECE]) for i in range(0, len(ids), _PIECE)]
     return torch.cat(rows).float().cpu()
 
 

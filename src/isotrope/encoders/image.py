@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from isotrope.core.autograd import modes_kept
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.pictures import Picture, square
@@ -215,24 +216,17 @@ class ImageEncoder(nn.Module):
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
-        try:
-            with (
-                torch.inference_mode(),
-                bar(len(images), "encode", "images", show=progress) as done,
-            ):
-                for first in range(0, len(images), batch_size):
-                    rows = slice(first, first + batch_size)
-                    pixels = [square(picture, self.image_size) for picture in images[rows]]
-                    x = torch.from_numpy(np.stack(pixels)).to(self.device)
-                    h = self(x.float() / 255)
-                    h = nn.functional.normalize(h, dim=-1) if normalize else h
-                    out[rows] = h.float().cpu().numpy()
-                    done(len(pixels))
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        show = bar(len(images), "encode", "images", show=progress)
+        with modes_kept(self), torch.inference_mode(), show as done:
+            self.eval()
+            for first in range(0, len(images), batch_size):
+                rows = slice(first, first + batch_size)
+                pixels = [square(picture, self.image_size) for picture in images[rows]]
+                x = torch.from_numpy(np.stack(pixels)).to(self.device)
+                h = self(x.float() / 255)
+                h = nn.functional.normalize(h, dim=-1) if normalize else h
+                out[rows] = h.float().cpu().numpy()
+                done(len(pixels))
         if not np.isfinite(out).all():
             raise InputError(
                 f"train {self.name} again with a lower `--learning-rate`: its weights are broken, "

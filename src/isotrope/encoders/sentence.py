@@ -16,7 +16,7 @@ import copy
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.autograd import modes_kept
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import atomic_replace
 from isotrope.core.progress import bar
@@ -111,7 +112,7 @@ class SentenceEncoder(nn.Module):
         self._body: list[nn.Module] = body_of(model)
         self.normalizes = len(self._body) < len(list(model.children()))
         self._encoding = 0  # calls of encode at this moment
-        self._modes: list[tuple[nn.Module, bool]] = []
+        self._modes = ExitStack()
         if self.tokenizer.padding_side == "left" and not self._counts_from_the_text():
             self.tokenizer.padding_side = "right"
 
@@ -272,20 +273,11 @@ class SentenceEncoder(nn.Module):
     @torch.inference_mode()
     def _counts_from_the_text(self) -> bool:
         """Return whether padding before a text does not change its embedding."""
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
         row = self.tokenize(["a text"], min(8, self.max_length))[0][0]
-        alone, beside = (
-            {k: v.to(self.device) for k, v in self.pad(rows).items()}
-            for rows in (
-                [row],
-                [row, row + row],
-            )
-        )
-        same = torch.nn.functional.cosine_similarity(self(**alone)[0], self(**beside)[0], dim=0)
-        for module, mode in modes:
-            module.training = mode
-        return bool(same > _SAME)
+        with modes_kept(self):
+            self.eval()
+            alone, beside = (self.of_tokens(rows)[0] for rows in ([row], [row, row + row]))
+        return bool(nn.functional.cosine_similarity(alone, beside, dim=0) > _SAME)
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
         """Stack rows of token ids, padded to the longest on the tokenizer's padding side.
@@ -320,6 +312,32 @@ class SentenceEncoder(nn.Module):
         for module in self._body:
             features = module(features)
         return cast("Tensor", features["sentence_embedding"])
+
+    def of_tokens(self, rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
+        """Return the embeddings of rows of token ids of any lengths, n x d."""
+        embeddings: Tensor = self(**{k: v.to(self.device) for k, v in self.pad(rows).items()})
+        return embeddings
+
+    @torch.no_grad()
+    def with_dropout(
+        self, rows: Sequence[Sequence[int]], seed: int, batch_size: int
+    ) -> list[Tensor]:
+        """Return two passes over rows of token ids in training mode, each n x d, float32.
+
+        The longest rows come first. Modes and torch's random states are restored.
+        """
+        order = np.argsort([-len(row) for row in rows], kind="stable")
+        views = [torch.empty(len(rows), self.dimension) for _ in range(2)]
+        devices = [self.device] if self.device.type == "cuda" else []
+        with modes_kept(self), torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            self.train()
+            for first in range(0, len(rows), batch_size):
+                batch = order[first : first + batch_size]
+                longest = [rows[i] for i in batch]
+                for view in views:
+                    view[torch.from_numpy(batch)] = self.of_tokens(longest).float().cpu()
+        return views
 
     def encode(
         self,
@@ -362,8 +380,7 @@ class SentenceEncoder(nn.Module):
         with torch.inference_mode(), self._evaluating(), show as done:
             for first in range(0, len(order), batch_size):
                 batch = order[first : first + batch_size]
-                padded = self.pad([ids[starts[i] : starts[i + 1]] for i in batch])
-                h = self(**{key: value.to(self.device) for key, value in padded.items()}).float()
+                h = self.of_tokens([ids[starts[i] : starts[i + 1]] for i in batch]).float()
                 if self.normalizes or normalize:
                     h = nn.functional.normalize(h, dim=-1)
                 out[batch] = h.cpu().numpy()
@@ -381,7 +398,7 @@ class SentenceEncoder(nn.Module):
         with _SWITCH:
             self._encoding += 1
             if self._encoding == 1:
-                self._modes = [(module, module.training) for module in self.modules()]
+                self._modes.enter_context(modes_kept(self))
                 self.eval()
         try:
             yield
@@ -389,8 +406,7 @@ class SentenceEncoder(nn.Module):
             with _SWITCH:
                 self._encoding -= 1
                 if not self._encoding:
-                    for module, mode in self._modes:
-                        module.training = mode
+                    self._modes.close()
 
     def _flat(self, texts: list[str], max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokenize with the model's prompt: all ids in one array, and n + 1 offsets into it."""

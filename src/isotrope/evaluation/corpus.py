@@ -193,28 +193,9 @@ def _closeness(items: dict[str, np.ndarray]) -> dict[str, float | None]:
 def _dropout_views(
     encoder: Encoder, texts: Sequence[str], batch_size: int, seed: int
 ) -> list[Tensor]:
-    """Return two passes over the texts in training mode, n x d each; nothing if they are equal.
-
-    Afterwards all modules have their former modes, and torch its former random state.
-    """
+    """Return two passes over the texts in training mode, n x d each; nothing if they are equal."""
     if not isinstance(encoder, SentenceEncoder):
         return []
     ids, _ = encoder.tokenize([encoder.prompt + text for text in texts], encoder.max_length)
-    order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-    views = [torch.empty(len(ids), encoder.dimension, dtype=torch.float64) for _ in range(2)]
-    modes = [(module, module.training) for module in encoder.modules()]
-    encoder.train()
-    devices = [encoder.device] if encoder.device.type == "cuda" else []
-    try:
-        with torch.random.fork_rng(devices), torch.inference_mode():
-            torch.manual_seed(seed)
-            for first in range(0, len(order), batch_size):
-                batch = order[first : first + batch_size]
-                padded = encoder.pad([ids[i] for i in batch])
-                inputs = {key: value.to(encoder.device) for key, value in padded.items()}
-                for view in views:
-                    view[batch] = encoder(**inputs).double().cpu()
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    views = [view.double() for view in encoder.with_dropout(ids, seed, batch_size)]
     return [] if same(views[0], views[1], torch.float32) else views

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from isotrope.core.autograd import modes_kept
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
@@ -68,22 +69,13 @@ def _views(
 ) -> list[Tensor]:
     """Embeddings of anchors and positives in training mode, float64."""
     network = nn.ModuleList([encoder, head])
-    modes = [(module, module.training) for module in network.modules()]
     devices = [encoder.device] if encoder.device.type == "cuda" else []
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
-            network.train()
-            return [head(_embedded(encoder, rows)).double() for rows in sides]
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with modes_kept(network), torch.no_grad(), torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        network.train()
+        return [head(_embedded(encoder, rows)).double() for rows in sides]
 
 
 def _embedded(encoder: SentenceEncoder, rows: Tokens) -> Tensor:
-    batches = [encoder.pad(rows[i : i + _CHUNK]) for i in range(0, len(rows), _CHUNK)]
-    parts = [
-        encoder(**{name: ids.to(encoder.device) for name, ids in batch.items()})
-        for batch in batches
-    ]
+    parts = [encoder.of_tokens(rows[i : i + _CHUNK]) for i in range(0, len(rows), _CHUNK)]
     return torch.cat(parts).float()

@@ -238,7 +238,7 @@ def embed_rows(
     lengths = np.stack(counts[:2], axis=1)
     cut = np.asarray((lengths > limit).any(axis=1))
     if rows.views == "dropout":
-        views = _with_dropout(encoder, encoder.tokenize(columns[0], limit)[0], seed)
+        views = encoder.with_dropout(encoder.tokenize(columns[0], limit)[0], seed, _PIECE)
     else:
         views = [
             torch.from_numpy(encoder.encode(column, max_length=limit, progress=progress))
@@ -288,26 +288,3 @@ class _Remembered:
         for record in self._records:
             self.last = record
             yield record
-
-
-def _with_dropout(
-    encoder: SentenceEncoder, ids: Sequence[Sequence[int]], seed: int
-) -> list[Tensor]:
-    """Embed token ids twice with dropout, the longest first; the encoder's modes are restored."""
-    order = np.argsort([-len(row) for row in ids], kind="stable")
-    views = [torch.empty(len(ids), encoder.dimension) for _ in range(2)]
-    modes = [(module, module.training) for module in encoder.modules()]
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            encoder.train()
-            for first in range(0, len(ids), _PIECE):
-                piece = order[first : first + _PIECE]
-                padded = encoder.pad([ids[i] for i in piece])
-                inputs = {name: value.to(encoder.device) for name, value in padded.items()}
-                for view in views:
-                    view[torch.from_numpy(piece)] = encoder(**inputs).float().cpu()
-    finally:
-        for module, mode in modes:
-            module.training = mode
-    return views
