@@ -87,7 +87,7 @@ def dev_metric_held_out(
     for name, store in stores.items():
         # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
-        groups = store.held_out_groups()
+        groups = store.held_out_groups
         with named_errors(name):
             records = list(islice(store.held_out(), 0, None, stride))
             chosen = None if groups is None else groups[::stride]

@@ -215,7 +215,7 @@ def trainer_of(
         "run_name": output.name,
         "max_steps": module.steps,
         "max_grad_norm": clip or 0.0,
-        "per_device_train_batch_size": max(1, settings.rows // world_size()),
+        "per_device_train_batch_size": max(1, settings.batch_size // world_size()),
         "seed": settings.seed,
         "use_cpu": device.type == "cpu",
         "bf16": settings.precision == "bf16",

@@ -278,11 +278,11 @@ def check_devices(settings: RunSettings) -> str:
         processes=max(total, settings.devices),
         gpus=torch.cuda.device_count() if kind == "cuda" else settings.devices,
     )
-    if settings.rows < (total := max(total, settings.devices)):
+    if settings.batch_size < (total := max(total, settings.devices)):
         raise SettingError(
             f"leaves some of {total} processes without an input",
             setting="batch_size",
-            value=settings.rows,
+            value=settings.batch_size,
             remedy=f"use a batch size of at least {total}",
         )
     return kind
@@ -330,5 +330,5 @@ def hardware(settings: RunSettings) -> str:
 def backend_of(settings: RunSettings) -> tuple[str, str]:
     """Return the backend for the loss of a whole batch, and the reason."""
     # only their number and device matter
-    rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.rows, 1)
+    rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.batch_size, 1)
     return choose(Views(rows, rows), settings.backend)

@@ -10,7 +10,7 @@ text are SimCSE's (Gao et al., 2021) where it has one.
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import field_validator
 from pydantic.fields import FieldInfo
@@ -144,6 +144,8 @@ class RunSettings(Settings, ABC):
             Used(lambda own: not own, "other processes cannot see your encoder; use torchrun"),
         ],
     )
+    if TYPE_CHECKING:
+        batch_size: int  # over all devices; each kind has its own default
     seed: int = in_run(42, "Seed of all random numbers.", ge=0, lt=2**32)
     checkpoint_every: int = in_run(500, "Steps between checkpoints.", ge=1)
     keep_every: int | None = in_run(
@@ -172,11 +174,6 @@ class RunSettings(Settings, ABC):
     @abstractmethod
     def inputs(self) -> list[str]:
         """The files and folders that are trained on."""
-
-    @property
-    @abstractmethod
-    def rows(self) -> int:
-        """Number of examples in a batch, over all devices."""
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
@@ -484,11 +481,6 @@ class TrainSettings(RunSettings):
     def datasets(self) -> dict[str, list[str]]:
         """The files of each data set; a single data set has the name ``""``."""
         return by_dataset(self.files)
-
-    @property
-    def rows(self) -> int:
-        """Number of examples in a batch, over all devices."""
-        return self.batch_size
 
 
 _PRECISIONS = {

@@ -320,13 +320,13 @@ def test_groups_are_kept_beside_held_out_and_repeated_records(make: Make) -> Non
     for i, a in zip(numbers, labels, strict=True):
         assert [groups[j] == groups[i] for j in numbers] == (labels == a).tolist()
     assert store.report.fingerprint != plain.fingerprint
-    marks = store.held_out_groups()
+    marks = store.held_out_groups
     assert marks is not None
     names = [groups[int(positive[2:])] for _, positive in store.held_out()]
     assert len(names) == len(marks) > 5
     for name, mark in zip(names, marks, strict=True):
         assert [other == name for other in names] == (marks == mark).tolist()
-    assert make(texts, holdout=0.3).held_out_groups() is None
+    assert make(texts, holdout=0.3).held_out_groups is None
     other = make([*texts, texts[0]], groups=groups[::-1], grouped=True, holdout=0.3)
     assert other.report.fingerprint != store.report.fingerprint
     assert make(texts).labels(np.arange(3)) == []

@@ -148,6 +148,8 @@ class TokenStore:
         columns: Number of columns, 1 to 3; the third holds any number
             of hard negatives.
         report: The counts of the first pass.
+        held_out_groups: A hash of each held-out record, equal for records of a group; None without
+            groups. A record without a group of its own has the hash of its anchor.
     """
 
     def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:
@@ -157,7 +159,7 @@ class TokenStore:
         self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
         width = _WIDTHS[report.columns] + report.scored + report.grouped
         self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, width))
-        self._held_out_groups = (
+        self.held_out_groups = (
             _mapped(folder / _HELD_GROUPS, "int64", (report.held_out,))
             if report.grouped and report.held_out
             else None
@@ -260,13 +262,6 @@ class TokenStore:
             texts = self._rows[start : start + CHUNK, : min(self.columns, 2)]
             met |= np.isin(asked, self._groups[texts])
         return np.asarray(met.any(axis=1))
-
-    def held_out_groups(self) -> NDArray[np.int64] | None:
-        """Return one hash per held-out record, equal for records of a group; None without groups.
-
-        A record without a group of its own has the hash of its anchor.
-        """
-        return self._held_out_groups
 
 
 def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:

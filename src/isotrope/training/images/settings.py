@@ -137,8 +137,3 @@ class ImageSettings(RunSettings):
     def inputs(self) -> list[str]:
         """The files and folders that are trained on; the digits come with scikit-learn."""
         return [] if self.data == "digits" else [self.data]
-
-    @property
-    def rows(self) -> int:
-        """How many examples make a batch, of all devices."""
-        return self.batch_size
