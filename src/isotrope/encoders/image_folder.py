@@ -17,7 +17,6 @@ from torch import nn
 
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
 from isotrope.core.spelling import brief
 from isotrope.encoders.image_nets import (
     IMAGENET_MEAN,
@@ -26,7 +25,7 @@ from isotrope.encoders.image_nets import (
     channels_last,
     cifar_resnet,
 )
-from isotrope.encoders.quiet import quiet_loading
+from isotrope.encoders.quiet import model_written, quiet_loading
 
 if TYPE_CHECKING:
     from transformers import ViTModel
@@ -123,16 +122,8 @@ def write(
     card: str,
 ) -> None:
     """Write a folder, whole or not at all; the module may be any."""
-    from safetensors import SafetensorError
-
-    with atomic_replace(folder) as temporary, quiet_loading():
-        temporary.mkdir()
-        try:
-            _write_model(model, temporary)
-        except SafetensorError as error:  # how its writer reports a full disk
-            raise OSError(str(error)) from error
-        for weights in temporary.glob("*.safetensors"):
-            weights.chmod(0o644)  # its writer makes them readable for their owner only
+    with model_written(folder) as temporary:
+        _write_model(model, temporary)
         _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))
         (temporary / "README.md").write_text(card, encoding="utf-8")
 

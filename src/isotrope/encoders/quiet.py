@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # a line of the report of transformers: "pooler.dense.bias | MISSING | ..."
@@ -44,6 +45,21 @@ class LoadReport(logging.Handler):
                 + ", ".join(self.missing[:3])
                 + (f" and {more} more groups of weights" if more > 0 else "")
             )
+
+
+@contextmanager
+def model_written(folder: Path) -> Iterator[Path]:
+    """Yield a folder for the files of a model, which replaces ``folder`` when all are written."""
+    from safetensors import SafetensorError
+
+    with atomic_replace(folder) as temporary, quiet_loading():
+        temporary.mkdir()
+        try:
+            yield temporary
+        except SafetensorError as error:  # how its writer reports a full disk
+            raise OSError(str(error)) from error
+        for weights in temporary.rglob("*.safetensors"):
+            weights.chmod(0o644)  # its writer makes them readable for their owner only
 
 
 @contextmanager

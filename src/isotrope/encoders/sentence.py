@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from isotrope.core.autograd import modes_kept
 from isotrope.core.errors import InputError, SettingError
-from isotrope.core.files import atomic_replace
 from isotrope.core.progress import bar
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged_weights, save_adapter
@@ -49,7 +48,7 @@ from isotrope.encoders.modules import (
     unwritable,
 )
 from isotrope.encoders.names import is_image, is_static, resolve
-from isotrope.encoders.quiet import quiet_loading
+from isotrope.encoders.quiet import model_written
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -449,18 +448,11 @@ class SentenceEncoder(nn.Module):
             folder: Folder to write; replaced if it exists.
             card: Model card (README.md); None writes a minimal one.
         """
-        from safetensors import SafetensorError
-
-        with atomic_replace(folder) as temporary, quiet_loading():
-            try:
-                restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
-                with merged_weights(self):
-                    self.model.save_pretrained(str(temporary), create_model_card=False)
-                save_adapter(self, temporary / "adapter")
-            except SafetensorError as error:  # how its writer reports a full disk
-                raise OSError(str(error)) from error
-            for weights in temporary.rglob("*.safetensors"):
-                weights.chmod(0o644)  # its writer makes them readable for their owner only
+        with model_written(folder) as temporary:
+            restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
+            with merged_weights(self):
+                self.model.save_pretrained(str(temporary), create_model_card=False)
+            save_adapter(self, temporary / "adapter")
             text = card or minimal_card(
                 self.dimension, self.pooling, self.max_length, normalizes=self.normalizes
             )
