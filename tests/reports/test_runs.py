@@ -46,13 +46,6 @@ def test_run_that_has_not_logged_yet(tmp_path: Path) -> None:
     assert run.last("loss") is None
 
 
-def test_nested_objective_in_settings(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "x", finished=False)
-    (folder / "config.yaml").write_text("objective: {name: met, margin: 0.4}\n", encoding="utf-8")
-    run = read_run(folder)
-    assert (run.objective, run.parameters) == ("met", {"margin": 0.4})
-
-
 def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "x")
     (folder / "metrics.csv").write_text("step,loss,dev\n2,0.5,\n\n0,,80\n2,,81\n", encoding="utf-8")

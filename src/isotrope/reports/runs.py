@@ -190,22 +190,17 @@ class Run:
         return {name: float(value) for name, value in numbers.items()}
 
     def _objective(self) -> dict[str, Any]:
-        """Return name and parameters from the result, else from nested or dotted settings."""
+        """Return name and parameters from the result, else from the settings."""
         recorded = self.result.details.get("objective") if self.result else None
         if isinstance(recorded, Mapping):
             return dict(recorded)
-        configured = self.settings.get("objective")
-        if isinstance(configured, Mapping):
-            parameters = {str(key): value for key, value in configured.items() if key != "name"}
-            nested = parameters.pop("parameters", None)
-            return {"name": configured.get("name", "?"), "parameters": nested or parameters}
         prefix = "objective."
         dotted = {
             str(key).removeprefix(prefix): value
             for key, value in self.settings.items()
             if str(key).startswith(prefix)
         }
-        return {"name": configured or "?", "parameters": dotted}
+        return {"name": self.settings.get("objective") or "?", "parameters": dotted}
 
 
 def read_run(folder: Path) -> Run:
