@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.reports.html import HtmlTable, write_report
+from isotrope.reports.html import write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
     FAULTY,
@@ -71,11 +71,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_run(folder / ("long" * 20), dev=(80.0,), finished=False),
         write_image_run(folder / "pixels", method="byol"),
     ]
-    return write_report(
-        runs,
-        folder / "report.html",
-        tables=[HtmlTable("Extra", [f"column {i}" for i in range(12)], [[NASTY] + [0.5] * 11])],
-    )
+    return write_report(runs, folder / "report.html")
 
 
 def place(tab: Tab, key: str, across: float, down: float) -> tuple[float, float]:

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.core.table import Table
 from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.diagnoses import summary
-from isotrope.reports.html import HtmlTable, write_report
+from isotrope.reports.html import tables_page, write_report
 from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run
 
 NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
@@ -224,19 +225,12 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("words")
-def test_tables(tmp_path: Path) -> None:
-    table = HtmlTable(
-        "Find it", ["model", "MRR", "n"], [["old", 0.5, 1204], ["new", None, 3]], "A note."
-    )
-    _, page = report(tmp_path, write_run(tmp_path / "one"), tables=[table])
-    for words in ("Find it", "A note.", "0.500", "1,204"):
-        assert words in page.text
-    with pytest.raises(ValueError, match="'Find it' has 1 columns; found a row of 3"):
-        write_report(
-            [tmp_path / "one"],
-            tmp_path / "x.html",
-            tables=[HtmlTable("Find it", ["a"], table.rows)],
-        )
+def test_tables() -> None:
+    rows = [["old", 0.5, 1204], ["new", None, 3]]
+    table = Table("Find it", "A note.", ["model", "MRR", "n"], rows)
+    page = tables_page("Before training", "a lead", [table])
+    for words in ("Find it", "A note.", "0.500", "1,204", "not measured"):
+        assert words in page
 
 
 @pytest.mark.usefixtures("words")
@@ -364,11 +358,7 @@ def test_words_of_users_stay_words(tmp_path: Path) -> None:
     run = write_run(
         tmp_path / name, objective=NASTY, parameters={"x": NASTY}, verdict=NASTY, dev_name=NASTY
     )
-    nasty = [NASTY, NASTY]
-    _, page = report(
-        tmp_path, run, title=NASTY,
-        tables=[HtmlTable(NASTY, nasty, [nasty, nasty], NASTY)],
-    )  # fmt: skip
+    _, page = report(tmp_path, run, title=NASTY)
     assert page.tags.count("script") == 2
     assert "img" not in page.tags
     told = {"name": NASTY, "number": 1.0, "threshold": 2, "unit": NASTY, "side": NASTY}

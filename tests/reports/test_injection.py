@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.reports.html import HtmlTable, write_report
+from isotrope.reports.html import write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
     FAULTY,
@@ -112,7 +112,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [*runs, images],
         folder / "report.html",
         title=ALL,
-        tables=[HtmlTable(ALL, [ALL, *PAYLOADS], [[ALL, *PAYLOADS]], ALL)],
         pictures=folder / "pictures",
     )
     return folder

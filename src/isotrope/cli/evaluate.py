@@ -11,7 +11,7 @@ from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import csv_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
-from isotrope.core.table import table
+from isotrope.core.table import Table, table
 from isotrope.encoders.names import existing, is_bm25
 from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
@@ -274,7 +274,7 @@ def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None
     if values and average is not None:
         values["average"] = average
     row = [f"{value:.2f}" for value in values.values()]
-    return f"{title}\n{table(list(values), [row])}" if values else ""
+    return str(Table(title, "", list(values), [row])) if values else ""
 
 
 def comparison(result: "Result") -> str:
@@ -298,6 +298,8 @@ def comparison(result: "Result") -> str:
         for own in of_models[1:]
         for row in own
     ]
+    named = ["model", "task", *interval, "p", "verdict"]
+    changed = Table(f"differences from {models[0]}", "", named, differences)
     heads = ["\n".join(title).strip() for title in titles.values()]
     same = "".join(
         f"the same weights: {', '.join(models[i] for i in places)}\n"
@@ -306,8 +308,7 @@ def comparison(result: "Result") -> str:
     return (
         f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
         f"{same}\n"
-        f"differences from {models[0]}\n"
-        f"{table(['model', 'task', *interval, 'p', 'verdict'], differences)}\n\n"
+        f"{changed}\n\n"
         f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
         f"({details['resamples']:,} resamples, seed {details['seed']})\n"
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "

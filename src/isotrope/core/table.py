@@ -1,9 +1,34 @@
-"""Formats plain text tables for the terminal."""
+"""Tables, and how a terminal shows them."""
 
 import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from isotrope.core.legible import legible
+
+
+class Table(NamedTuple):
+    """A table: title, a sentence about it, headings, and rows of texts and numbers.
+
+    Its text has three decimals for a float and a dash for None. Sentence and rows may be missing.
+    """
+
+    title: str
+    note: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | int | float | None]]
+
+    def __str__(self) -> str:
+        shown = [[_cell(value) for value in row] for row in self.rows]
+        head = "\n".join(filter(None, (self.title, self.note)))
+        apart = "\n\n" if self.note else "\n"
+        return f"{head}{apart}{table(self.columns, shown)}" if shown else head
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:

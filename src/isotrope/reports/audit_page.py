@@ -7,7 +7,7 @@ from isotrope.core.files import check_outputs, tidy, write_all
 from isotrope.core.lock import exclusive_lock
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.audit.texts import TextAudit
-from isotrope.reports.html import HtmlTable, tables_page
+from isotrope.reports.html import tables_page
 
 _FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
 
@@ -23,10 +23,9 @@ def write_audit(audited: Audit, folder: Path) -> None:
     Files of an earlier audit are removed. A file with fewer than two rows is not written, and a
     message on stderr says why.
     """
-    tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
     files = {
         "audit.json": audited.to_json().encode(),
-        "audit.html": tables_page("Before training", audited.title, tables).encode(
+        "audit.html": tables_page("Before training", audited.title, audited.tables()).encode(
             "utf-8", "replace"
         ),
     }

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import legible
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.table import Table
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports.comparison import (
     ComparisonCell,
@@ -40,22 +41,11 @@ from isotrope.reports.quantities import explained
 from isotrope.reports.runs import Run, read_run
 
 
-@dataclass(frozen=True)
-class HtmlTable:
-    """An additional table of a report; None is shown as a dash."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str | int | float | None]]
-    note: str = ""
-
-
 def write_report(
     runs: Sequence[Path],
     output: Path,
     *,
     title: str = "Training report",
-    tables: Sequence[HtmlTable] = (),
     pictures: Path | None = None,
 ) -> Path:
     """Compare run folders in one self-contained HTML file.
@@ -64,7 +54,6 @@ def write_report(
         runs: Output folders of trainings on text or images, finished or in progress.
         output: The HTML file to write. An existing file is replaced.
         title: The page's title.
-        tables: Additional tables, shown after the comparison.
         pictures: Folder to which every picture is also written, as SVG and as PNG.
 
     Returns:
@@ -80,7 +69,7 @@ def write_report(
     if pictures is not None and Path(pictures).resolve() == output.resolve():
         raise InputError(f"{output} cannot be both page and folder of pictures; give two names")
     read = _named([read_run(Path(run)) for run in runs])
-    page = _page(read, title, tables)
+    page = _page(read, title)
     with atomic_replace(output) as temporary:
         # a folder's name may be no text
         temporary.write_text(page, encoding="utf-8", errors="replace")
@@ -89,7 +78,7 @@ def write_report(
     return output
 
 
-def tables_page(title: str, lead: str, tables: Sequence[HtmlTable]) -> str:
+def tables_page(title: str, lead: str, tables: Sequence[Table]) -> str:
     """Return a page of tables and nothing else, with the style of a report."""
     template = _environment().get_template("tables.html")
     cells_of = [(table, _cells(table)) for table in tables]
@@ -122,7 +111,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
     ]
 
 
-def _page(runs: Sequence[Run], title: str, tables: Sequence[HtmlTable]) -> str:
+def _page(runs: Sequence[Run], title: str) -> str:
     diagnoses = [read_diagnosis(run.folder) for run in runs]
     drawn = sections(runs)
     scales = {
@@ -162,7 +151,6 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[HtmlTable]) -> str:
             table_row=table_row,
             columns=columns(runs),
             comparison=cells(runs),
-            tables=[(table, _cells(table)) for table in tables],
             sections=drawn,
             second=SECOND,
             markup=Markup,
@@ -201,17 +189,11 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _cells(table: HtmlTable) -> list[list[ComparisonCell]]:
-    """Return the cells of an extra table."""
-    for row in table.rows:
-        if len(row) != len(table.columns):
-            raise ValueError(
-                f"table {table.title!r} has {len(table.columns)} columns; found a row of {len(row)}"
-            )
-    columns = list(zip(*table.rows, strict=True))
+def _cells(table: Table) -> list[list[ComparisonCell]]:
+    """Return the cells of a table."""
     numbers = [
         [v for v in column if isinstance(v, (int, float)) and math.isfinite(v)]
-        for column in columns
+        for column in zip(*table.rows, strict=True)
     ]
     digits = [digits_of(column) for column in numbers]
     return [

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.table import Table
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.push import Mined
@@ -19,7 +20,7 @@ from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective
-from isotrope.reports.html import HtmlTable, tables_page
+from isotrope.reports.html import tables_page
 from tests.diagnostics.audit.handmade import of, rows
 from tests.diagnostics.audit.test_push import planted
 from tests.refused import refused_setting
@@ -190,7 +191,7 @@ def test_rows_that_are_all_one_text() -> None:
 
 
 def test_the_page_shows_texts_as_texts() -> None:
-    tables = [HtmlTable("T", ("rows", "text"), [("1 and 2", "<script>x</script>")], "a\nb")]
+    tables = [Table("T", "a\nb", ("rows", "text"), [("1 and 2", "<script>x</script>")])]
     page = tables_page("Before training", "lead <i>", tables)
     assert "&lt;script&gt;x" in page
     assert "lead &lt;i&gt;" in page

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.audit.result import Audit, AuditTable
+from isotrope.core.table import Table
+from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
 _TRAINED = (
@@ -107,7 +108,7 @@ class PictureAudit(Audit):
             "skipped": self.pictures.skipped,
         }
 
-    def tables(self) -> list[AuditTable]:
+    def tables(self) -> list[Table]:
         """Return the tables for terminal and page."""
         share = self.same_label if self.suspects else None
         checked = (

@@ -8,12 +8,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.table import table as text_table
+from isotrope.core.table import Table
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.push import groups_of
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
@@ -22,15 +22,6 @@ from isotrope.paradigm.objective import Objective
 
 _LISTED = 20  # pairs in a table, and six rows of each kind; the JSON has all
 _SMALL = 1e-4  # a share of all push
-
-
-class AuditTable(NamedTuple):
-    """A table of an audit: title, a sentence about it, headings, and rows of texts and numbers."""
-
-    title: str
-    note: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str | int | float | None]]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -80,19 +71,14 @@ class Audit(ABC):
         """The flags of a training with the recommended values."""
 
     @abstractmethod
-    def tables(self) -> list[AuditTable]:
+    def tables(self) -> list[Table]:
         """Return the tables for terminal and page."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title}: {self.suspects} likely false negatives)"
 
     def __str__(self) -> str:
-        parts = [self.title]
-        for table in self.tables():
-            shown = [[_cell(value) for value in row] for row in table.rows]
-            parts += [f"{table.title}\n{table.note}"]
-            parts += [text_table(table.columns, shown)] if shown else []
-        return "\n\n".join(parts)
+        return "\n\n".join([self.title, *map(str, self.tables())])
 
     @property
     def recommended(self) -> dict[str, float]:
@@ -146,7 +132,7 @@ class Audit(ABC):
         """Return the groups of likely false negatives alone, without those of the data."""
         return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
-    def _settings(self, *lines: str, withheld: str = "") -> AuditTable:
+    def _settings(self, *lines: str, withheld: str = "") -> Table:
         """Return how the objective begins, with more lines, or why nothing is recommended."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         if all(row.dead is None for row in self.settings):
@@ -167,11 +153,11 @@ class Audit(ABC):
             for row in self.settings
         ]
         headings = ("setting", "GD", "done", "hardest", "above bound")
-        return AuditTable("Settings", "\n".join([note, *lines]), headings, rows)
+        return Table("Settings", "\n".join([note, *lines]), headings, rows)
 
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
-    ) -> AuditTable:
+    ) -> Table:
         """Return the likely false negatives, with text beside either row's name and below."""
         sizes = np.unique(self._grouped(), return_counts=True)[1]
         several, largest = int((sizes > 1).sum()), int(sizes.max())
@@ -196,9 +182,9 @@ class Audit(ABC):
         ]
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
-        return AuditTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
+        return Table("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
 
-    def _rows(self, what: str, names: str, note: str) -> AuditTable:
+    def _rows(self, what: str, names: str, note: str) -> Table:
         """Return the rows that stand out, with words for their names and a sentence."""
         rows = [
             (kind, len(rows), f"{len(rows) / len(self.groups):.1%}", self._some(rows), meaning)
@@ -206,7 +192,7 @@ class Audit(ABC):
             for rows in (self.found[kind],)
         ]
         headings = (f"{what} that are", what, "share", names, "meaning")
-        return AuditTable(what.capitalize(), note, headings, rows)
+        return Table(what.capitalize(), note, headings, rows)
 
     def _some(self, rows: NDArray[np.int64]) -> str:
         return ", ".join(map(str, self._named(rows[:6]))) + ", ..." * (len(rows) > 6)
@@ -216,12 +202,6 @@ def _word(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
 
 
 def _percent(share: float | None) -> str | None:

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.legible import legible
+from isotrope.core.table import Table
 from isotrope.data.sources import record_line
 from isotrope.diagnostics.audit.push import Mined
-from isotrope.diagnostics.audit.result import Audit, AuditTable
+from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
@@ -119,7 +120,7 @@ class TextAudit(Audit):
             "mined": None if self.mined is None else len(self.mined.rows),
         }
 
-    def tables(self) -> list[AuditTable]:
+    def tables(self) -> list[Table]:
         """Return the tables for terminal and page."""
         empty = f"{self.rows.empty:,} more rows were left out because a text is empty."
         return [
@@ -169,16 +170,16 @@ class TextAudit(Audit):
         kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
         return kept
 
-    def _uncovered(self) -> AuditTable:
+    def _uncovered(self) -> Table:
         of = self.uncovered
         if of.get("raw") is None:
-            return AuditTable("Whitening", str(of["sentence"]), (), ())
+            return Table("Whitening", str(of["sentence"]), (), ())
         note = (
             f"{of['score']} {of['raw']:.2f} as it is, {of['whitened']:.2f} whitened by "
             f"{of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} to "
             f"{of['high']:+.2f}), mean cosine {of['mean_cosine']:.2f}: {of['sentence']}."
         )
-        return AuditTable("Whitening", note, (), ())
+        return Table("Whitening", note, (), ())
 
 
 def _short(text: str) -> str:
