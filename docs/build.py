@@ -27,12 +27,13 @@ from docs.generate.question_pages import write_question_page
 from docs.generate.replication_page import write_replication_page
 from docs.generate.text_options import write_text_options
 from isotrope.adapters.doctor.hosts import HOSTS
+from isotrope.core.image_methods import METHODS
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import METRICS
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.images.registry import METHODS, find_method
+from isotrope.training.images.registry import find_method
 from papers.machinery.recipes import SEEDS, small_images
 from papers.machinery.store import JobStore
 from papers.paper_numbers import printed

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrope.training.images.registry import METHODS
+from isotrope.core.image_methods import METHODS
 from tests.training.image_ranks import ImageCase, on_two, one_process
 
 CASES = [

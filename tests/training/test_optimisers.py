@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from isotrope.training.images.registry import METHODS, find_method
+from isotrope.core.image_methods import METHODS
+from isotrope.training.images.registry import find_method
 from isotrope.training.optimisers import (
     LARS,
     SCHEDULES,

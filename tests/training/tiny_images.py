@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.image_methods import METHODS
 from isotrope.data.images.batches import ImageBatch
 from isotrope.encoders.image import ImageEncoder
 from isotrope.paradigm import registry
 from isotrope.training.images.method import ImageMethod
-from isotrope.training.images.registry import METHODS, find_method, options_of
+from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.recipe import Plan
 
 SIZE, D, STEPS = 8, 5, 20

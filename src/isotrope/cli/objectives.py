@@ -2,7 +2,6 @@
 
 import inspect
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.command import Command, plugin
@@ -66,18 +65,15 @@ def _list() -> int:
         names_of_kind = [name for name in registry.names() if seen[name][0] == kind]
         lines = [[name, _summary(registry.find(name))] for name in names_of_kind]
         print(f"{words}:\n")
-        print("\n".join(f"  {line}" for line in _columns(lines)) + "\n")
+        # without a heading, two characters narrower than a page
+        shown = table([" ", " "], lines, width=_WIDTH - 2).splitlines()[2:]
+        print("\n".join(f"  {line}" for line in shown) + "\n")
     print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")
     print("\nParts, to exchange a component of any objective or compose one (paradigm):\n")
     for flag, values, meaning in _parts():
         print(f"  {flag}{values and f'  ({values})'}")
         print(textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))
     return 0
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table without its heading, two characters narrower than a page."""
-    return table([" ", " "], rows, width=_WIDTH - 2).splitlines()[2:]
 
 
 def _summary(cls: type) -> str:

@@ -1,14 +1,22 @@
-"""The files of a run folder, and of the folder in which the Doctor records a training."""
+"""The files of a run folder, and of the folder in which the Doctor records a training.
 
+A run folder may come from others, so its settings are signed with a key that only this user has.
+The plugins, models and data that they name are opened without confirmation only if this user's
+isotrope signed them on this machine.
+"""
+
+import functools
 import hmac
 import os
+import secrets
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from isotrope.core.documents import LARGEST_SETTINGS, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
-from isotrope.core.seal import signature
 
 RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
@@ -51,13 +59,13 @@ class RunFolder:
     def is_own(self) -> bool:
         """Whether this user's isotrope wrote the present settings on this machine."""
         settings, found, seal = read_text(self.config, LARGEST_SETTINGS).rpartition(_SEAL)
-        own = f"{signature(settings)}\n"
+        own = f"{_signature(settings)}\n"
         return bool(found) and hmac.compare_digest(seal.encode(), own.encode())
 
     def write_settings(self, settings: str) -> None:
         """Write the settings (YAML), and mark the run as made on this machine."""
         with atomic_replace(self.config) as temporary:
-            temporary.write_text(f"{settings}{_SEAL}{signature(settings)}\n", encoding="utf-8")
+            temporary.write_text(f"{settings}{_SEAL}{_signature(settings)}\n", encoding="utf-8")
 
     def check(self) -> None:
         """Refuse links, and files that the run could not overwrite later."""
@@ -92,3 +100,26 @@ class RunFolder:
         if found is not None:
             found.check()
         return found
+
+
+@functools.cache
+def _key() -> bytes:
+    """Return the user's key, or one for this process if none can be stored."""
+    key = secrets.token_bytes(32)
+    with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
+        home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        if home.is_absolute():
+            path = home / "isotrope" / "key"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent) as new, suppress(FileExistsError):
+                Path(new.name).write_bytes(key)
+                os.link(new.name, path)  # whole, and never over one that is there
+            about, kept = path.stat(), path.read_bytes()
+            others = about.st_mode & 0o077 or about.st_uid != os.getuid()
+            return key if others or len(kept) != len(key) else kept
+    return key
+
+
+def _signature(settings: str) -> str:
+    """Return the signature of settings by the user's key."""
+    return hmac.new(_key(), settings.encode(), "sha256").hexdigest()

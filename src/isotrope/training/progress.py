@@ -63,7 +63,8 @@ class Progress:
         if self._lines:
             self._line(step, self._loss)
         else:
-            self._bar.set_postfix_str(self._state(), refresh=False)
+            state = ", ".join(filter(None, (self._loss, self._dev)))
+            self._bar.set_postfix_str(state, refresh=False)
 
     def scored(self, step: int, score: str, change: str, best: str) -> None:
         """Show a dev score: name and value, change since the start, and the best step."""
@@ -77,9 +78,6 @@ class Progress:
         """Close the bar."""
         if self._bar is not None:
             self._bar.close()
-
-    def _state(self) -> str:
-        return ", ".join(filter(None, (self._loss, self._dev)))
 
     def _line(self, step: int, state: str) -> None:
         left, done = self.steps - self._done, self._done - self._first

@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from isotrope.core.distributed import GlobalBatch
 from isotrope.core.errors import InputError
+from isotrope.core.image_methods import METHODS
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatches, ImageSteps
 from isotrope.data.images.records import ImagePart
@@ -25,7 +26,6 @@ from isotrope.paradigm import registry
 from isotrope.training.callbacks import Between, Timer
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.images.method import TRACKED, ImageMethod, Options, measure
-from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.loop import TrainingTask, make_steps, trainer_of
 from isotrope.training.nan_guard import NonFiniteGuard

@@ -15,8 +15,8 @@ from PIL import Image
 import isotrope
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
+from isotrope.core.image_methods import METHODS
 from isotrope.training.images import train
-from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import IMAGE_COLUMNS, fit_images
 from tests.image_run import write_pictures

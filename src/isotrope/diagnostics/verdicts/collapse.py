@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Callable
 
+from isotrope.core.image_methods import METHODS, ImageMethodRecord
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
@@ -26,8 +27,6 @@ from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
 _LEAST_GAPS = 6
 _LITTLE = 0.05  # of the loss of guessing; a ratio to a smaller loss says nothing
-# methods that prevent collapse by a predictor or a centre, without negatives
-_PREVENT_COLLAPSE = ("byol", "simsiam", "dino")
 
 
 def _not_finite(case: RunEvidence) -> Found | None:
@@ -318,7 +317,12 @@ def _nothing_pushes(case: RunEvidence) -> bool:
     """Return whether neither the objective nor the method keeps embeddings apart."""
     if case.objective is None or pushing(case.objective):
         return False
-    return case.settings.get("method") not in _PREVENT_COLLAPSE
+    return not (method := _method(case)) or not method.prevents_collapse
+
+
+def _method(case: RunEvidence) -> ImageMethodRecord | None:
+    """Return the method of a training on images."""
+    return METHODS.get(str(case.settings.get("method")).lower())
 
 
 def _stops_by_margin(case: RunEvidence) -> bool:
@@ -435,7 +439,7 @@ def _shorter(case: RunEvidence) -> str:
     """Return the flag that shortens the embeddings at the start."""
     if case.kind != "images" and case.settings.get("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"
-    return "--cut 9" if case.settings.get("method") in ("byol", "simsiam") else "--cut 3"
+    return f"--cut {method.cut if (method := _method(case)) else 3}"
 
 
 NORMS_TOO_LARGE = Verdict(

@@ -230,9 +230,8 @@ class ImageMethod(nn.Module, ABC):
         """
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
-        wholes = self.completed(
-            [all_gather_views(_wide(views)) for views in self.views(self.crops(batch))]
-        )
+        views = self.views(self.crops(batch))
+        wholes = self.completed([all_gather_views(pair.map(at_least_float)) for pair in views])
         self.seen = [whole.views.detached() for whole in wholes]
         with torch.autocast(wholes[0].views.anchors.device.type, enabled=False):
             losses = [shared_loss(self.objective, whole, backend=self.backend) for whole in wholes]
@@ -300,11 +299,6 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
             _cut_heads(child, c, what)
         else:
             cut_initialize(child, c, what=what)
-
-
-def _wide(views: Views) -> Views:
-    """Return views in float32 or wider, as the losses compute, and as the queue is."""
-    return views.map(at_least_float)
 
 
 def at_least_float(x: Tensor) -> Tensor:

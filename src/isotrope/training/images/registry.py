@@ -7,30 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError, unknown
 from isotrope.core.hyper import hypers, value_of
+from isotrope.core.image_methods import METHODS
 
 if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod, Options
-
-METHODS = {
-    "simclr": ("simclr", "SimCLR"),
-    "mocov2": ("moco_v2", "MoCoV2"),
-    "mocov3": ("moco_v3", "MoCoV3"),
-    "byol": ("byol", "BYOL"),
-    "simsiam": ("simsiam", "SimSiam"),
-    "barlowtwins": ("barlow_twins", "BarlowTwinsMethod"),
-    "vicreg": ("vicreg", "VICRegMethod"),
-    "dino": ("dino", "DINOMethod"),
-}
-"""Name on the command line: file in this folder, and class in it."""
 
 
 def find_method(name: str) -> "type[ImageMethod]":
     """Return the class of the method ``name`` (in any case), which is imported only now."""
     if name.lower() not in METHODS:
         raise InputError(unknown("unknown method", name, METHODS))
-    file, cls = METHODS[name.lower()]
-    module = importlib.import_module(f"isotrope.training.images.{file}")
-    method: type[ImageMethod] = getattr(module, cls)
+    record = METHODS[name.lower()]
+    module = importlib.import_module(f"isotrope.training.images.{record.file}")
+    method: type[ImageMethod] = getattr(module, record.cls)
     return method
 
 

@@ -9,8 +9,9 @@ Manna et al. 2023 for small images.
 from typing import Literal
 
 from isotrope.core.hyper import hypers
+from isotrope.core.image_methods import METHODS
 from isotrope.core.settings import Used, setting
-from isotrope.training.images.registry import METHODS, find_method
+from isotrope.training.images.registry import find_method
 from isotrope.training.recipe import Scheduler
 from isotrope.training.settings import (
     RunSettings,
