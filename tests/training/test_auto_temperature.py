@@ -12,6 +12,7 @@ from isotrope.training import auto_temperature
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_encoder import encoder_of
+from tests.refused import refused_setting
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 
@@ -118,7 +119,8 @@ def test_several_processes_of_others_are_refused(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_temperature, "launched_processes", lambda: (2, 2))
-    with pytest.raises(InputError, match="torchrun has started several; run `isotrope audit`"):
+    remedy = "run `isotrope audit` first, and give a number"
+    with refused_setting("objective.temperature", remedy=remedy):
         fit(**given)
 
 

@@ -10,9 +10,9 @@ from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
 from isotrope.cli.main import guarded
-from isotrope.core.errors import InputError
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.training.fit_text import fit
+from tests.refused import refused_setting
 from tests.training.interrupted import power_cut
 
 
@@ -75,7 +75,7 @@ def test_callbacks_of_whoever_trains_are_called(settings: dict, train: Any) -> N
 def test_without_the_package_nothing_begins(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"logger='wandb' needs .*; pip install wandb"):
+    with refused_setting("logger", value="wandb", remedy="pip install wandb"):
         fit(**quick, logger="wandb")
     assert not Path(quick["output"]).exists()
 
