@@ -196,13 +196,12 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
 
 def done(work: Path, name: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a part came to, from an earlier call if it is there."""
-    from isotrope.core.files import atomic_replace
+    from isotrope.core.files import write_text
 
     file = work / f"{name}.json"
     if not file.is_file():
         value = call()
-        with atomic_replace(file) as temporary:
-            temporary.write_text(json.dumps(value))
+        write_text(file, json.dumps(value))
     read: dict[str, Any] = json.loads(file.read_text())
     return read
 

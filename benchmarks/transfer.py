@@ -24,7 +24,7 @@ import numpy as np
 import sklearn
 import torch
 
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import atomic_replace, write_text
 from isotrope.data.text.transfer_sets import TASKS, TransferTask, load_transfer
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.classifier import fit as fit_batched
@@ -128,8 +128,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n", restval="")
         writer.writeheader()
         writer.writerows(rows)
-    with atomic_replace(path.with_suffix(".md")) as temporary:
-        temporary.write_text(page(rows), encoding="utf-8")
+    write_text(path.with_suffix(".md"), page(rows))
 
 
 def page(rows: list[dict[str, Any]]) -> str:

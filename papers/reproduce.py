@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from isotrope.core import InputError, atomic_replace, format_duration
+from isotrope.core import InputError, format_duration, write_text
 from papers.machinery import pages, runner
 from papers.machinery.artifact import SCALES, Artifact, Results
 from papers.machinery.catalogue import artifacts, find_artifacts
@@ -156,8 +156,7 @@ def _measure(
         every.append((artifact, rendered))
         print(pages.as_text(artifact, rendered), *files, sep="\n", end="\n\n", flush=True)
     if options.all:
-        with atomic_replace(options.output / "verdicts.md") as temporary:
-            temporary.write_text(pages.summary(every, options.scale), encoding="utf-8")
+        write_text(options.output / "verdicts.md", pages.summary(every, options.scale))
     print(f"{len(jobs)} tables and figures in {format_duration(time.monotonic() - start)}")
     for job, why in failed.items():
         raise InputError(f"{len(failed)} jobs failed, the others are kept; {job.label}: {why}")

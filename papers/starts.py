@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.core import InputError, atomic_replace, exclusive_lock
+from isotrope.core import InputError, atomic_replace, exclusive_lock, write_text
 from isotrope.data import load_sts_file
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation import CachedEncoder
@@ -136,9 +136,8 @@ def _made(seed: int, data: Path, results: Path) -> list[Start] | None:
         if not starts:
             starts = chosen(measured)
             results.mkdir(parents=True, exist_ok=True)
-            with atomic_replace(results / "starts.json") as temporary:
-                text = json.dumps({**known, seed: starts}, indent=1)
-                temporary.write_text(text + "\n", encoding="utf-8")
+            text = json.dumps({**known, seed: starts}, indent=1)
+            write_text(results / "starts.json", f"{text}\n")
     if all(_fingerprint(folder / start["name"]) == start["fingerprint"] for start in starts):
         return starts
     stages.say(
@@ -175,8 +174,7 @@ def _pretrain(seed: int, data: Path, part: Path) -> None:
         course = [row for row in summary["course"] if row["step"] >= FIRST]
         for row in course:
             row["step"] = int(row["step"])
-        with atomic_replace(part / "course.json") as temporary:
-            temporary.write_text(json.dumps(course), encoding="utf-8")
+        write_text(part / "course.json", json.dumps(course))
 
 
 def run(arguments: Sequence[str]) -> int:

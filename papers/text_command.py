@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from isotrope.core import InputError, Result, atomic_replace
+from isotrope.core import InputError, Result, write_text
 from isotrope.encoders import SentenceEncoder
 from papers import stages
 from papers import text_protocol as protocol
@@ -33,8 +33,7 @@ def run(arguments: Sequence[str]) -> int:
             _train(options, store, find)
     finally:
         for name, page in {"tables.md": tables, "claims.md": _claims}.items():
-            with atomic_replace(output / name) as temporary:
-                temporary.write_text(page(options.encoder, find), encoding="utf-8")
+            write_text(output / name, page(options.encoder, find))
             print(output / name)
     return 0
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from examples.docstrings import collect
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.data.lines import lines
 from isotrope.encoders.sentence import SentenceEncoder
 
@@ -85,8 +85,7 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _write(path: Path, texts: Iterable[str]) -> None:
-    with atomic_replace(path) as temporary:
-        temporary.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    write_text(path, "".join(f"{text}\n" for text in texts))
 
 
 def _last_norm(encoder: SentenceEncoder) -> nn.LayerNorm:

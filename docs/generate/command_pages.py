@@ -14,7 +14,7 @@ from docs.generate.legend import legend
 from docs.generate.objective_pages import grid
 from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 
 OUTPUTS = Path(__file__).with_name("outputs")
 _SHORT = 30  # lines of an output that is printed before the options
@@ -76,8 +76,7 @@ def write_command_pages(directory: Path) -> list[Path]:
     texts = {"README.md": _index(), **{f"{verb}.md": command_page(verb) for verb in VERBS}}
     directory.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with atomic_replace(directory / file) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(directory / file, text)
     return [directory / file for file in texts]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from docs.generate.legend import legend
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdict import Threshold
 from isotrope.diagnostics.verdicts import VERDICTS
@@ -96,8 +96,7 @@ def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
             page = file.read_text(encoding="utf-8") if file.exists() else ""
             texts[file] = verdict_page(word, zoo, page)
     for file, text in texts.items():
-        with atomic_replace(file) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(file, text)
     return list(texts)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 
 FILE = Path(__file__).parents[2] / "papers" / "errata.toml"
 
@@ -113,5 +113,4 @@ def _entry(row: Erratum) -> str:
 
 def write_errata_page(folder: Path) -> None:
     """Write errata.md into a folder."""
-    with atomic_replace(folder / "errata.md") as temporary:
-        temporary.write_text(errata_page(errata()), encoding="utf-8")
+    write_text(folder / "errata.md", errata_page(errata()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.objective_pages import escaped, grid, left, paragraph, settings
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 
 _SIDES = (32, 224)  # for which the crops are shown: small images and large ones
 _RULES = {"sgd": "SGD", "lars": "LARS", "adamw": "AdamW"}
@@ -61,8 +61,7 @@ def write_method_pages(methods: Iterable[type[Any]], directory: Path) -> list[Pa
     texts |= {f"{cls.name}.md": method_page(cls) for cls in listed}
     directory.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with atomic_replace(directory / file) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(directory / file, text)
     return [directory / file for file in texts]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docs.generate.objective_pages import grid
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdicts import VERDICTS
 
@@ -137,8 +137,7 @@ def write_question_page(docs: Path, results: Path) -> Path:
         results: The table of benchmarks/questions.py.
     """
     file = docs / "questions.md"
-    with atomic_replace(file) as partial:
-        partial.write_text(question_page(results), encoding="utf-8")
+    write_text(file, question_page(results))
     return file
 
 

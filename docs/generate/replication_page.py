@@ -13,7 +13,7 @@ from typing import get_args
 from docs.generate.errata_page import errata
 from docs.generate.legend import legend
 from docs.generate.objective_pages import grid
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from papers import image_trainings, starts, text_protocol
 from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
 from papers.machinery.data_registry import RAW
@@ -488,5 +488,4 @@ def write_replication_page(folder: Path) -> None:
         ("replication.svg", forest_plot(judged)),
         ("results/claims.md", claims_page(judged)),
     ):
-        with atomic_replace(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)

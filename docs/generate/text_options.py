@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.training.settings import TrainSettings
 
 _HEAD = '''"""The keywords of ``isotrope.fit`` for type checkers; `make docs` writes this file."""
@@ -28,8 +28,7 @@ class TextOptions(TypedDict, total=False):
 
 def write_text_options(file: Path) -> Path:
     """Write the module that declares ``TextOptions``."""
-    with atomic_replace(file) as partial:
-        partial.write_text(text_options(), encoding="utf-8")
+    write_text(file, text_options())
     return file
 
 

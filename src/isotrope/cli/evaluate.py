@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
-from isotrope.core.files import atomic_replace, check_outputs
+from isotrope.core.files import check_outputs, write_text
 from isotrope.core.legible import csv_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
@@ -144,8 +144,7 @@ def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> Non
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
     data = ", ".join(path.name for path in settings.data.values())
     block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{tables(result)}\n```\n"
-    with atomic_replace(card) as temporary:
-        temporary.write_text(f"{before.rstrip()}\n{block}{after}", encoding="utf-8")
+    write_text(card, f"{before.rstrip()}\n{block}{after}")
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
@@ -208,8 +207,7 @@ def _show(result: "Result", settings: EvaluateSettings) -> None:
     """Write the CSV table if requested, and print the numbers."""
     if settings.csv is not None:
         written = rows(result)
-        with atomic_replace(settings.csv) as temporary:
-            temporary.write_text(csv_text([*written[0]], (r.values() for r in written)), "utf-8")
+        write_text(settings.csv, csv_text([*written[0]], (r.values() for r in written)))
     if settings.as_json:
         print(json.dumps(result.details, ensure_ascii=False, allow_nan=False))
     else:

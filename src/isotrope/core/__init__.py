@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from isotrope.core.errors import MissingExtra as MissingExtra
     from isotrope.core.errors import nearest as nearest
     from isotrope.core.files import atomic_replace as atomic_replace
+    from isotrope.core.files import write_text as write_text
     from isotrope.core.fingerprint import fingerprint as fingerprint
     from isotrope.core.lock import exclusive_lock as exclusive_lock
     from isotrope.core.progress import format_duration as format_duration

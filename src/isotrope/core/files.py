@@ -113,6 +113,12 @@ def atomic_replace(path: Path) -> Iterator[Path]:
         _swap(temporary, path, room / "previous")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of UTF-8 text, completely or not at all."""
+    with atomic_replace(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
     """Open a file for writing in place, like ``open``, but not through a link."""
 

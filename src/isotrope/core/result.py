@@ -17,7 +17,7 @@ import numpy as np
 
 from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 
 _PACKAGES = (
     "isotrope",
@@ -64,12 +64,11 @@ class Result:
         """Return the record as JSON; NaN and infinities become null."""
         record = asdict(replace(self, items={}))
         del record["items"]
-        return json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n"
+        return json_text(record)
 
     def save(self, path: Path) -> None:
         """Write the record to ``path``, whole or not at all."""
-        with atomic_replace(path) as temporary:
-            temporary.write_text(self.to_json(), encoding="utf-8")
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: Path) -> "Result":
@@ -95,6 +94,11 @@ class Result:
 
 def _brief(value: float | str | None) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def json_text(value: object) -> str:
+    """Return indented JSON; NaN and infinities become null."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n"
 
 
 def _plain(value: object) -> object:

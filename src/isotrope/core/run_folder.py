@@ -16,7 +16,7 @@ from typing import Any
 
 from isotrope.core.documents import LARGEST_SETTINGS, read_text, read_yaml
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 
 RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
@@ -64,8 +64,7 @@ class RunFolder:
 
     def write_settings(self, settings: str) -> None:
         """Write the settings (YAML), and mark the run as made on this machine."""
-        with atomic_replace(self.config) as temporary:
-            temporary.write_text(f"{settings}{_SEAL}{_signature(settings)}\n", encoding="utf-8")
+        write_text(self.config, f"{settings}{_SEAL}{_signature(settings)}\n")
 
     def check(self) -> None:
         """Refuse links, and files that the run could not overwrite later."""

@@ -11,9 +11,10 @@ import torch
 
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_log
+from isotrope.core.result import json_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
@@ -297,8 +298,7 @@ class Anatomy:
         file = _file(Path(path))
         ordered = sorted(self.rows, key=lambda row: row["step"] or 0)
         rows = ([_cell(row.get(name)) for name in COLUMNS] for row in ordered)
-        with atomic_replace(file) as temporary:
-            temporary.write_text(csv_text(COLUMNS, rows), encoding="utf-8")
+        write_text(file, csv_text(COLUMNS, rows))
         return file
 
     @classmethod
@@ -331,8 +331,7 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
     record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != _PLAIN[k]}
-    with atomic_replace(RunFolder(folder).diagnosis) as temporary:
-        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_text(RunFolder(folder).diagnosis, json_text(record))
 
 
 def of_recording(folder: Path) -> RunEvidence:

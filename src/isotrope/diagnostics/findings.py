@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
+from isotrope.core.result import json_text
 from isotrope.measures.judgement import Judgement
 
 HEALTHY = "healthy"
@@ -135,18 +136,18 @@ class Diagnosis:
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
-            "findings": [_plain(asdict(finding)) for finding in self.findings],
-            "numbers": [_plain(asdict(number)) for number in self.numbers],
-            "judgement": None if self.judgement is None else _plain(asdict(self.judgement)),
+            "findings": [asdict(finding) for finding in self.findings],
+            "numbers": [asdict(number) for number in self.numbers],
+            "judgement": None if self.judgement is None else asdict(self.judgement),
         }
         if self.remarks:
-            record["remarks"] = [_plain(asdict(remark)) for remark in self.remarks]
+            record["remarks"] = [asdict(remark) for remark in self.remarks]
         if self.model:
-            record["model"] = _plain(dict(self.model))
+            record["model"] = dict(self.model)
         if self.losses:
-            losses = [_plain(dict(loss)) for loss in self.losses]
+            losses = [dict(loss) for loss in self.losses]
             record["loss"] = losses[0] if len(losses) == 1 else losses
-        return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        return json_text(record)
 
     def __repr__(self) -> str:
         return f"Diagnosis({', '.join(self.verdict)})"
@@ -203,14 +204,6 @@ def _wrapped(text: str, indent: str = "") -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _geometry(found: Mapping[str, Any]) -> Sequence[str]:

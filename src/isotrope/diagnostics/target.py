@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics import doctor
 from isotrope.diagnostics.audit.rows import read_rows
@@ -84,7 +84,6 @@ def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncover
 def _keep(diagnosis: Diagnosis, path: Path) -> None:
     """Write the diagnosis to the run's folder; skip a folder that cannot be written."""
     try:
-        with atomic_replace(path) as temporary:
-            temporary.write_text(diagnosis.to_json(), encoding="utf-8")
+        write_text(path, diagnosis.to_json())
     except (InputError, OSError) as error:
         print(f"isotrope: warning: the diagnosis is not saved: {error}", file=sys.stderr)

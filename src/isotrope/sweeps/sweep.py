@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from isotrope.core.errors import Diverged, InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
@@ -276,6 +276,5 @@ def _train(run: Run) -> Result | str:
     try:
         return trained(settings).result
     except Diverged as error:
-        with atomic_replace(RunFolder(settings.output).diverged) as temporary:
-            temporary.write_text(str(error), encoding="utf-8")
+        write_text(RunFolder(settings.output).diverged, str(error))
         return str(error)

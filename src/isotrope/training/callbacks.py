@@ -1,6 +1,5 @@
 """The work between the steps of a run: logging, dev score, early stopping, requests to stop."""
 
-import json
 import os
 import signal
 import time
@@ -17,9 +16,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from isotrope.core.distributed import all_reduce_max
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors
+from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors, write_text
 from isotrope.core.lock import ensure_not_replaced
-from isotrope.core.result import provenance
+from isotrope.core.result import json_text, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.metrics import columns
 from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge
@@ -357,8 +356,7 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
             f"warning: this run is resumed with other versions of packages ({path} lists both), so "
             "numbers may differ in their last digits"
         )
-    with atomic_replace(path) as temporary:
-        temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
+    write_text(path, json_text([*parts, now]))
 
 
 _ENOUGH = 1_000

@@ -7,7 +7,6 @@ incomplete, because a process ended while it wrote, and is never resumed from. N
 checkpoint is executed.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from transformers import TrainerState
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import CannotResume
-from isotrope.core.files import atomic_replace, file_digest, os_errors_as_input_errors, remove
+from isotrope.core.files import file_digest, os_errors_as_input_errors, remove, write_text
+from isotrope.core.result import json_text
 from isotrope.core.run_folder import COMPLETE, STATES, WEIGHTS
 
 _NEWEST = 2  # newest checkpoints that are kept besides the permanent ones
@@ -45,9 +45,7 @@ def finish(folder: Path) -> None:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and file.name != COMPLETE:
                 digests[str(file.relative_to(folder))] = file_digest(file, 16)
-        with atomic_replace(folder / COMPLETE) as temporary:
-            content = {"step": step_of(folder), "blake2b": digests}
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_text(folder / COMPLETE, json_text({"step": step_of(folder), "blake2b": digests}))
 
 
 def verify(folder: Path) -> None:

@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, world_size
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_text
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -372,8 +372,8 @@ class TextTask(TrainingTask):
         if dev.best is not None:  # the saved model could not be judged before the last step
             judgement = Judgement.read(result.details["judgement"])
             ensure_not_replaced(output)
-            with atomic_replace(RunFolder(output).model / "README.md") as temporary:
-                temporary.write_text(self._card(dev.best[0], judgement), encoding="utf-8")
+            card = self._card(dev.best[0], judgement)
+            write_text(RunFolder(output).model / "README.md", card)
         return result
 
     def details(self) -> dict[str, Any]:

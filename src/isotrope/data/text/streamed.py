@@ -22,7 +22,7 @@ from pathlib import Path
 
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.files import atomic_replace, remove
+from isotrope.core.files import remove, write_text
 from isotrope.data.schemas import Record
 from isotrope.data.text.batches import Batches
 from isotrope.data.text.mixture import Drawn, joined
@@ -106,8 +106,7 @@ class StreamedBatches:
             )
         kept = self.folder / f"{number}.json"
         if not kept.is_file():
-            with atomic_replace(kept) as temporary:
-                temporary.write_text(json.dumps(asdict(report)), encoding="utf-8")
+            write_text(kept, json.dumps(asdict(report)))
         elif not read_json(kept).items() <= asdict(report).items():
             raise CannotResume(
                 "restore the data, or choose another output folder: records "

@@ -4,7 +4,6 @@
 """
 
 import itertools
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.result import json_text
 from isotrope.core.table import Table
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.push import groups_of
@@ -108,7 +108,7 @@ class Audit(ABC):
 
     def to_json(self) -> str:
         """Return the result as JSON."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(self.to_dict())
 
     def _named(self, rows: NDArray[np.int64]) -> list[int | str]:
         names = self.names
