@@ -15,7 +15,6 @@ steps, the shortest there are. Texts and images are noise: no part's time depend
 """
 
 import argparse
-import csv
 import os
 import platform
 import random
@@ -28,6 +27,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from transformers import TrainerCallback
+
+import ledger
 
 CASES = ("text", "text-1024", "image", "digits")
 COLUMNS = ("case", "plain_s", "looked_s", "look_ms", "share_at_10", "steps", "threads", "torch")
@@ -145,10 +146,7 @@ def main() -> None:
         rows.append(row(case, options.steps))
         print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        ledger.write(options.csv, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ import torch
 from sklearn.metrics import average_precision_score
 
 import isotrope
+import ledger
 from corpus import STANDARD_LIBRARY, collect, fields
-from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.audit import push
 from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
@@ -375,18 +375,13 @@ def main() -> None:
     ]
     jobs += [("nearest", "halves of wikipedia sentences", "0")]
     jobs += [("cost", f"{n} x 384", "0") for n in COSTS] + [("cost", f"100000 x 384{EVERY}", "0")]
-    rows: list[dict[str, Any]] = []
-    if options.csv.exists():
-        rows = list(csv.DictReader(options.csv.read_text(encoding="utf-8").splitlines()))
+    rows: list[dict[str, Any]] = [*ledger.read(options.csv)]
     for job in jobs:
         if options.only not in " ".join(job) or any(job == tuple(r.values())[:3] for r in rows):
             continue
         new = measure(*job, options.data)
         rows += [{**dict(zip(COLUMNS, job, strict=False)), **row} for row in new]
-        with atomic_replace(options.csv) as temporary, temporary.open("w", newline="") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n", restval="")
-            writer.writeheader()
-            writer.writerows(rows)
+        ledger.write(options.csv, COLUMNS, rows)
         for row in new:
             print(", ".join(f"{key} {value}" for key, value in {**row}.items() if value != ""))
 

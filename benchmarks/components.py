@@ -15,7 +15,6 @@ kept.
 """
 
 import argparse
-import csv
 import itertools
 import statistics
 import time
@@ -24,8 +23,8 @@ from pathlib import Path
 
 import torch
 
+import ledger
 import tuning
-from isotrope.core.files import atomic_replace
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.compose import Paradigm
@@ -99,13 +98,6 @@ def report(rows: Sequence[Row], singles: Sequence[Row]) -> list[str]:
     return lines
 
 
-def read(file: Path) -> list[Row]:
-    """Return the rows of a CSV, none of one that is not there."""
-    if not file.exists():
-        return []
-    return list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-
-
 def measure(task: tuning.Task, seed: int, rows: list[Row]) -> None:
     """Add what is missing of a task and a seed to the rows and to the file."""
     mark = SentenceEncoder.load(task.encoder, device="cpu").fingerprint()
@@ -122,10 +114,7 @@ def measure(task: tuning.Task, seed: int, rows: list[Row]) -> None:
             values = (*(f"{each:.2f}" for each in scores), task.steps, took, torch.__version__)
             rows.append(dict(zip(COLUMNS, (*key, *map(str, values)), strict=True)))
             print(", ".join(rows[-1].values()), flush=True)
-            with atomic_replace(CSV) as temporary, temporary.open("w", newline="") as handle:
-                writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            ledger.write(CSV, COLUMNS, rows)
 
 
 def main() -> None:
@@ -138,12 +127,12 @@ def main() -> None:
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = read(CSV)
+    rows = ledger.read(CSV)
     if not options.show:
         for seed, task in itertools.product(options.seed, tuning.tasks(options.data, options.raw)):
             if options.only in task.name and task.encoder == str(options.raw):
                 measure(task, seed, rows)
-    print("\n".join(report(rows, read(tuning.CSV))))
+    print("\n".join(report(rows, ledger.read(tuning.CSV))))
 
 
 if __name__ == "__main__":

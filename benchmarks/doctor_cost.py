@@ -14,7 +14,6 @@ components come from the fit of a softmax. The CSV keeps the rows of other cases
 """
 
 import argparse
-import csv
 import platform
 import random
 import statistics
@@ -32,6 +31,7 @@ from sentence_transformers.sentence_transformer.training_args import (
 from transformers import TrainerCallback
 
 import isotrope
+import ledger
 from isotrope.encoders.names import resolve
 
 CASES = {"pairs": (64, 32), "cached": (64, 32), "columns": (256, 16)}
@@ -127,15 +127,10 @@ def main() -> None:
         rows.append(row(case, given.steps))
         print(" ".join(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
     if given.csv:
-        if given.csv.exists():
-            with given.csv.open(newline="", encoding="utf-8") as handle:
-                done = {str(one["case"]) for one in rows}
-                rows += [one for one in csv.DictReader(handle) if one["case"] not in done]
+        done = {str(one["case"]) for one in rows}
+        rows += [one for one in ledger.read(given.csv) if one["case"] not in done]
         rows.sort(key=lambda one: list(CASES).index(str(one["case"])))
-        with given.csv.open("w", newline="", encoding="utf-8") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        ledger.write(given.csv, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ runs them again. The table goes to standard output in the format of the document
 """
 
 import argparse
-import csv
+import itertools
 import json
 import os
 import re
@@ -21,6 +21,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import ledger
 
 HERE = Path(__file__).resolve().parent
 CSV = HERE / "hosts.csv"
@@ -191,21 +193,13 @@ def trained(python: str, name: str, host: Host, folder: Path, cells: list[str]) 
 
 def read() -> dict[tuple[str, str], dict[str, str]]:
     """Return the cells so far."""
-    if not CSV.is_file():
-        return {}
-    with CSV.open(newline="", encoding="utf-8") as handle:
-        return {(row["host"], row["cell"]): row for row in csv.DictReader(handle)}
+    return {(row["host"], row["cell"]): row for row in ledger.read(CSV)}
 
 
 def write(rows: Mapping[tuple[str, str], Mapping[str, object]]) -> None:
     """Write all cells, in the order of the hosts and of the faults."""
-    with CSV.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        for name in HOSTS:
-            for cell in EXPECTED:
-                if (name, cell) in rows:
-                    writer.writerow(rows[name, cell])
+    there = [rows[key] for key in itertools.product(HOSTS, EXPECTED) if key in rows]
+    ledger.write(CSV, COLUMNS, ({name: row.get(name, "") for name in COLUMNS} for row in there))
 
 
 def run(python: str, name: str, folder: Path, *, again: bool) -> None:

@@ -25,7 +25,6 @@ it again. `--show` prints the means over the seeds of what is there.
 """
 
 import argparse
-import csv
 import functools
 import json
 import random
@@ -46,9 +45,9 @@ from sentence_transformers.util import mine_hard_negatives
 from torch import Tensor, nn
 
 import isotrope
+import ledger
 from corpus import STANDARD_LIBRARY, collect, fields
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
-from isotrope.core.files import atomic_replace
 from isotrope.data.text.batches import Batches, joined_groups
 from isotrope.data.text.repeats import hash64, near_identical
 from isotrope.encoders.sentence import SentenceEncoder
@@ -336,9 +335,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows: list[dict[str, str]] = []
-    if options.csv.exists():
-        rows = list(csv.DictReader(options.csv.read_text(encoding="utf-8").splitlines()))
+    rows = ledger.read(options.csv)
     for seed in () if options.show else SEEDS:
         for (part, data), job in jobs(options, seed).items():
             for name, make in job.arms.items():
@@ -356,13 +353,7 @@ def main() -> None:
                     )
                     rows.append(dict(zip(COLUMNS, map(str, row), strict=True)))
                     print(", ".join(rows[-1].values()), flush=True)
-                    with (
-                        atomic_replace(options.csv) as temporary,
-                        temporary.open("w", newline="") as handle,
-                    ):
-                        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-                        writer.writeheader()
-                        writer.writerows(rows)
+                    ledger.write(options.csv, COLUMNS, rows)
     print("\n".join(means(rows)))
 
 

@@ -22,7 +22,6 @@ kernels are not measured again; the cheapest come first.
 """
 
 import argparse
-import csv
 import ctypes
 import gc
 import re
@@ -32,6 +31,7 @@ from pathlib import Path
 
 import torch
 
+import ledger
 import loss_cases
 from loss_cases import Loss
 
@@ -181,10 +181,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows: dict[tuple[str, ...], Row] = {}
-    if arguments.csv.exists():
-        with arguments.csv.open(newline="") as file:
-            rows = {tuple(row[k] for k in KEY): dict(row) for row in csv.DictReader(file)}
+    rows: dict[tuple[str, ...], Row] = {
+        tuple(row[k] for k in KEY): {**row} for row in ledger.read(arguments.csv)
+    }
     wanted = [
         (name, n, d)
         for name in loss_cases.BESIDE
@@ -203,11 +202,8 @@ def main() -> None:
             continue
         rows[key] = row = measure(name, n, d)
         print(f"{name}, {n} x {d}: {row['time_ratio']} times {row['fastest']}", flush=True)
-        with arguments.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="")
-            writer.writeheader()
-            order = sorted(rows, key=lambda k: (k[0], int(k[2]), int(k[1])))
-            writer.writerows(rows[key] for key in order)
+        order = sorted(rows, key=lambda k: (k[0], int(k[2]), int(k[1])))
+        ledger.write(arguments.csv, COLUMNS, (rows[key] for key in order))
     here = [
         rows[str(name), str(n), str(d)] for name, n, d in wanted if (name, str(n), str(d)) in rows
     ]

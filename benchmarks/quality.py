@@ -12,7 +12,6 @@ A training takes one to two minutes of one core. Rows that are in the CSV are ke
 """
 
 import argparse
-import csv
 import random
 import statistics
 import tempfile
@@ -29,8 +28,8 @@ from sentence_transformers.sentence_transformer.training_args import (
 )
 
 import isotrope
+import ledger
 from corpus import STANDARD_LIBRARY, collect, split
-from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.encoders.names import resolve
@@ -135,10 +134,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows: list[dict[str, str]] = []
-    if options.csv.is_file():
-        with options.csv.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+    rows = ledger.read(options.csv)
     there = {(row["trainer"], row["seed"]) for row in rows}
     for seed in () if options.show else options.seeds:
         if all((arm, str(seed)) in there for arm in ARMS):
@@ -162,10 +158,7 @@ def main() -> None:
                 *versions,
             )
             rows.append(dict(zip(COLUMNS, map(str, found), strict=True)))
-            with atomic_replace(options.csv) as partial, partial.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            ledger.write(options.csv, COLUMNS, rows)
             print(arm, seed, f"{start:.2f} -> {score:.2f}", flush=True)
     print(*summary(rows), sep="\n")
 

@@ -14,7 +14,6 @@ all-MiniLM-L6-v2, is looked for in ../shared/data/standin-mlm (--raw).
 """
 
 import argparse
-import csv
 import functools
 import random
 import tempfile
@@ -39,6 +38,7 @@ from sentence_transformers.sentence_transformer.training_args import (
 from sentence_transformers.util import dot_score
 
 import isotrope
+import ledger
 from corpus import STANDARD_LIBRARY, collect
 from isotrope.encoders.names import resolve
 
@@ -634,10 +634,7 @@ def main() -> None:
     parser.add_argument("--raw", type=Path, default=RAW, help="folder of a masked language model")
     given = parser.parse_args()
     RAW = given.raw
-    rows: dict[str, dict[str, object]] = {}
-    if given.csv.exists():
-        with given.csv.open(newline="", encoding="utf-8") as handle:
-            rows = {str(one["id"]): dict(one) for one in csv.DictReader(handle)}
+    rows: dict[str, dict[str, object]] = {one["id"]: {**one} for one in ledger.read(given.csv)}
     for question in QUESTIONS:
         if question.id in rows or (given.only and question.id not in given.only):
             continue
@@ -646,10 +643,7 @@ def main() -> None:
             " | ".join(f"{rows[question.id][name]}" for name in COLUMNS[:1] + COLUMNS[5:]),
             flush=True,
         )
-        with given.csv.open("w", newline="", encoding="utf-8") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows[q.id] for q in QUESTIONS if q.id in rows)
+        ledger.write(given.csv, COLUMNS, (rows[q.id] for q in QUESTIONS if q.id in rows))
 
 
 if __name__ == "__main__":

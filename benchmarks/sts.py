@@ -14,7 +14,6 @@ the processor, which other programs disturb less.
 """
 
 import argparse
-import csv
 import os
 import platform
 import statistics
@@ -26,6 +25,7 @@ import numpy as np
 import torch
 import transformers
 
+import ledger
 from isotrope.data.text.sts_sets import Subset, load_sts
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation import CachedEncoder, score_task
@@ -126,10 +126,7 @@ def main() -> None:
                 }
             )
             print(f"{name}: {seconds} {scores}", flush=True)
-            with options.csv.open("w", newline="", encoding="utf-8") as handle:
-                writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            ledger.write(options.csv, list(rows[0]), rows)
     report(rows, sets)
 
 

@@ -18,7 +18,6 @@ if ``../shared/data`` is there.
 """
 
 import argparse
-import csv
 import gzip
 import itertools
 import json
@@ -30,6 +29,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import ledger
 
 HERE = Path(__file__).parent
 WIKIPEDIA = HERE.parents[1] / "shared" / "data" / "corpus" / "wiki_en_1m.txt.gz"
@@ -227,15 +228,8 @@ def measure(
 
 def keep(file: Path, setting: tuple[str, ...], rows: list[dict[str, object]]) -> None:
     """Write the rows of one setting beside those of others."""
-    others: list[dict[str, object]] = []
-    if file.exists():
-        with file.open(newline="", encoding="utf-8") as handle:
-            others = [dict(row) for row in csv.DictReader(handle)]
-    others = [row for row in others if tuple(row[x] for x in SETTING) != setting]
-    with file.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*others, *rows])
+    others = [row for row in ledger.read(file) if tuple(row[x] for x in SETTING) != setting]
+    ledger.write(file, COLUMNS, [*others, *rows])
 
 
 def prepared(folder: Path, count: int) -> list[Path]:

@@ -12,7 +12,6 @@ beside the CSV is written anew after each row.
 """
 
 import argparse
-import csv
 import hashlib
 import os
 import platform
@@ -24,6 +23,7 @@ import numpy as np
 import sklearn
 import torch
 
+import ledger
 from isotrope.core.files import atomic_replace, write_text
 from isotrope.data.text.transfer_sets import TASKS, TransferTask, load_transfer
 from isotrope.encoders.sentence import SentenceEncoder
@@ -111,23 +111,9 @@ def processor_name() -> str:
     return names[0] if names else platform.machine()
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the rows that are there already."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as handle:
-        return list(csv.DictReader(handle))
-
-
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the CSV, and the page beside it."""
-    with (
-        atomic_replace(path) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as handle,
-    ):
-        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    ledger.write(path, COLUMNS, rows)
     write_text(path.with_suffix(".md"), page(rows))
 
 
@@ -210,14 +196,14 @@ def main() -> None:
     encoder = Kept(options.encoder, options.embeddings)
     for fit in options.fits:
         for name in options.tasks:
-            rows = read(options.csv)
+            rows = ledger.read(options.csv)
             key = (options.encoder, options.mode, name, fit)
             if key in {(r["encoder"], r["mode"], r["task"], r["fit"]) for r in rows}:
                 continue
             row = measured(encoder, data[name], options.mode, fit)
             write(options.csv, [*rows, row])
             print({column: row.get(column) for column in ("task", "fit", *NUMBERS)}, flush=True)
-    write(options.csv, read(options.csv))  # the page, if only its words have changed
+    write(options.csv, ledger.read(options.csv))  # the page, if only its words have changed
 
 
 if __name__ == "__main__":

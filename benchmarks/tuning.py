@@ -34,7 +34,6 @@ rows are of another encoder is refused. `--show` prints the regrets of what is t
 """
 
 import argparse
-import csv
 import gzip
 import itertools
 import math
@@ -54,10 +53,10 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import isotrope
+import ledger
 from corpus import STANDARD_LIBRARY, collect, fields
 from isotrope.adapters.sentence_transformers.columns import embed_sorted
 from isotrope.core.documents import read_yaml
-from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
@@ -538,15 +537,10 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.held_out:
         found = [held_out(options.raw, seed) for seed in SEEDS]
-        with CSV.with_name("tuning-held-out.csv").open("w", newline="") as handle:
-            writer = csv.DictWriter(handle, list(found[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(found)
+        ledger.write(CSV.with_name("tuning-held-out.csv"), list(found[0]), found)
         print(*found, sep="\n")
         return
-    rows: list[Row] = []
-    if options.csv.exists():
-        rows = list(csv.DictReader(options.csv.read_text(encoding="utf-8").splitlines()))
+    rows = ledger.read(options.csv)
     if not options.show:
         for seed, task in itertools.product(options.seed, tasks(options.data, options.raw)):
             if options.only in task.name:
@@ -583,10 +577,7 @@ def measure(
         )
         rows.append(dict(zip(COLUMNS, map(str, row), strict=True)))
         print(", ".join(map(str, row)), flush=True)
-        with atomic_replace(file) as temporary, temporary.open("w", newline="") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        ledger.write(file, COLUMNS, rows)
 
     missing = [(n, way) for n in batches for way in ways if (n, way) not in there]
     audits = [n for n in batches if (n, "recommended") not in there]

@@ -14,7 +14,6 @@ changed after its verdicts had been seen.
 
 import argparse
 import contextlib
-import csv
 import io
 import shlex
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import ledger
 from benchmarks.zoo.data import BREAKS, broken_model, judged_texts, tuning_texts
 from benchmarks.zoo.trainings import PARTS, TRAININGS, Part, Training
 from isotrope.core.errors import InputError
@@ -164,23 +164,14 @@ def write_table(seen: Sequence[DiagnosedTraining], path: Path) -> list[dict[str,
         rows[tuple(cells[:3])] = dict(zip(HEADER, cells, strict=True))
     parts, trainings = ([thing.name for thing in things] for things in (PARTS, TRAININGS))
     order = sorted(rows, key=lambda k: (parts.index(k[0]), int(k[1]), trainings.index(k[2])))
-    with (
-        atomic_replace(path) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as handle,
-    ):
-        writer = csv.DictWriter(handle, HEADER, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[key] for key in order)
+    ledger.write(path, HEADER, (rows[key] for key in order))
     return [rows[key] for key in order]
 
 
 def _earlier_rows(path: Path) -> list[dict[str, str]]:
     """Return the earlier rows of trainings that still exist."""
-    if not path.is_file():
-        return []
     known = {training.name for training in TRAININGS}
-    with path.open(newline="", encoding="utf-8") as handle:
-        return [row for row in csv.DictReader(handle) if row["animal"] in known]
+    return [row for row in ledger.read(path) if row["animal"] in known]
 
 
 HEADER = ("half", "seed", "animal", "right", "dev", "planted", "verdict", "change", "command")
