@@ -38,8 +38,7 @@ def objectives(settings: ObjectivesSettings) -> int:
     """Print the list or one card."""
     from isotrope.paradigm import registry
 
-    for file in settings.plugin:
-        registry.load_plugin(file)
+    registry.load_plugins(settings.plugin)
     if settings.name:
         return _card(settings.name)
     return _components() if settings.components else _list()

@@ -95,8 +95,7 @@ def simulate(settings: SimulateSettings) -> int:
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
-    for file in settings.plugin:
-        registry.load_plugin(file)
+    registry.load_plugins(settings.plugin)
     panels = FIGURES[settings.kind]
     if settings.objective:
         name = registry.find(settings.objective).__name__

@@ -48,8 +48,7 @@ def diagnose(
     Raises:
         InputError: the target is neither a run nor a model, or the data cannot be read.
     """
-    for plugin in plugins:
-        registry.load_plugin(Path(plugin))
+    registry.load_plugins(plugins)
     if isinstance(objective, str):
         objective = registry.build(objective, objective_settings)
     elif objective_settings:

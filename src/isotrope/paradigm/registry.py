@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -164,7 +164,7 @@ def run_file(path: Path) -> ModuleType:
     return module
 
 
-def load_plugin(path: Path) -> list[str]:
+def load_plugin(path: str | Path) -> list[str]:
     """Run a Python file that defines objectives and return the names it registered.
 
     Raises:
@@ -177,6 +177,12 @@ def load_plugin(path: Path) -> list[str]:
         raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
     _plugin_files.add(path.resolve())
     return added
+
+
+def load_plugins(files: Iterable[str | Path]) -> None:
+    """Load every plugin; see :func:`load_plugin`."""
+    for file in files:
+        load_plugin(file)
 
 
 def check_plugins(plugins: object, folder: Path) -> None:

@@ -97,8 +97,7 @@ def _check_objective(settings: RunSettings) -> None:
     check_given(settings)
     from isotrope.paradigm import registry
 
-    for plugin in settings.plugin:
-        registry.load_plugin(Path(plugin))
+    registry.load_plugins(settings.plugin)
     if isinstance(settings, TrainSettings):
         from isotrope.training.auto_temperature import without_auto
         from isotrope.training.text import objectives_of

@@ -35,8 +35,7 @@ def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
         return settings
     _refuse(settings)
     check_folder(Path(settings.output), settings, resume=resume)
-    for plugin in settings.plugin:
-        registry.load_plugin(Path(plugin))
+    registry.load_plugins(settings.plugin)
     encoder, chosen = encoder_of(settings), dict(settings.objective_settings)
     for name in asked:
         with named_errors(name):

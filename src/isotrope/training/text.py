@@ -120,8 +120,7 @@ def check(
 ) -> tuple[SentenceEncoder, dict[str, Objective], DevMetric | None]:
     """Check settings, files, dev set and encoder, without writing anything."""
     check_loss(settings)
-    for plugin in settings.plugin:
-        registry.load_plugin(Path(plugin))
+    registry.load_plugins(settings.plugin)
     objectives = objectives_of(settings)
     for objective in objectives.values():
         try_objective(objective, negatives=objective.takes_negatives)

@@ -80,8 +80,7 @@ def audit_texts(
     progress: bool = False,
 ) -> TextAudit:
     """Audit texts or pairs; arguments and errors are those of ``isotrope.audit``."""
-    for plugin in settings.plugin:
-        registry.load_plugin(plugin)
+    registry.load_plugins(settings.plugin)
     chosen = checked_objective(objective or settings.objective, settings.objective_settings)
     metric = None if settings.dev in ("auto", "none") else dev_metric_of_file(Path(settings.dev))
     rows = read_rows(

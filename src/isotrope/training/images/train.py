@@ -131,8 +131,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
         settings: The run's settings.
         own_encoder: The user's encoder; None if ``settings.encoder`` names one.
     """
-    for plugin in settings.plugin:
-        registry.load_plugin(Path(plugin))
+    registry.load_plugins(settings.plugin)
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
     name, objective = objective_of(settings)
