@@ -116,7 +116,7 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     found = diagnose(case(**DONE))
     assert found.verdict == ("nothing-left-to-learn",)
     (finding,) = found.findings
-    assert "with a third column of near but wrong texts, or with other data" in finding.change
+    assert "with hard negatives in a third column, or with other data" in finding.change
     line = (
         "   - done (GD below 0.01) at the first logged step: 0.8 of the anchors "
         "(a fault if above 0.5)"

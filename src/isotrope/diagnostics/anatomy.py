@@ -32,8 +32,8 @@ COLUMNS = columns("doctor")
 _WHOLE = 1.001  # a share above all of the gradient, apart from rounding
 
 _TARGETS = (
-    "the loss only pulls embeddings to targets without a gradient; what prevents collapse, such "
-    "as a predictor, cannot be seen"
+    "the loss only pulls embeddings to targets without a gradient, so the Doctor cannot see how "
+    "collapse is prevented (for example, by a predictor)"
 )
 _LEFT_OUT = 0.02  # of the gradient; pairs that leave out more are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
@@ -46,19 +46,19 @@ Row = dict[str, float | None]
 class Anatomy:
     """The rows of metrics.csv, from the pairs that a loss compares.
 
-    For an objective of this library the components are computed from its formulas. For another loss
-    they are read off the pairs (``isotrope.paradigm.similarities``), with the temperature of a
-    softmax. If the pairs leave out more than 2% of the gradient, the components are None. ``ratio``
-    is averaged over anchors with GD >= 0.01 only, because rounding dominates smaller gradients.
+    For an objective of this library, the components are computed from its formulas. For another
+    loss, they and the temperature of a softmax are computed from the gradients of the compared
+    pairs (``isotrope.paradigm.similarities``). They are None if more than 2% of the gradient does
+    not come from these pairs. ``ratio`` is averaged only over anchors with GD >= 0.01, because
+    rounding dominates smaller gradients.
 
     :mod:`isotrope.diagnostics.metrics` defines the columns. Only the log of a Doctor has the
     columns misfit, radial, negatives, temperature, pulled and label_gap.
 
     Args:
         every: Number of steps between two measured batches, beginning with step 0.
-        temperature: Temperature of the loss's softmax, if the gradient does not show it. The
-            factor 1/temperature in the gradient is then not counted as dissipation, which lies
-            between 0 and 1 as in the papers.
+        temperature: Temperature of the loss's softmax, if the gradient does not show it. It removes
+            the factor 1/temperature from the dissipation, which then lies between 0 and 1.
 
     Attributes:
         rows: One row per measured batch, by the names in ``COLUMNS``. A number that was not
@@ -67,13 +67,13 @@ class Anatomy:
         settings: Known settings of the training, named as on the command line (hyphens).
         kind: Kind of the loss of the last batch, as ``isotrope.diagnostics.seen`` names it;
             ``known`` for an objective, ``unseen`` without pairs, ``broken`` if a value is NaN.
-        places: Places in a batch of some anchors and of a negative of each that looks like a
-            positive, counted from 0 in the order in which the loss compares them.
-        calls: Number of steps since the first step of the training, measured or not.
+        places: Places of some anchors in a batch, each with the place of a negative that looks like
+            a positive. Counted from 0, in the order in which the loss compares them.
+        calls: Number of measured and unmeasured steps since the start of the training.
         words: Words of the trainer, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it.
-            The dissipation is that of the loss without the factor. If GD is nearly the same for all
-            anchors, a factor cannot be seen; then the factor, dissipation and ``dead`` are None.
+            The dissipation does not include the factor. If GD is nearly the same for all anchors,
+            the gradient shows no factor; then factor, dissipation and ``dead`` are None.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -99,9 +99,9 @@ class Anatomy:
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether ``step`` is to be measured, by default that of the next call.
+        """Return whether to measure ``step``, by default that of the next call.
 
-        A step is measured once, however many batches it accumulates.
+        A step that accumulates several batches is measured once.
         """
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
@@ -126,14 +126,14 @@ class Anatomy:
     ) -> Row | None:
         """Measure a batch by the pairs that its loss compared, and return its row.
 
-        A batch with less than half of the rows of the largest, such as the rest of an epoch, says
-        little and is not measured; the row is None.
+        A batch with less than half as many rows as the largest batch, such as the rest of an epoch,
+        is not measured; the result is then None.
 
         Args:
             readings: One reading per backward pass of the losses; a cached loss has several.
             step: Number of the step.
-            accumulated: Number of batches whose gradients the trainer adds up. If the loss was
-                divided by this number, the division is undone.
+            accumulated: Number of batches whose gradients the trainer adds up. If the trainer
+                divides the loss by this number, the division is undone.
             copies: Share of the anchors that are known to have a copy in the batch.
         """
         every = list(readings)
@@ -214,7 +214,7 @@ class Anatomy:
     ) -> None:
         """Add numbers to the newest row, or to the row of ``step``, which is added if missing."""
         if step is None and not self.rows:
-            raise ValueError("no row to add to: measure a batch first, or pass step=")
+            raise ValueError("there is no row to add to: measure a batch first, or pass step=")
         row = self.rows[-1] if step is None else self._row(step)
         numbers = {
             "epoch": epoch,
@@ -229,7 +229,7 @@ class Anatomy:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
         The dev score of ``step`` itself is kept, because a trainer does not compute it again. All
-        other columns of that step are measured again.
+        other columns of this step are measured again.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -249,8 +249,8 @@ class Anatomy:
     ) -> RunEvidence:
         """Return the evidence of the training for a diagnosis.
 
-        A dissipation above 1 contains an unknown factor of the loss, such as the 1/temperature of a
-        softmax (``temperature``), and is not judged.
+        A dissipation above 1 is not judged: it contains an unknown factor of the loss, such as the
+        1/temperature of a softmax (``temperature``).
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
@@ -268,18 +268,16 @@ class Anatomy:
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
                 "dissipation is not judged in steps in which it is nearly the same for all anchors "
-                "and far from that of InfoNCE: the loss has a factor that is not known, or is "
-                "another loss"
+                "and far from that of InfoNCE: the loss has an unknown factor, or is another loss"
             ]
         if self.factor not in (None, 1):
             notes += [
-                f"the loss is {self.factor:.3g} times InfoNCE; the dissipation shown leaves out "
+                f"the loss is {self.factor:.3g} times InfoNCE; the dissipation does not include "
                 "this factor"
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += [
-                "the loss has no in-batch negatives, and therefore no dissipation, weights or "
-                "ratio to judge"
+                "the loss has no in-batch negatives, and therefore no dissipation, weights or ratio"
             ]
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
@@ -303,7 +301,7 @@ class Anatomy:
 
     @classmethod
     def load(cls, path: str | Path) -> "Anatomy":
-        """Return a saved anatomy, from the file or its folder, which may be one of our runs."""
+        """Return a saved anatomy from its file or folder, which may be a run folder."""
         file, anatomy = _file(Path(path)), cls()
         for step, row in read_log(file, complete=True)[1].items():
             anatomy.rows.append({**{n: row.get(n) for n in COLUMNS}, "step": int(step)})
@@ -341,7 +339,7 @@ def of_recording(folder: Path) -> RunEvidence:
     if file.is_file():
         read = read_json(file)
         if not isinstance(read, Mapping):
-            raise InputError(f"{file} holds no diagnosis; remove it, or restore it")
+            raise InputError(f"{file} has no diagnosis; remove or restore the file")
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}

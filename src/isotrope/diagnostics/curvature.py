@@ -1,19 +1,19 @@
-"""Computes exact products of a Hessian with vectors, by differentiating the gradient once more.
+"""Computes exact products of a Hessian with vectors, by differentiating the gradient again.
 
 :func:`extremes` finds the eigenvalues at both ends from a few dozen products. SciPy's
 ``LinearOperator`` accepts ``hessian @ v`` if more of the spectrum is needed.
 
-The differentiated function is the loss of one whole, fixed batch, or the mean over several. A part
-of a batch would not do, because a loss may couple its rows.
+The differentiated function is the loss of one fixed batch, or the mean loss of several. Parts of a
+batch are not enough, because a loss may couple its rows.
 
 - Views, dropout masks and crops are fixed: every random number comes from a fixed seed.
 - Batch norms keep the mode of the module. In training mode the derivatives of the batch statistics
   are part of the Hessian. Running statistics are not changed.
 - Values that the objective or the method holds constant (stopped gradients, moving averages, a
   queue, the detached parts of a composed objective) are constant here too. The Hessian is the
-  second derivative of the loss at their present values and is symmetric; training changes them.
-- Weight decay is not included.
-- The eager backend computes the loss, and torch's math backend computes attention, because the
+  second derivative of the loss at the present values, and is symmetric. - Weight decay is not
+  included. - The eager backend computes the loss, and torch's math backend computes attention,
+  because the
   fused forms have no second derivatives.
 """
 
@@ -39,7 +39,7 @@ class Hessian:
     The graph of the gradient is kept, so that a product is one backward pass through it.
 
     Args:
-        losses: Functions that return a scalar with a graph; the Hessian is that of their mean.
+        losses: Functions that return a scalar with a graph; their mean is differentiated.
         parameters: Tensors to differentiate by, in this order; N numbers in all.
 
     Attributes:
@@ -91,8 +91,8 @@ class Hessian:
             value = loss()
             if not torch.isfinite(value):
                 raise InputError(
-                    f"the loss is {value.item():g} here, so that there is no Hessian; look at the "
-                    "checkpoint and at the batch"
+                    f"the loss is {value.item():g} here, so there is no Hessian; check the "
+                    "checkpoint and the batch"
                 )
             pieces = torch.autograd.grad(
                 value, self.parameters, create_graph=True, allow_unused=True, materialize_grads=True
@@ -138,8 +138,8 @@ def parameter_hessian(
         seed: Seed of torch's random numbers in ``views``.
 
     Raises:
-        InputError: see :class:`Hessian`; or the objective is a surrogate, whose components are held
-            constant, so that its Hessian is not the derivative of its gradient.
+        InputError: see :class:`Hessian`; or the objective is a surrogate. The components of a
+            surrogate are held constant, so its Hessian is not the derivative of its gradient.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -201,7 +201,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 def _undisturbed(module: nn.Module) -> Iterator[None]:
     """Let forward passes write into copies of the buffers, so that running statistics stay.
 
-    The buffers are exchanged, not restored, because writing would corrupt a graph that holds them.
+    The buffers are exchanged, not restored, because writing into them would corrupt a graph.
     """
     owners = [(part, name) for part in module.modules() for name in part._buffers]
     before = [part._buffers[name] for part, name in owners]

@@ -1,8 +1,8 @@
 """The RunEvidence record: the rows, settings, scores and probes that a diagnosis is based on.
 
-It comes from a run folder (settings, metrics.csv, result.json), from the rows of a user's own
-training (``isotrope.Doctor``), and from probes: embeddings of data by the saved encoder, and by the
-encoder at the start of training (:mod:`isotrope.diagnostics.probe`).
+The evidence comes from a run folder (settings, metrics.csv, result.json), from the rows of a user's
+own training (``isotrope.Doctor``), and from probes. A probe embeds data with the saved encoder, or
+with the encoder at the start of training (:mod:`isotrope.diagnostics.probe`).
 """
 
 import math
@@ -42,9 +42,9 @@ class Words:
     """A trainer's words for its settings, with ``{}`` for a number; by default plain words.
 
     Attributes:
-        inverse: Whether the trainer takes 1 over the temperature instead of the temperature.
+        inverse: Whether the trainer takes 1/temperature instead of the temperature.
         cached: How to save memory with a contrastive loss.
-        contrastive_name: Part of the name of a loss by which a contrastive loss is recognised.
+        contrastive_name: Part of a loss's name that marks a contrastive loss.
         without_labels: How to use a contrastive loss on data with labels.
     """
 
@@ -123,7 +123,7 @@ class RunEvidence:
         return values[0] if values else _of(self.start, column)
 
     def early(self, column: str) -> float | None:
-        """Return the median of the second to last step of the first third."""
+        """Return the median of the first third of the steps, without step 0."""
         values = self.series(column)
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
@@ -154,9 +154,9 @@ def of_rows(
     Args:
         rows: Rows as in :class:`RunEvidence`. A missing column was not measured.
         objective: Objective of the training, if it belongs to this library.
-        settings: Known settings of the loop, named as on the command line:
-            ``{"batch-size": 64, "learning-rate": 3e-5}``; ``kind`` is ``text`` or ``images``.
-            Copies of texts count as false negatives; images may look alike.
+        settings: Known settings of the loop, named as on the command line: ``{"batch-size": 64,
+            "learning-rate": 3e-5}``; ``kind`` is ``text`` or ``images``. Near-copies count as false
+            negatives among texts, but not among images.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
     stated = dict(settings or {})

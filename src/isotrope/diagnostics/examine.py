@@ -1,7 +1,7 @@
 """Collects the evidence on a run or a model, given by its name or folder.
 
-For a run it reads the log, the scores and the settings, and probes the saved encoder with the
-training data; if the data are gone, the other evidence decides. For a model it only probes.
+For a run, it reads the log, the scores and the settings, and probes the saved encoder with the
+training data, if these still exist. For a model, it only probes.
 """
 
 import ast

@@ -19,7 +19,7 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: Name of a threshold (isotrope.diagnostics.verdict), or of a number that explains.
+        name: Name of a threshold (isotrope.diagnostics.verdict) or of an explaining number.
         number: Measured value.
         threshold: Limit of a healthy number; None if the number only explains.
         unit: Unit of the number and the threshold.
@@ -72,7 +72,7 @@ class Diagnosis:
 
     Attributes:
         findings: Findings, root cause first; empty if the run is healthy.
-        notes: Evidence that was examined, and evidence that could not be; not part of the JSON.
+        notes: Examined evidence, and evidence that could not be examined; not part of the JSON.
         numbers: Key numbers of a healthy run, with the thresholds that they have not crossed.
         judgement: Whether training helped, by the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.

@@ -75,10 +75,10 @@ METRICS = (
         "dissipation",
         "Gradient dissipation",
         "mean over the anchors with negatives of the factor on an anchor's gradient, from 1 to 0",
-        "The factor, averaged over anchors, that scales an anchor's whole gradient: near 0 the "
-        "anchor already distinguishes its positive from its negatives and teaches nothing more. "
-        "An anchor below 0.01 is dead. The picture is empty if no anchor has negatives (a batch "
-        "of one row, or a loss of pairs).",
+        "The factor, averaged over anchors, that scales an anchor's whole gradient: near 0, the "
+        "anchor already distinguishes its positive from its negatives and no longer learns. An "
+        "anchor below 0.01 is dead. The picture is empty if no anchor has negatives (a batch of "
+        "one row, or a loss of pairs).",
         symbol="GD",
         panel=Panel(
             "gradient",
@@ -154,22 +154,22 @@ METRICS = (
     Metric(
         "norm",
         "Embedding norm",
-        "mean length of the embeddings that the objective sees",
+        "mean length of the embeddings that the objective receives",
         "Mean length of embeddings before normalisation. Gradients are divided by this length, "
         "so a growing norm slows training down.",
         panel=Panel("norms", "Mean length before normalisation.", least=0.0, logarithmic=True),
-        line="what the objective sees",
+        line="as the objective receives them",
         heading="Norm",
         only="images",
     ),
     Metric(
         "above_bound",
         "Bound of the ratio",
-        "among anchors with a gradient, share that a small step brings nearer to their positive "
+        "share of the anchors with a gradient that a small step brings nearer to their positive "
         "(Li et al. 2024, lemma 1)",
-        "Among anchors with a gradient, the share whose ratio is above the bound: a small step "
-        "then brings an anchor nearer to its positive although the hardest negative pushes it "
-        "(Li et al. 2024, lemma 1).",
+        "Share of the anchors with a gradient whose ratio is above the bound. A small step brings "
+        "such an anchor nearer to its positive although the hardest negative pushes it (Li et al. "
+        "2024, lemma 1).",
         panel=Panel(
             "gradient",
             "Share of anchors with a gradient that a step brings nearer to their positive.",

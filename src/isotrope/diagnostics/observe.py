@@ -42,9 +42,9 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
     Angles are in radians, and standard deviations divide by the number of values.
 
     Args:
-        objective: Objective of the training. Without an objective, or with one that has no
-            components (not on the sphere), all quantities of components are None. For logits (DINO)
-            only norm, rank and gradient are measured.
+        objective: Objective of the training. If it is None or has no components (not on the
+            sphere), all quantities of components are None. For logits (DINO), only norm, rank and
+            gradient are measured.
         views: Raw embeddings, n x d.
 
     Returns:
@@ -52,13 +52,13 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         are None if no anchor has negatives. ``above_bound`` holds for small steps and the hardest
         negative. ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al.
         (2023) without 1/||h||. ``embedding_gradient`` is the mean length of n dL/dz_i (Draganov et
-        al., 2024, Prop. 3.1). ``negatives`` counts the vectors of all views that the objective
-        compares an anchor with, including all candidates for the hardest. Angles to a zero row are
+        al., 2024, Prop. 3.1). ``negatives`` counts all vectors that the objective compares an
+            anchor with, including all candidates for the hardest negative. Angles to a zero row are
         pi/2. ``false_negatives`` counts anchors with a negative that looks like a positive. Such a
-        negative is as near as the anchor's own positive or at cosine 0.999; it must also be within
-        a quarter of 1 - cos of the average negative, so that a collapsed batch has none. A copy of
-        the own positive counts too: it is within a tenth of the positive's 1 - cos to the average
-        negative.
+            negative is as near as the anchor's own positive, or has a cosine of 0.999. Its 1 - cos
+            must also be at most a quarter of that of the average negative, so that a collapsed
+            batch has none. A copy of the own positive counts too: its 1 - cos to the positive is at
+            most a tenth of that of the average negative.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)

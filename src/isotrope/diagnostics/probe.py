@@ -1,11 +1,11 @@
 """Measures an encoder on the user's texts or pictures, with both views formed as in training.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), measured on
-the encoder's own embeddings, because the head is dropped at the end of a run. A probe also has
+The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`). They are
+measured without the head, because a run drops it at its end. A probe also has
 
 - ``mean_cosine``: mean cosine of different inputs;
-- ``copies``: share of the texts that have a copy in the data (isotrope.diagnostics.probe);
-- ``count`` and ``dimension``: numbers of rows and columns of the embeddings.
+- ``copies``: share of the texts that have a copy among the others (:func:`copied`); - ``count`` and
+  ``dimension``: numbers of rows and columns of the embeddings.
 """
 
 import re
@@ -60,7 +60,7 @@ class Texts:
     Attributes:
         records: Records (text,) or (anchor, positive), at most ``ROWS``.
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
-        copies: Share of texts that have a copy among the others (see the module).
+        copies: Share of texts that have a copy among the others (see :func:`copied`).
         groups: Group of each record, n int64 numbers, equal for records that training does not push
             apart. None if all records are negatives of each other.
         read: Number of records that ``records`` were drawn from.
@@ -93,8 +93,8 @@ def read_texts(
         groups: Column of groups; only ``guarded`` texts have groups.
         views: Kind of views, see ``isotrope train``.
         prompts: Prompts before anchors and positives.
-        guarded: Whether texts that are near-identical or of one group are neither copies nor
-            negatives of each other, as in ``isotrope train``.
+        guarded: Whether, as in ``isotrope train``, near-identical texts and texts of one group are
+            neither copies nor negatives of each other.
         streaming: Whether to keep no copy of a data set of the hub.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
@@ -187,7 +187,7 @@ def embed_views(
     Args:
         encoder: Encoder whose modes and weights are restored afterwards.
         texts: Texts to embed.
-        dropout: Rate that training used in place of the encoder's own; 0 makes equal views.
+        dropout: Dropout rate of the training, in place of the encoder's; 0 makes equal views.
         max_length: Largest number of tokens of a text; None for the encoder's own limit.
     """
     ids, _ = encoder.tokenize(

@@ -18,7 +18,7 @@ _USUAL = 62  # negatives; thresholds were set on batches of 32 pairs of images
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return numbers that explain a finding without deciding it: given, and final of columns."""
+    """Return numbers that explain a finding: given ones, and the final values of columns."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
@@ -104,8 +104,8 @@ def hardest_over_even(case: RunEvidence) -> float | None:
     """Return the hardest negative's share of the push, divided by an even share.
 
     The hardest of few negatives is less hard than the hardest of many. With fewer than 62
-    negatives, the logarithm of the result is scaled to 62 negatives: by the expected largest of 62
-    normally distributed similarities over that of so few. With one negative, the result is None.
+    negatives, the logarithm of the result is therefore scaled by the expected largest of 62 normal
+    similarities over that of the actual number. With one negative, the result is None.
     """
     share, count = case.end("hardest_share"), negatives(case)
     if share is None or count is None or count < 2 or share <= 0:

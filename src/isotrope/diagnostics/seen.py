@@ -37,7 +37,7 @@ class SeenBatch:
     """The measurements of the compared pairs of a batch.
 
     Attributes:
-        kind: ``softmax``, ``other``, ``pairs``, ``targets`` (rows are only pulled, to constants) or
+        kind: ``softmax``, ``other``, ``pairs``, ``targets`` (rows are only pulled to constants) or
             ``nothing`` (no gradient).
         numbers: Measurements, by column of metrics.csv.
         evidence: Evidence of the temperature.
@@ -174,10 +174,10 @@ def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
 def _of_labels(
     table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
-    """Return measurements that replace those of positives if anchors have no positive of their own.
+    """Return replacements for the measurements of positives if anchors have no own positive.
 
-    Rows of one label are pulled together. A row is pulled to several others, whose angles count
-    equally, or to one chosen by the loss, whose angle does not represent the others. Copies are not
+    Rows of one label are pulled together. If a row is pulled to several others, their angles count
+    equally. If the loss chose one of them, its angle does not represent the others. Copies are not
     pushed apart either.
     """
     several = bool((table.pulled.sum(dim=1) > 1).any())
@@ -230,8 +230,8 @@ def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
 def _by_labels(table: Compared) -> float | None:
     """Return how much nearer rows of one label are, in standard deviations; None if unknown.
 
-    A loss that picks its pairs shows labels: rows that it pulls together have the same one, rows
-    that it pushes apart have not, and other pairs, which it did not pick, follow from these.
+    A loss that selects its pairs shows labels: rows that it pulls together have equal labels, and
+    rows that it pushes apart do not. The labels of other pairs follow from these.
     """
     cosine = table.cosine
     itself = torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)
@@ -262,7 +262,7 @@ def _copies_apart(table: Compared) -> float | None:
 
 
 def _sharpest(table: Compared, negative: Tensor, tau: float) -> float:
-    """Return the mean share of the hardest negative in a softmax, of anchors that are done too."""
+    """Return the hardest negative's mean share of a softmax, including anchors that are done."""
     scores = (table.scores / tau).masked_fill(~negative, -torch.inf)
     return float(scores[negative.any(dim=1)].softmax(dim=1).amax(dim=1).mean())
 
@@ -270,7 +270,7 @@ def _sharpest(table: Compared, negative: Tensor, tau: float) -> float:
 def _alone(table: Compared, tables: list[Compared]) -> bool:
     """Whether no anchor has a negative, if nothing has a gradient.
 
-    A softmax over the positive alone has none, but neither has a triplet that is done.
+    A softmax over the positive alone has no gradient, but a finished triplet has none either.
     """
     softmax_of_one = table.single and table.scale is not None
     return softmax_of_one or all(len(t.gradient) == 1 for t in tables)
@@ -305,10 +305,10 @@ def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
 def _of_infonce(
     table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
 ) -> tuple[Tensor, float | None]:
-    """Return GD and the factor of the loss: those of InfoNCE if GD fits, else GD as measured.
+    """Return GD and the factor of the loss: those of InfoNCE if GD fits, otherwise the measured GD.
 
     InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If GD
-    is the same for all anchors but not 1, as that of DCL, the factor is None and GD is relative.
+    is the same for all anchors but not 1, as in DCL, the factor is None and GD is relative.
     """
     scores = table.scores.double() / tau
     other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)

@@ -31,19 +31,19 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a run or a model: the root cause first, and what to change.
 
-    For a run, examines its log, dev scores, settings and saved model, and also writes
-    ``diagnosis.json`` to its folder for ``isotrope.report``. For a model, embeds some data; for a
-    text model with ``data``, also computes the statistics of Li et al. (2024) and the gain from
-    whitening (``Diagnosis.model``).
+    For a run, examines its log, dev scores, settings and saved model, and writes ``diagnosis.json``
+    to its folder for ``isotrope.report``. For a model, embeds some data. For a text model with
+    ``data``, also computes the statistics of Li et al. (2024) and the gain from whitening
+    (``Diagnosis.model``).
 
     Args:
         target: Run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
-        data: Text, pairs or images to embed instead of a run's own; the default for a text model
-            is pairs of docstrings of Python's own library.
+        data: Text, pairs or images to embed instead of a run's own data. The default for a text
+            model is pairs from the docstrings of Python's standard library.
         columns: Columns of a table of text.
-        objective: Objective whose components are examined for a model. A run has its own objective.
+        objective: Objective whose components are examined for a model. Runs know their objective.
         objective_settings: Settings of an objective that is given by name.
-        plugins: Python files that define objectives. Plugins that only the run names are not run.
+        plugins: Python files that define objectives. Other plugins named by the run are not run.
 
     Raises:
         InputError: the target is neither a run nor a model, or the data cannot be read.

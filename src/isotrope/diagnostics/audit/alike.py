@@ -1,12 +1,11 @@
 """Finds rows that belong together, from all similarities of two rows.
 
-Two rows can show that they belong together by their anchors, by their positives, or by the anchor
-of one and the positive of the other. A similarity counts against what is usual for the two rows:
-twice the cosine less the mean cosine of either row with its 20 nearest others. So a text that is
-near to everything is no evidence, and copies of a row do not dilute it as they dilute its push. The
-*evidence* joins the four: 0.05 log of the mean of exp(each / 0.05), almost their maximum. It is 0
-where two rows are as near to each other as either usually is to its nearest.
-``benchmarks/audit.py`` compares it with its parts and with the push.
+Two rows have four similarities: of their anchors, of their positives, and of either anchor with the
+other positive. Each counts as twice its cosine, minus the mean cosine of each row with its 20
+nearest others. A text that is near to everything is therefore not evidence, and copies of a row
+weaken its push but not its evidence. The *evidence* of two rows joins the four: 0.05 log of the
+mean of exp(each / 0.05), almost their maximum. It is 0 if two rows are as near to each other as to
+their nearest rows. ``benchmarks/audit.py`` compares the evidence with its parts and with the push.
 """
 
 import math
@@ -33,8 +32,8 @@ class Alike:
     Attributes:
         rows: int64 (m x 2), the lower row first.
         evidence: m, in units of the cosine.
-        push: m, the reciprocal push; 0 where either row is not among the other's partners.
-        share: m, share of the force of all pairs of rows.
+        push: m, the reciprocal push; 0 if one row is not among the other's partners.
+        share: m, share of the force that all pairs of rows have.
     """
 
     rows: NDArray[np.int64]
@@ -45,10 +44,10 @@ class Alike:
 
 @torch.no_grad()
 def alike(embedded: Embedded, book: Ledger) -> Alike:
-    """Return each row's nearest rows by either similarity, as pairs, and their evidence.
+    """Return pairs of each row and its nearest rows by any similarity, with their evidence.
 
-    Where rows are too many to compare all, these are the row's partners in the ledger. Rows of one
-    group are known to belong together and are left out.
+    If there are too many rows to compare all, the row's partners in the ledger replace its nearest
+    rows. Rows of one group are left out, because they are known to belong together.
     """
     n, a, p = len(embedded), embedded.anchors, embedded.positives
     near = None if compares_all(embedded) else torch.from_numpy(book.partners)

@@ -32,7 +32,7 @@ class AuditSettings(Settings):
     objective_settings: dict[str, float | str] = setting({}, "Settings of the objective.")
     batch_size: int = setting(64, "Rows a step.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
-        0.6, "Evidence from which two rows are likely false negatives (cosine).", gt=0
+        0.6, "Smallest evidence at which two rows count as likely false negatives (cosine).", gt=0
     )
     seed: int = setting(
         0,

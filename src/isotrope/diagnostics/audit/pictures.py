@@ -1,7 +1,6 @@
 """The result of an audit of pictures, whose two views are two crops.
 
-There are no files to train on, because a training on pictures has no groups and reads the user's
-own folder or file.
+The audit writes no files to train on, because trainings on pictures have no groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,12 @@ from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
 _TRAINED = (
-    "the rules were measured on texts, and the temperature that they chose for pictures made one "
-    "training collapse"
+    "the rules are for texts, and a temperature that they chose for pictures made a training "
+    "collapse"
 )
 _SCRATCH = (
-    "audit a trained encoder instead (--encoder RUN), because this one is randomly initialised: "
-    "these settings and the push mean little yet"
+    "audit a trained encoder instead (--encoder RUN): this encoder is randomly initialised, so its "
+    "settings and push mean little"
 )
 
 
@@ -33,7 +32,7 @@ class AuditedPictures:
         names: Paths of n files in the folder, or numbers from 0 for arrays.
         labels: int64 (n), or None.
         marks: uint64 (n), equal for equal pixels.
-        skipped: files that are not readable pictures.
+        skipped: Number of files that are not readable pictures.
     """
 
     name: str
@@ -53,7 +52,7 @@ class PictureAudit(Audit):
     Attributes:
         pictures: The pictures of the training.
         method: Name of the method that makes the two views.
-        scratch: whether the encoder is randomly initialised.
+        scratch: Whether the encoder is randomly initialised.
     """
 
     pictures: AuditedPictures
@@ -62,8 +61,8 @@ class PictureAudit(Audit):
 
     meanings: ClassVar[Mapping[str, str]] = {
         "apart": "the other crop is farther than most crops of other pictures",
-        "repeated": "a picture before has the same pixels",
-        "solved": "the objective is done with it at the first step",
+        "repeated": "an earlier picture has the same pixels",
+        "solved": "nothing is left to learn at the first step",
     }
 
     @property
@@ -87,7 +86,7 @@ class PictureAudit(Audit):
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of equal labels among likely false negatives, and among all pairs; or None."""
+        """Share of pairs with equal labels, among likely false negatives and all pairs; or None."""
         labels = self.pictures.labels
         if labels is None:
             return None
@@ -118,7 +117,7 @@ class PictureAudit(Audit):
             "pairs do."
         )
         skipped = (
-            f"{self.pictures.skipped:,} more files were left out because they cannot be read."
+            f"{self.pictures.skipped:,} more files were skipped because they cannot be read."
             if self.pictures.skipped
             else ""
         )

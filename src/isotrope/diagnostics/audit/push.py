@@ -1,18 +1,17 @@
 """The push ledger: how strongly rows push each other.
 
-For an anchor i and a negative j an objective's push is GD_i W_ij. The ledger stores for two rows
+For an anchor i and a negative j, an objective's push is GD_i W_ij. For two rows, the ledger stores
 the geometric mean of the push in both directions (anchor from positive and positive from anchor).
-The mean of that over both rows is the *reciprocal push*.
+Its mean over both rows is the *reciprocal push*.
 
-A training batch has few of the n (n - 1) pairs, and its normaliser, a sum over few rows, is noisy:
-in ``benchmarks/audit.py`` the ranking is better the more rows an anchor is compared with. So up to
-30,000 rows each pair is compared once, in blocks of up to 8,192 rows in random order. Beyond that,
-a row is compared with the nearest rows, which are searched in the clusters around it, and with
-4,096 random rows, so that time is linear. Only the strongest partners of each row are kept, so
-memory is linear too.
+A training batch has few of the n (n - 1) pairs, and its normaliser, a sum over few rows, is noisy.
+The ranking in ``benchmarks/audit.py`` improves with the number of rows that an anchor is compared
+with. So up to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With
+more rows, each row is compared with its nearest rows, found in the clusters around it, and with
+4,096 random rows, in linear time. Only the strongest partners are kept, in linear memory.
 
-This requires that an anchor's push does not depend on other anchors (``coupling`` "none").
-Otherwise all pairs are compared, in square batches of two blocks.
+Both ways need an anchor's push to be independent of other anchors (``coupling`` "none"). Otherwise
+all pairs are compared, in square batches of two blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +49,7 @@ class Ledger:
     Attributes:
         partners: int64 (n x k), the rows that push each row most, the strongest first; -1 if
             missing.
-        push: n x k, the geometric mean of the push in both directions, in units of ``unit``.
+        push: n x k, geometric mean of the push in both directions, in units of ``unit``.
         force: n x k, their arithmetic mean, in the same units.
         row_force: n, the sum of the force over all compared rows.
         unit: Mean sum of weights of an anchor (1/temperature for InfoNCE), so that 1 is the largest
@@ -66,7 +65,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Mined:
-    """Hard negatives in the order of the rows; for each row, the hardest first.
+    """Hard negatives in the order of the rows, the hardest of each row first.
 
     Attributes:
         rows: int64 (m x 2): the row of the anchor, and the row whose positive is its negative.
@@ -180,10 +179,9 @@ def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
-    The hardness of a negative is its share of the push on the anchor among all rows that the anchor
-    was compared with. The hardest candidates are often not true negatives. So ``hardness`` is the
-    largest share taken, and rows of the anchor's group, to which likely false negatives (rows that
-    push each other from both sides) belong, are never used.
+    The hardness of a negative is its share of the push on the anchor by all compared rows. The
+    hardest candidates are often false negatives, so those with a larger share than ``hardness`` are
+    not used, nor rows of the anchor's group, which has its likely false negatives.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]
@@ -248,9 +246,9 @@ def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
 def _nearest(embedded: Embedded, keep: int, seed: int, progress: bool) -> Tensor:
     """Return the rows whose other view is nearest to each row, n x keep; -1 for none.
 
-    Rows are put into clusters by the middle of their views, and each is compared with the clusters
-    whose centres are nearest to it. Near is the sum of the similarities of either row's anchor with
-    the other's positive: how strongly two rows push each other grows with it.
+    Rows are put into clusters by the mean of their views, and each row is compared with the nearest
+    clusters. Nearness is the similarity of each row's anchor to the other row's positive, summed
+    over both rows. The push of two rows on each other grows with this sum.
     """
     n, a, p = len(embedded), embedded.anchors, embedded.positives
     middles = a.new_empty(a.shape)
@@ -294,7 +292,7 @@ def _centres(points: Tensor, seed: int) -> Tensor:
 
 
 def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
-    """Return for each number below ``count`` where it stands."""
+    """Return the place of each number below ``count``."""
     counts = numbers.bincount(minlength=count).tolist()
     places: Sequence[Tensor] = numbers.argsort(stable=True).split(counts)
     return places
@@ -315,11 +313,11 @@ class _Beside(EagerPairs):
 def _among(
     embedded: Embedded, objective: Objective, near: Tensor, seed: int, progress: bool
 ) -> Ledger:
-    """Return the ledger of rows that meet their nearest rows, and others that are drawn.
+    """Return the ledger of rows compared with their nearest rows and with rows drawn at random.
 
-    All nearest rows of a row share its push here, while a batch holds few of them. So those that
-    would have a push of ``_AGAIN`` without the others meet the row once more, one by one, in a
-    batch of the usual size.
+    Here all nearest rows of a row share its push, while a training batch has few of them. Those
+    that would have a push of ``_AGAIN`` without the others are therefore compared once more, one by
+    one, in a batch of the usual size.
     """
     n, keep = near.shape
     push, force = embedded.anchors.new_zeros(2, n, keep)
@@ -349,7 +347,7 @@ def _among(
 
 @dataclass(frozen=True)
 class _Meeting:
-    """Lets rows meet one another, rows that are drawn, and for each row some of its own."""
+    """Compares rows with each other, with rows drawn at random, and with other rows for each."""
 
     embedded: Embedded
     objective: Objective
@@ -358,10 +356,10 @@ class _Meeting:
     def __call__(
         self, rows: Tensor, own: Tensor, count: int
     ) -> tuple[Tensor, Tensor, float, Tensor]:
-        """Return the push (n x k) of each row's own, the force (n x m) of all, and the mass.
+        """Return the push (n x k) of each row's own rows, the force (n x m) of all, and the mass.
 
-        Last comes about how strongly each of a row's own would push it without the others (n x k):
-        a softmax without them is divided by less. 1 is all the push that an anchor can have.
+        The last value estimates the push of each own row without the other own rows (n x k): their
+        share is removed from the softmax's denominator. 1 is the largest push on an anchor.
 
         Args:
             rows: n rows; one may occur several times.

@@ -37,7 +37,7 @@ class Audit(ABC):
         settings: The objective at the first step, for each setting.
         recommendations: Recommended values with reasons.
         alike: Pairs of rows that may belong together, the most likely first.
-        suspects: how many of them, from the first, are likely false negatives.
+        suspects: Number of pairs, from the first of ``alike``, that are likely false negatives.
         groups: int64 (n), equal for rows that are likely to belong together.
         found: Unusual rows by kind.
     """
@@ -115,7 +115,7 @@ class Audit(ABC):
         return [names[row] for row in rows.tolist()]
 
     def _words(self, own: Mapping[str, float | str]) -> str:
-        """Return objective and batch size as flags, with these settings and the recommended."""
+        """Return objective and batch size as flags, with these and the recommended settings."""
         chosen = {**own, **self.recommended}
         words = [f"--objective.{key} {_word(value)}" for key, value in chosen.items()]
         name = registry.as_settings(self.objective)[0]
@@ -133,14 +133,14 @@ class Audit(ABC):
         return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
     def _settings(self, *lines: str, withheld: str = "") -> Table:
-        """Return how the objective begins, with more lines, or why nothing is recommended."""
+        """Return the table of settings; its note has the recommendations and ``lines``."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         if all(row.dead is None for row in self.settings):
             why = "no anchor has a negative"
         elif any(row.name == "temperature" for row in self.settings):
             why = "the gradient dissipation of this objective does not depend on its temperature"
         else:
-            why = "of this objective no temperature, margin or ratio is varied"
+            why = "the audit varies no temperature, margin or ratio of this objective"
         note = " ".join(reasons) or f"Nothing to recommend: {withheld or why}."
         rows = [
             (

@@ -5,7 +5,7 @@ texts; or a pair. Its number is the line in the file, counted from 1 (for adjace
 of the second). Records with an empty text are skipped, as in training.
 
 Rows that share a text, up to case and punctuation, or a value in a column of groups, form a group.
-Training does not push them apart, and no push between them is counted.
+Training does not push them apart, so the audit counts no push between them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ class PairedRows:
 
     Attributes:
         texts: n records: (text,), or (anchor, positive, hard negatives ...).
-        lines: int64 (n), the line of each in the file, from 1.
+        lines: int64 (n), line of each record in the file, from 1.
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records skipped because a text is empty.
         marks: uint64 (n x columns), equal for texts that differ only in case and punctuation; the
@@ -75,9 +75,9 @@ class Embedded:
         negatives: q x d, raw, the hard negatives of all rows; None if there are none.
         owners: int64 (q), the row of each hard negative.
         marks: Hashes of the texts, uint64: (2 x n x 2) for anchors and positives (last axis), and
-            (2 x q) for hard negatives. The first axis has two kinds: equal for near-identical
-            texts, and equal for texts that are the same after cutting. With None, no hard negative
-            is left out of a batch.
+            (2 x q) for hard negatives. The first axis has two kinds of hashes: one is equal for
+            near-identical texts, the other for texts that are equal after cutting. None keeps all
+            hard negatives in a batch.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -132,7 +132,7 @@ class EmbeddedTexts(Embedded):
     """The embeddings of both views of n rows of text, and their lengths in tokens.
 
     Attributes:
-        cut: n booleans, whether a text of the row is cut in training.
+        cut: n booleans, whether training cuts a text of the row.
         lengths: int64 (n x 1 or 2), tokens of the anchor and the positive, cut or not.
     """
 
@@ -153,8 +153,8 @@ def read_rows(
         path = Path(str(data))
         if path.is_dir() and not is_saved(path):
             raise InputError(
-                f"{path} is a folder; give one file: rows are named by their lines (a folder of "
-                "pictures is for isotrope.audit_images)"
+                f"{path} is a folder; give one file, because the audit names rows by their lines "
+                "(for a folder of pictures, use isotrope.audit_images)"
             )
         name = path.name
     return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
@@ -174,9 +174,9 @@ def pair_rows(
     Args:
         reading: The rows of one file, in order.
         name: Name of the file.
-        views: how a positive is made, as in training.
+        views: Source of the positives, as in training.
         read: Number of records to read; None for all.
-        most: how many rows, drawn among all of them; None for all.
+        most: Number of rows to draw from those read; None for all.
         seed: Seed of the draw.
     """
     records = islice(reading, read)
@@ -267,7 +267,7 @@ def embed_rows(
 def _prompted(
     rows: PairedRows, prompts: tuple[str, str]
 ) -> tuple[list[list[str]], NDArray[np.int64]]:
-    """Return anchors, positives and hard negatives where they are texts, and whose these are."""
+    """Return anchors, positives and hard negatives with their prompts, and the negatives' rows."""
     columns = [[prompts[0] + record[0] for record in rows.texts]]
     if len(rows.texts[0]) > 1:
         columns.append([prompts[1] + record[1] for record in rows.texts])
@@ -278,7 +278,7 @@ def _prompted(
 
 
 class _Remembered:
-    """Records one after the other; ``last`` is the newest that was taken."""
+    """Yields records; ``last`` is the newest one."""
 
     def __init__(self, records: Iterable[Record], first: Record) -> None:
         self.last, self._records = first, records

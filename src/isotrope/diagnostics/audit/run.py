@@ -49,8 +49,8 @@ def checked_objective(
     if not objective.has_terms or not objective.pairwise:
         what = "compares coordinates, not rows" if objective.has_terms else "has no components"
         raise InputError(
-            f"{objective.name} {what}, so there is no push between rows to audit; audit the data "
-            "with another objective, for example infonce"
+            f"{objective.name} {what}, so rows do not push each other; audit the data with another "
+            "objective, for example infonce"
         )
     try:
         objective.terms(torch.eye(4), torch.eye(4))
@@ -66,7 +66,7 @@ def check_negatives(objective: Objective, columns: int, name: str = "the file") 
     """
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            f"objective {objective.name} takes no hard negatives, but {name} has them; name two "
+            f"objective {objective.name} takes no hard negatives, but {name} has some; name two "
             "columns, or choose infonce"
         )
 
@@ -94,7 +94,7 @@ def audit_texts(
     embedded = embed_rows(
         encoder, rows, max_length=settings.max_length, prompts=prompts, seed=seed, progress=progress
     )
-    uncovered = Uncovered("unknown", "not measured: dev is left out")
+    uncovered = Uncovered("unknown", "not measured, because dev is missing")
     if metric is not None:
         texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
         uncovered = uncover(encoder, texts, name=metric.name, score=metric.score)
@@ -144,7 +144,7 @@ def audit_rows(
     uncovered: Mapping[str, Any],
     progress: bool = False,
 ) -> TextAudit:
-    """Audit rows with their embeddings, of the encoder of a name.
+    """Audit rows with their embeddings; ``encoder`` is the name of the encoder.
 
     ``objective`` is a :func:`checked_objective`, ``uncovered`` the gain from whitening.
     """
@@ -168,9 +168,9 @@ def audit_pictures(
     scratch: bool,
     progress: bool = False,
 ) -> PictureAudit:
-    """Audit pictures with their embeddings; ``method`` is the name of that which made the views.
+    """Audit pictures with their embeddings; ``method`` is the method that made the views.
 
-    ``objective`` is a :func:`checked_objective`; an encoder from ``scratch`` is not trained.
+    ``objective`` is a :func:`checked_objective`; ``scratch`` says that the encoder is untrained.
     """
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])
@@ -188,7 +188,7 @@ def _measured(
     keep: int,
     progress: bool,
 ) -> tuple[Ledger, dict[str, Any]]:
-    """Return the push ledger, and the fields of an audit that embeddings are enough for."""
+    """Return the push ledger, and the fields of an audit that need only embeddings."""
     size, seed = settings.batch_size, settings.seed
     book = ledger(embedded, objective, keep=keep, seed=seed, progress=progress)
     pairs = alike(embedded, book)

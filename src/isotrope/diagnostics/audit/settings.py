@@ -1,9 +1,9 @@
 """Measures the first step of an objective over a grid of settings, and recommends values.
 
-Batches are drawn as in training. Each gives the mean GD, the share of anchors done (GD < 0.01), the
-hardest negative's share of the push, and the share of active anchors above the bound of Lemma 1 (Li
-et al., 2024); these are averaged over the batches. One setting is changed at a time. Two rules give
-the recommended values:
+Batches are drawn as in training, and four numbers are averaged over them: GD, the share of anchors
+done (GD < 0.01), the hardest negative's share of the push, and the share of active anchors above
+the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time. Two rules recommend
+values:
 
 - the smallest temperature, or margin, at which at most 30% of the anchors are done: the smaller it
   is, the more push is on hard negatives, and the more anchors have nothing left to learn;
@@ -47,11 +47,11 @@ class Setting:
     Attributes:
         name: Name of the setting that was changed; ``batch size`` for the batch size alone.
         batch_size: Number of rows in a batch.
-        dissipation: mean GD over the anchors that have negatives; None where none has.
-        dead: share of the anchors with GD < 0.01.
-        hardest_share: share of the push on the hardest negative.
+        dissipation: Mean GD over the anchors with negatives; None if there are none.
+        dead: Share of the anchors with GD < 0.01.
+        hardest_share: Share of the push on the hardest negative.
         above_bound: Share of the active anchors above the bound of Lemma 1.
-        own: whether it is the value that the objective has.
+        own: Whether the objective has this value.
     """
 
     name: str
@@ -102,7 +102,7 @@ def settings_table(
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
     """Return the recommended values and the reasons, by the rules of this module.
 
-    A temperature on which GD does not depend is not recommended.
+    No temperature is recommended if GD does not depend on it.
     """
     rules = {"temperature": _smallest_live, "margin": _smallest_live, "ratio": _ratio}
     found = []
@@ -144,7 +144,7 @@ def _begun(
 
 
 def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
-    """Choose the smallest value that leaves enough anchors live."""
+    """Choose the smallest value that leaves enough anchors active."""
     live = [row for row in rows if _or_zero(row.dead) <= _DONE]
     best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
     reason = (

@@ -3,10 +3,9 @@
 The files are JSON lines, one record each, which ``isotrope train`` and the ``datasets`` library
 read:
 
-- ``cleaned.jsonl``: the rows without those apart and repeated, with one row of each group of likely
-  false negatives;
-- ``grouped.jsonl``: all rows;
-- ``mined.jsonl``: the rows with hard negatives, if requested.
+- ``cleaned.jsonl``: one row of each group of likely false negatives, without rows that are apart or
+  repeated; - ``grouped.jsonl``: all rows; - ``mined.jsonl``: the rows with hard negatives, if
+  requested.
 
 Each row has an integer ``label``, equal for rows that are likely to belong together or are in one
 group of the data. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
@@ -30,10 +29,10 @@ from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
 _TOO_FEW = {
-    "cleaned.jsonl": "rows are left after dropping repetitions, likely false negatives, and rows "
-    "whose positive is far away; check that the columns belong together, or raise --suspect",
-    "mined.jsonl": "hard negatives were found that are in no group with their anchor; raise "
-    "--hardness or --suspect",
+    "cleaned.jsonl": "rows are left without repeated rows, likely false negatives and rows whose "
+    "positive is far away; check that the columns belong together, or raise --suspect",
+    "mined.jsonl": "hard negatives are outside the group of their anchor; raise --hardness or "
+    "--suspect",
 }
 _WIDTH = 48  # characters of a text in a table
 
@@ -45,9 +44,9 @@ class TextAudit(Audit):
     Rows are named by their lines in the file, from 1.
 
     Attributes:
-        rows: the records.
+        rows: The records.
         uncovered: The gain from whitening: ``kind``, ``sentence`` and the scores.
-        mined: hard negatives, or None.
+        mined: Hard negatives, or None.
     """
 
     rows: PairedRows
@@ -56,11 +55,11 @@ class TextAudit(Audit):
 
     meanings: ClassVar[Mapping[str, str]] = {
         "apart": "the positive is farther than most other positives",
-        "repeated": "a row before has the same texts",
-        "cut": "a text has more tokens than are read",
-        "lengths": "a length stands out",
-        "scripts": "in another script than most of its column",
-        "solved": "the objective is done with it at the first step",
+        "repeated": "an earlier row has the same texts",
+        "cut": "a text has more tokens than training reads",
+        "lengths": "a text is much longer or shorter than most others",
+        "scripts": "a script that is rare in its column",
+        "solved": "nothing is left to learn at the first step",
     }
 
     @property
@@ -84,8 +83,8 @@ class TextAudit(Audit):
     def flags(self) -> str:
         """The flags of ``isotrope train`` with the recommended values.
 
-        They include ``--head none``, because a head would change the embeddings that the objective
-        sees.
+        They include ``--head none``, because the objective would otherwise see the embeddings of a
+        head.
         """
         return f"{self._words(self._own())} --head none"
 
@@ -122,7 +121,7 @@ class TextAudit(Audit):
 
     def tables(self) -> list[Table]:
         """Return the tables for terminal and page."""
-        empty = f"{self.rows.empty:,} more rows were left out because a text is empty."
+        empty = f"{self.rows.empty:,} more rows were skipped because a text is empty."
         return [
             self._settings(self.flags, self.sentence_transformers),
             self._pairs("rows", "text", lambda row: _short(self.rows.texts[row][0])),
@@ -141,7 +140,7 @@ class TextAudit(Audit):
 
     @property
     def unwritten(self) -> dict[str, str]:
-        """Reasons by file that is not written: a training needs two rows."""
+        """The files that are not written, with reasons: a training needs two rows."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
             counts["mined.jsonl"] = len(self.mined.rows)
@@ -152,14 +151,14 @@ class TextAudit(Audit):
         }
 
     def _line(self, row: int, negative: int | None = None) -> str:
-        """Return a row as a line; the positive of another is its hard negative, if one is given."""
+        """Return a row as a line; the positive of a given other row is its hard negative."""
         texts = self.rows.texts[row]
         if negative is not None:
             texts = (*texts[:2], self.rows.texts[negative][1])
         return record_line(texts, {"label": int(self.groups[row])})
 
     def _sound(self) -> NDArray[np.int64]:
-        """Return the rows that are neither apart nor repeated, of those alike the lowest pair.
+        """Return the rows that are neither apart nor repeated; of each group, only the lowest pair.
 
         All hard negatives of that pair stay.
         """
@@ -183,6 +182,6 @@ class TextAudit(Audit):
 
 
 def _short(text: str) -> str:
-    """Return the beginning of a text, without what steers a terminal."""
+    """Return the beginning of a text, without control characters."""
     plain = legible(" ".join(text.split()))
     return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 3] + "..."

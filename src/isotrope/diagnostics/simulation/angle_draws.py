@@ -1,7 +1,7 @@
 """Draws angles from normal distributions and averages a component over the drawn batches.
 
-A batch is one anchor with a positive and k negatives. Drawn angles are not clipped: only their
-cosines are used, so an angle beyond 0 or pi is reflected.
+A batch is one anchor with a positive and k negatives. Only the cosines of the drawn angles are
+used, so an angle beyond 0 or pi is reflected and not clipped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -110,10 +110,10 @@ class Draws:
 
     Attributes:
         seed: Seed of the draws. Equal seeds give equal numbers on any number of threads.
-        common: Whether to draw one set of batches and shift it to every pair of means. A value has
-            the same distribution and error as with separate batches (False, as in the paper).
-            Neighbouring errors are alike, which keeps the landscape smooth, and the statistics of
-            the negatives are computed once for each mu_neg instead of once for each pair.
+        common: Whether to draw one set of batches and shift it to every pair of means. Each value
+            has the same distribution and error as with separate batches (False, as in the paper).
+            But neighbouring errors are alike, so the landscape is smooth, and the statistics of the
+            negatives are computed only once for each mu_neg.
         progress: Function that receives the number of pairs of means done since the last call.
 
     Raises:

@@ -22,8 +22,8 @@ _NO_EMBEDDINGS = (
 class _Unknown(Tensor):
     """Placeholder for embeddings; every result computed from it is unknown too.
 
-    An objective may therefore compute quantities that do not exist here (the gradient of an anchor
-    in other roles), as long as GD, W and the pull come from similarities alone. The placeholder is
+    An objective may therefore compute quantities that do not exist here, such as the gradient of an
+    anchor in other roles. GD, W and the pull must come from similarities alone. The placeholder is
     on the device ``meta``, which holds no numbers.
 
     Raises:

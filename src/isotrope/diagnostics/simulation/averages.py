@@ -1,4 +1,4 @@
-"""Averages GD and weights over drawn angles; ratios and gradients at given ones (Li et al., 2024).
+"""Averages GD and weights over drawn angles; computes ratios and gradients at given angles.
 
 The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), and the angles between
 the anchor and its 127 negatives from N(mu_neg, 0.10^2). A component is averaged over 1,000 such
@@ -127,8 +127,8 @@ def _is_of_rows(objective: Objective) -> bool:
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
     """Return the ratio R with every angle at its mean (Li et al., 2024, figure 4).
 
-    Angles are not sampled: the paper's caption speaks of averages, but its figure shows the
-    formula. The ratio is undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
+    Angles are not sampled: the paper's caption mentions averages, but its figure shows the formula.
+    The ratio is undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -154,8 +154,8 @@ def gradient_norm(
     ``alignment`` is the contribution of the positive, GD pull sin(theta_ii'). ``uniformity`` is the
     contribution of one negative, GD W_ij sin(theta_ij'), or of the hardest if only it counts. The
     sines are the lengths of h'_i and h'_j in the tangent space of the unit anchor (Nie et al.,
-    2023, eq. 7-9, 11, 16-22). An objective with one number for a batch is evaluated on enough equal
-    anchors to be each other's negatives, and its components include the 1/n.
+    2023, eq. 7-9, 11, 16-22). An objective with one number for a batch is evaluated on as many
+    equal anchors as needed to be each other's negatives. Its components include the 1/n.
 
     Args:
         objectives: Objectives whose pull is one number for each anchor.

@@ -24,7 +24,7 @@ from isotrope.diagnostics.readings import (
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
-ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
+ANOTHER = "--encoder all-MiniLM-L6-v2 (or any other than the present one)"
 _LEAST_GAPS = 6
 _LITTLE = 0.05  # of the loss of guessing; a ratio to a smaller loss says nothing
 
@@ -40,7 +40,7 @@ def _not_finite(case: RunEvidence) -> Found | None:
     return Found(
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
         "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
-        "NaN from the start. Ignore the log after that step.",
+        "NaN from the start. Ignore the log after the first such step.",
         lower_rate_flag(case, 10),
     )
 
@@ -67,14 +67,14 @@ def _diverging(case: RunEvidence) -> Found | None:
             ("lost_spread", _over_first(case, "std", case.early)),
             rise,
         ),
-        "taken the loss far above its start, and above that of guessing": (
+        "raised the loss far above its start, and above the loss of random guessing": (
             ("loss_explodes", _over_guess(case)),
         ),
-        "first destroyed what the encoder knew, and removed directions": (
+        "raised the loss at first, and removed directions from the embeddings": (
             ("lost_rank", _over_first(case, "effective_rank", case.early)),
             ("loss_up_early", _early_loss(case)),
         ),
-        "made the embeddings many times as long, so that their directions hardly turn": (
+        "made the embeddings many times longer, so that they hardly turn": (
             ((jump, _over_first(case, "norm", case.early)),) if _may_explode(case) else ()
         ),
     }
@@ -84,7 +84,7 @@ def _diverging(case: RunEvidence) -> Found | None:
             more = further_evidence(
                 case, "uniformity", "norm", "loss", learning_rate=learning_rate(case)
             )
-            detail = f"The steps are too long: they have {what}."
+            detail = f"The steps are too large: they have {what}."
             return Found((*evidence, *more), detail, lower_rate_flag(case, 10))
     return None
 
@@ -152,7 +152,7 @@ def _rise(case: RunEvidence) -> float | None:
 DIVERGING = Verdict(
     "diverging",
     "the learning rate is too high",
-    "Steps that are too long destroy what the encoder has learnt. The loss stays above its start, "
+    "Steps that are too large destroy what the encoder has learnt. The loss stays above its start, "
     "the embeddings move together or grow many times as long, or numbers become NaN.",
     thresholds=(
         Threshold(
@@ -174,8 +174,8 @@ DIVERGING = Verdict(
             "lost_gap",
             "lead of positives over negatives at the end",
             "counts only if `loss_rise` or `lost_spread_at_the_end` is crossed as well. Lead of "
-            "positives over negatives (for labelled pairs: of higher over lower labels), in "
-            "standard deviations, at the end, divided by that at the first logged step",
+            "positives over negatives (for labelled pairs: of higher over lower labels) in "
+            "standard deviations at the end, divided by the lead at the first logged step",
             "our choice, after two public questions had wrongly received the verdict healthy",
             below=0.5,
             unit="of the start",
@@ -224,8 +224,8 @@ DIVERGING = Verdict(
             "effective rank after a third of the run",
             "counts only if `loss_up_early` is crossed as well. Effective rank in the first "
             "third, divided by that at step 0",
-            "0.62 of a network with batch normalisation at 100 times the learning rate, 1.0 at the "
-            "usual one (benchmarks/hosts.py)",
+            "a network with batch normalisation has 0.62 at 100 times the learning rate, and 1.0 "
+            "at the usual rate (benchmarks/hosts.py)",
             below=0.75,
             unit="of the start",
         ),
@@ -234,7 +234,7 @@ DIVERGING = Verdict(
             "loss after a third of the run",
             "counts only if `lost_rank` is crossed as well. Loss in the first third, divided by "
             "that at step 0",
-            "1.9 of the training that lost_rank was set on; our choice",
+            "our choice; the training that lost_rank was set on has 1.9",
             above=1.3,
             unit="of the start",
         ),
@@ -279,7 +279,7 @@ def _collapsed(case: RunEvidence) -> Found | None:
     why, change, more = _why_collapsed(case)
     return Found(
         (*evidence, *more, *further_evidence(case, "negative_mean", "std", "norm")),
-        f"All inputs get nearly the same direction. {why}",
+        f"The embeddings of all inputs have nearly the same direction. {why}",
         change,
         decided_by=(*more, *evidence)[0].name,
     )
@@ -300,11 +300,11 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
         why = (
             "The encoder could not tell inputs apart at the start. A loss that pushes only the "
-            "hardest negative, or pushes less than it pulls, then ends at one point, where it "
-            "equals its margin."
+            "hardest negative, or pushes less than it pulls, then moves all embeddings to one "
+            "point, where the loss equals its margin."
         )
-        return why, "--objective infonce (until inputs differ; then this one)", ()
-    why = "No other setting explains it, so the steps are probably too long."
+        return why, "--objective infonce (until embeddings differ, then the present objective)", ()
+    why = "No other setting explains the collapse, so the learning rate is probably too high."
     return why, lower_rate_flag(case, 10), ()
 
 
@@ -333,7 +333,7 @@ def _stops_by_margin(case: RunEvidence) -> bool:
 COLLAPSED = Verdict(
     "collapsed",
     "all embeddings are one point",
-    "All inputs get nearly the same embedding, so that no search can tell them apart.",
+    "All inputs get nearly the same embedding, so a search cannot tell them apart.",
     thresholds=(
         Threshold(
             "collapse_uniformity",
@@ -348,13 +348,13 @@ COLLAPSED = Verdict(
             "mean standard deviation of the dimensions of the normalised embeddings, median of "
             "the last third; it also finds embeddings that are all zeros, for which uniformity "
             "is undefined",
-            "1/sqrt(d) for even embeddings; only equal rows are below",
+            "1/sqrt(d) for even embeddings; only equal embeddings are below the threshold",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay; above the threshold it is named as the cause",
+            "for images: weight decay; above the threshold, the weight decay is named as the cause",
             "Draganov et al., 2024, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
             above=5e-3,
         ),
@@ -376,10 +376,10 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         change = "--weight-decay 5e-4"
     elif case.rows and parameters(case).get("cov_coeff") == 0:
-        why = "Nothing keeps the coordinates apart: the weight of their covariances is 0."
+        why = "Nothing decorrelates the coordinates, because the weight of their covariances is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or crosses("rank_share", began / most):
-        why = "The encoder was like this before the first step."
+        why = "The encoder had this fault before the first step."
         change = ANOTHER
     else:
         why = "Training has removed the other directions."

@@ -42,15 +42,15 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     usual = 0.1 if case.kind == "images" else 0.05
     better = usual if tau is None or tau > usual else tau / 2
     exchanged = "softmax" in str(parameters(case).get("weight", ""))
-    what = "If it has a temperature, that" if tau is None else f"A temperature of {tau:g}"
+    what = "If the loss has a temperature, it" if tau is None else f"A temperature of {tau:g}"
     return Found(
         (
             compared("hardest_at_high_temperature" if high else "hardest_times_uniform", over_even),
             *further_evidence(case, "hardest_share"),
             *further_evidence(case, "dissipation", "gradient_uniformity", temperature=tau),
         ),
-        f"This loss pushes the nearest of {negatives(case)} negatives about as much as any other. "
-        f"{what} is too high for its softmax to tell them apart.",
+        f"This loss pushes the nearest of {negatives(case)} negatives hardly more than any other. "
+        f"{what} is too high for the softmax to tell near negatives from far ones.",
         f"--objective.weight softmax:{better:g}"
         if exchanged
         else f"--objective.temperature {better:g}",
@@ -71,8 +71,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "share of the weight on the hardest negative, multiplied by the number of negatives; "
-            "with fewer than 62 negatives it is converted to 62",
+            "hardest negative's share of the push, times the number of negatives; with fewer than "
+            "62 negatives, converted to 62",
             "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value "
             f"{ZOO}",
             below=1.5,
@@ -92,7 +92,7 @@ NEGATIVES_NOT_HARD = Verdict(
             "high_temperature",
             "temperature",
             "temperature of the loss",
-            "our choice; 0.5 is the highest published for a method of images (SimCLR)",
+            "our choice; the highest published for images is 0.5 (SimCLR)",
             above=0.7,
         ),
     ),
@@ -121,20 +121,21 @@ def _copies_apart(case: RunEvidence) -> str:
     detail = (
         "Many texts have a copy that counts as a negative, so training pushes apart texts that "
         "mean the same. `isotrope train` leaves out exact copies and copies that differ only in "
-        "case and punctuation. Ignore this if the words in which the texts differ matter."
+        "case and punctuation. Ignore this verdict if the few words that differ are important in "
+        "your data."
     )
     places = [place for loss in case.losses for place in loss.get("false_negatives") or ()]
     if not places:
         return detail
     named = ", ".join(f"anchor {i} and candidate {j}" for i, j in places)
-    return f"{detail} Such pairs of a batch, counted from 0: {named}."
+    return f"{detail} In one batch, counted from 0, such pairs are {named}."
 
 
 FALSE_NEGATIVES = Verdict(
     "false-negatives",
     "copies of a text are pushed apart",
-    "Many texts have a near-copy in the data, or a query has several positives in one batch. The "
-    "copy, or the other positive, counts as a negative, so training pushes apart texts that mean "
+    "Many texts have a near-copy in the data, or queries have several positives in one batch. "
+    "Near-copies and other positives count as negatives, so training pushes apart texts that mean "
     "the same.",
     (
         Threshold(
@@ -148,7 +149,7 @@ FALSE_NEGATIVES = Verdict(
         ),
         Threshold(
             "false_negatives",
-            "a negative looks like a positive for",
+            "anchors with a negative that looks like a positive",
             "anchors with a negative that looks like a positive, at the end and in the first third",
             OURS,
             above=0.3,
@@ -179,7 +180,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:
-        why, change = "This objective never counts an anchor as done.", _stopping(objective)
+        why, change = "The gradient of this objective never fades.", _stopping(objective)
     else:
         usual = type(objective)().hyperparameters()["margin"]
         why = f"Even an ideal batch does not reach a margin of {margin}."
@@ -190,8 +191,8 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
             compared("gd_on_ideal", ideal),
             *further_evidence(case, "dead"),
         ),
-        f"Every anchor is pulled and pushed in full to the last step. {why} The risk is "
-        "overfitting: embeddings keep moving after there is nothing left to learn.",
+        f"Every anchor is pulled and pushed at full strength to the last step. {why} The risk is "
+        "overfitting: embeddings keep moving although nothing is left to learn.",
         change,
         decided_by="gd_on_ideal",
     )
@@ -212,9 +213,9 @@ def _unreachable(case: RunEvidence) -> Found | None:
             compared("unreachable_margin", margin / most),
             *further_evidence(case, "dissipation", "dead", "loss", margin=margin),
         ),
-        f"A margin of {margin:g} cannot be reached: distances of these embeddings are at most "
-        f"{most:g}. Every anchor is pulled and pushed in full to the last step, however far ahead "
-        "its positive is.",
+        f"No anchor can reach a margin of {margin:g}, because distances of these embeddings are at "
+        f"most {most:g}. Every anchor is pulled and pushed at full strength to the last step, "
+        "however close its positive is.",
         f"a margin of {_USUAL_MARGIN:g}",
     )
 
@@ -235,7 +236,7 @@ def _margin(case: RunEvidence) -> str:
 NEVER_DISSIPATING = Verdict(
     "never-dissipating",
     "no anchor is ever done: a risk of overfitting",
-    "Every anchor is pulled and pushed in full until the last step, even when its positive is "
+    "Every anchor is pulled and pushed at full strength to the last step, even if its positive is "
     "already far closer than all negatives. Such losses tend to overfit sentences.",
     thresholds=(
         Threshold(
@@ -248,14 +249,14 @@ NEVER_DISSIPATING = Verdict(
         Threshold(
             "gd_at_the_end",
             "dissipation (GD) at the end",
-            "mean GD over the anchors; of the logged steps, median of the last third",
+            "mean GD over the anchors, median over the last third of the logged steps",
             "Li et al., 2024, sections 3.1 and 4; Nie et al., 2023, section 4.2",
             above=0.99,
         ),
         Threshold(
             "unreachable_margin",
             "margin",
-            "for a triplet loss of another library: margin over the largest distance, 2",
+            "for a triplet loss of another library: margin divided by the largest distance, 2",
             "not a choice: two distances cannot differ by more",
             above=1.0,
             unit="times the largest distance of unit vectors",
@@ -294,8 +295,9 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
             *([] if gain is None else [compared("gain", gain)]),
             *further_evidence(case, "dead", "dissipation", "positive_mean", "negative_mean"),
         ),
-        f"At a temperature of {tau:.3g} an anchor either has no gradient or pushes only its "
-        "hardest negative: any positive that is slightly ahead counts as learnt.",
+        f"At a temperature of {tau:.3g}, an anchor either has no gradient or pushes only its "
+        "hardest negative. An anchor stops learning as soon as its positive is slightly closer "
+        "than its negatives.",
         f"--objective.temperature {max(0.05, 4 * tau):g}",
     )
 
@@ -329,9 +331,9 @@ def _warmer(case: RunEvidence) -> str:
 TEMPERATURE_TOO_LOW = Verdict(
     "temperature-too-low",
     "the temperature is too low: anchors are done or push one negative only",
-    "From the first step most anchors have no gradient, and the others spend all of theirs on one "
-    "negative. The temperature is so low that any positive that is slightly ahead counts as "
-    "learnt.",
+    "From the first step on, most anchors have no gradient, and each other anchor pushes only one "
+    "negative. The temperature is so low that an anchor stops learning as soon as its positive is "
+    "slightly closer than its negatives.",
     thresholds=(
         Threshold(
             "hardest_at_first",
@@ -372,7 +374,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         ),
         Threshold(
             "decided",
-            "decided at the first logged step",
+            "mean GD plus done anchors at the first logged step",
             "used instead of `done_by_temperature` if `hardest_at_first` is also crossed at the "
             "end. Mean GD plus the share of anchors with GD < 0.01, at the first logged step",
             "1 at a temperature of 0, where GD is 0 or 1; a masked language model has 0.86 at 0.02 "

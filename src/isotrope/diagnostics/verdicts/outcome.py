@@ -80,8 +80,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "done (GD below 0.01) throughout",
-            "anchors with GD < 0.01, median of the whole run; without a dev score the threshold "
-            "is that of dead_early",
+            "anchors with GD < 0.01, median of the whole run; without a dev score, the threshold "
+            "of dead_early applies",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -91,7 +91,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         _GAIN,
     ),
     Change(
-        "another FILE (with a third column of near but wrong texts, or with other data)",
+        "another FILE (with hard negatives in a third column, or with other data)",
         lambda case: f"{case.words.harder}, or other data",
     ),
     explains=("dissipated-early",),
@@ -118,7 +118,7 @@ def _harder(case: RunEvidence) -> str:
 DISSIPATED_EARLY = Verdict(
     "dissipated-early",
     "almost no anchor learns after the first steps",
-    "Soon after the start hardly any anchor still has a gradient, and the held-out score has not "
+    "Soon after the start, hardly any anchor still has a gradient, and the held-out score has not "
     "risen. More steps will change nothing.",
     (
         Threshold(
@@ -162,8 +162,8 @@ def _risen(case: RunEvidence, column: str) -> float | None:
 LOSING_PULL = Verdict(
     "losing-pull",
     "the pull is too weak to bring positives closer",
-    "The positive pulls too weakly against the push of the negatives: a small step takes most "
-    "anchors away from their positives, and the angle to them does not fall.",
+    "The pull of the positives is too weak against the push of the negatives. A small step moves "
+    "most anchors away from their positives, and the angle between them does not fall.",
     (
         Threshold(
             "above_bound",
@@ -177,8 +177,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "positive_closer",
             "angle of positives, its change since the first logged step",
-            "change of the mean angle of positives; if it falls by more than this, the verdict "
-            "is not reported",
+            "change of the mean angle of positives; the verdict is not reported if the angle falls "
+            "by more than this",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -186,8 +186,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "R at the end. For a loss of another library the verdict is not reported below this "
-            "value, because the loss has stopped pulling at a margin, which is no fault",
+            "R at the end. For a loss of another library, the verdict is not reported below this "
+            "value, because a loss with a margin may stop pulling without a fault",
             OURS,
             below=0.01,
         ),
@@ -244,7 +244,8 @@ ANISOTROPIC_START = Verdict(
         Threshold(
             "spread",
             "uniformity at the end (0: one point, -4: even)",
-            "for a training: uniformity at the end; negatives-not-hard is then not reported",
+            "for a training: uniformity at the end. Above the threshold, negatives-not-hard is not "
+            "reported either",
             ZOO,
             above=-1.0,
         ),
@@ -275,7 +276,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
             ),
         ),
         "The score on held-out data has fallen from its best while training continued."
-        + (" It never rose at all." if never_rose else ""),
+        + (" It was never above its start." if never_rose else ""),
         lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
 
@@ -283,8 +284,8 @@ def _overfitting(case: RunEvidence) -> Found | None:
 OVERFITTING = Verdict(
     "overfitting",
     "the dev score falls while training continues",
-    "The score on held-out data fell from its best while training continued. The best checkpoint "
-    "was saved, so nothing is lost.",
+    "The score on held-out data fell from its best while training continued. `isotrope train` "
+    "saves the best checkpoint, so its model loses nothing.",
     thresholds=(
         Threshold(
             "dev_fall",
@@ -331,15 +332,15 @@ def _spreading(case: RunEvidence) -> Found | None:
 SPREADING = Verdict(
     "spreading",
     "healthy: both similarities fall, because the embeddings spread out",
-    "Nothing is wrong. The embeddings were near each other at first and spread out, so the "
-    "similarity of positives falls, and that of negatives falls further.",
+    "Nothing is wrong. The embeddings were close together at first and spread out. The similarity "
+    "of positives therefore falls, and the similarity of negatives falls more.",
     (
         Threshold(
             "both_fall",
             "angle of positives, its change since the first logged step",
-            "mean angle of positives at the end minus that at the first logged step, if the "
-            "angle of negatives has risen by more",
-            "our choice; it only decides whether spreading is printed after healthy",
+            "mean angle of positives at the end minus that at the first logged step; counts only "
+            "if the angle of negatives has risen by more",
+            "our choice; the threshold only decides whether spreading is printed after healthy",
             above=0.05,
             unit="rad",
         ),
@@ -361,14 +362,16 @@ def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
     if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
-        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "No pair was seen. "
+        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs.  "
         return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
-        detail = "The loss picks its pairs, which do not show what belongs together. "
+        detail = "The loss selects its own pairs, which do not show which texts belong together.  "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
-        detail = "Other terms of the loss act on the embeddings beside the pairs that it compares. "
+        detail = (
+            "Not only the compared pairs but also other terms of the loss act on the embeddings.  "
+        )
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
     if not relation_unknown(case):
         return None
@@ -376,15 +379,15 @@ def _not_examined(case: RunEvidence) -> Found | None:
 
 
 _RELATION = (
-    "At first the pairs that the loss pulls together were no nearer than others, or the loss "
-    "does not show the others. Pairs that do not belong together can also be learnt by heart."
+    "At first, the pairs that the loss pulls together were no nearer than other pairs, or the loss "
+    "shows no other pairs. A model can also memorise pairs that do not belong together."
 )
 _JUDGED_BY = (
-    "Whether this training is healthy is judged by the pairs that its loss pulls together and "
-    "pushes apart, so it is not known."
+    "The Doctor judges a training by the pairs that its loss pulls together and pushes apart, so "
+    "it cannot say whether this training is healthy."
 )
 _OF_A_TERM = (
-    "doctor.observe(term) on the term of the loss that compares pairs, before its backward()"
+    "doctor.observe(term) with the term of the loss that compares pairs, before its backward()"
 )
 _OF_A_LOOP = "doctor.anatomy.note(dev=SCORE) with each score on held-out data, larger is better"
 
@@ -398,15 +401,14 @@ def _examined(case: RunEvidence) -> str:
 
 NOT_EXAMINED = Verdict(
     "not-examined",
-    "nothing is known: too little was seen of the pairs that the loss compares",
-    "The doctor judges a training by the pairs of embeddings that its loss compares. Either it "
-    "has seen no pairs, or other terms of the loss act on the embeddings as well, or nothing "
-    "shows that the pairs belong together. So the doctor cannot say whether the training is "
-    "healthy.",
+    "nothing is known: the Doctor saw too little of the pairs that the loss compares",
+    "The Doctor judges a training by the pairs of embeddings that its loss compares. It saw no "
+    "pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
+    "pairs belong together. So it cannot say whether the training is healthy.",
     (
         Threshold(
             "left_out",
-            "gradient at the embeddings that the compared pairs leave out",
+            "gradient at the embeddings that does not come from the compared pairs",
             "for a training outside isotrope: share of the gradient at the embeddings that does "
             "not come from the compared pairs",
             "The value is 0 for a loss that only compares pairs. Rounding in bfloat16 backward "
@@ -431,15 +433,18 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
         return Found(evidence)
     change = "an encoder that makes one vector for each text"
     if case.settings.get("loss"):
-        change = "isotrope.Doctor() in a trainer of your own, with this loss"
-    told = "The loss was seen, but no embeddings. It is not known whether the training is healthy."
+        change = "isotrope.Doctor() in your own trainer, with this loss"
+    told = (
+        "The Doctor saw the loss but no embeddings, so it cannot say whether the training is "
+        "healthy."
+    )
     return Found(evidence, told, change)
 
 
 NOT_ENOUGH_SEEN = Verdict(
     "not-enough-seen",
-    "nothing was found, but there was too little to examine",
-    "Nothing was found, but the training logged fewer than three steps, which is too few to call "
+    "no fault was found, but there was too little to examine",
+    "No fault was found, but the training logged fewer than three steps. These are too few to call "
     "it healthy.",
     (
         Threshold(

@@ -56,13 +56,13 @@ def _batch_with_negatives(case: RunEvidence) -> str:
 NO_NEGATIVES = Verdict(
     "no-negatives",
     "no anchor has a negative in its batch",
-    "No anchor of a batch has a negative, so a contrastive loss is 0 and teaches nothing. A loss "
-    "of 0 does not mean that anything has been learnt.",
+    "No anchor has a negative in its batch, so a contrastive loss is 0 and the model learns "
+    "nothing. A loss of 0 does not mean that training succeeded.",
     (
         Threshold(
             "without_negatives",
             "batches in which no anchor has a negative",
-            "steps in whose batch no anchor has a negative",
+            "logged steps in which no anchor has a negative",
             "not a choice: a batch of one row, or of one group, has no negatives",
             above=0.5,
             unit="of the logged steps",
@@ -70,8 +70,8 @@ NO_NEGATIVES = Verdict(
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss of another library: mean gradient of an anchor. A loss that compares the "
-            "two texts of a pair has a gradient without negatives",
+            "for a loss of another library: mean gradient of an anchor. A loss that compares only "
+            "the two texts of a pair has a gradient even without negatives",
             "0 for a softmax over the positive alone, up to rounding",
             below=1e-6,
         ),
@@ -92,14 +92,14 @@ def _largest_view_angle(case: RunEvidence) -> float | None:
 DEAD_VIEWS = Verdict(
     "dead-views",
     "the two views of a text are the same",
-    "The two views of a text are exactly the same vector. The positive is at distance 0 before "
-    "training begins, so it cannot teach anything.",
+    "The two views of a text have exactly the same embedding. The distance to the positive is 0 "
+    "before training begins, so the pair teaches nothing.",
     (
         Threshold(
             "view_angle",
             "largest angle between the two views of a text",
-            "the mean angle between an anchor and its positive in a step; the largest such mean "
-            "over all logged steps counts",
+            "mean angle between an anchor and its positive in a step; the step with the largest "
+            "mean counts",
             f"0 without dropout, up to rounding; {ZOO}",
             below=0.001,
             unit="rad",
@@ -121,8 +121,9 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     if crosses("label_gap", gap) and gap is not None:
         return Found(
             (compared("label_gap", gap), *further_evidence(case, "loss")),
-            "Pairs with the higher labels are farther apart than those with the lower ones, so the "
-            "labels look inverted: are they distances, or does 1 mean 'different'?",
+            "Pairs with higher labels are farther apart than pairs with lower labels, so the "
+            "labels look inverted. Check whether they are distances, or whether 1 means "
+            "'different'.",
             "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
         )
     decided = _decided(case)
@@ -230,15 +231,15 @@ def _belonging(case: RunEvidence) -> str:
 
 UNRELATED_POSITIVES = Verdict(
     "unrelated-positives",
-    "a positive is no closer than any negative",
-    "Before training, a positive is no closer to its anchor than any other text. Real pairs are "
-    "closer, so the columns or lines of the file seem to be mixed up.",
+    "positives are no closer than negatives",
+    "Before training, positives are no closer to their anchors than other texts are. Real pairs "
+    "are closer, so the columns or lines of the file are probably mixed up.",
     (
         Threshold(
             "separation",
             "lead of positives over negatives before training",
             "before training: mean angle to negatives minus mean angle to positives, divided by "
-            "the standard deviation of these angles. Without a sample of the data: median over "
+            "the larger of their standard deviations. Without a sample of the data: median over "
             "the first third of at least nine logged steps",
             ZOO,
             below=0.15,
@@ -247,15 +248,15 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "label_gap",
             "lead of pairs with high labels at the first logged step",
-            "for labelled pairs, at the first logged step: mean angle of pairs with a label "
-            "below the mean, minus that of the others",
-            f"two standard errors of 8 pairs on either side; {NEWER}",
+            "for labelled pairs, at the first logged step: mean angle of pairs with a label below "
+            "the mean, minus the mean angle of the others",
+            f"two standard errors if each side has 8 pairs; {NEWER}",
             below=-1.0,
             unit="standard deviations",
         ),
         Threshold(
             "copies_apart",
-            "a negative looks like a positive for",
+            "anchors with a negative that looks like a positive",
             "anchors with a negative that looks like a positive. If their share exceeds this "
             "value in the first third and at the end, the verdict is not reported, because "
             "copies make negatives as near as positives",
@@ -279,13 +280,12 @@ def _labels_differ(case: RunEvidence) -> bool:
 ONLY_PULLED = Verdict(
     "only-pulled",
     "all pairs have the same label: every pair is pulled together, none is pushed apart",
-    "Every pair has the same label, so the loss pulls all of them together and pushes none "
-    "apart. Such a loss is smallest when all texts have the same embedding, so training makes "
-    "all embeddings equal.",
+    "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
+    "Such a loss is smallest if all embeddings are equal, so training makes them equal.",
     (
         Threshold(
             "pulled",
-            "pulled together",
+            "pairs that are pulled together",
             "share of labelled pairs with a gradient that are pulled together, in batches with "
             "equal labels",
             "not a choice: with equal labels the share is 1",
