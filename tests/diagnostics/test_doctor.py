@@ -417,7 +417,7 @@ def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
     rows = case(hardest_share=0.02, dissipation=1.0).rows
     found = diagnose(of_rows(rows, settings={"batch-size": 64}))
     assert found.verdict == ("negatives-not-hard",)
-    assert "If it has a temperature" in found.findings[0].detail
+    assert "If the loss has a temperature" in found.findings[0].detail
     assert diagnose(of_rows(rows)).verdict == (HEALTHY,)
     alike = case(false_negatives=0.9).rows
     assert diagnose(of_rows(alike)).verdict == ("false-negatives",)

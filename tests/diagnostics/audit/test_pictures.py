@@ -40,7 +40,7 @@ def test_pictures_are_told_by_their_names() -> None:
     text = str(audit)
     assert text.startswith("200 pictures of photos, resnet9, simclr with infonce, batches of 128")
     assert "cats/17.png and cats/120.png" in text
-    assert "3 more files were left out" in text
+    assert "3 more files were skipped" in text
     assert "Whitening" not in text
     assert "label" not in text
 
@@ -68,7 +68,7 @@ def test_flags_have_every_setting_of_the_objective() -> None:
 
 @pytest.mark.parametrize(
     ("scratch", "why"),
-    [(True, "audit a trained encoder instead"), (False, "the rules were measured on texts")],
+    [(True, "audit a trained encoder instead"), (False, "the rules are for texts")],
 )
 def test_nothing_is_recommended(scratch: bool, why: str) -> None:
     audit = audited(scratch=scratch)

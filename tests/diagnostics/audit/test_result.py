@@ -99,7 +99,7 @@ def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     assert list(audit.files()) == ["grouped.jsonl"]
     assert list(audit.unwritten) == ["cleaned.jsonl", "mined.jsonl"]
     assert "fewer than two rows are left" in audit.unwritten["cleaned.jsonl"]
-    assert "fewer than two hard negatives were found" in audit.unwritten["mined.jsonl"]
+    assert "fewer than two hard negatives are outside" in audit.unwritten["mined.jsonl"]
 
 
 def test_every_file_has_the_groups_of_the_data(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_why_no_temperature_is_recommended_is_printed() -> None:
 
 
 def test_objectives_without_a_push_between_rows_are_refused() -> None:
-    with pytest.raises(InputError, match="compares coordinates, not rows, so there is no push"):
+    with pytest.raises(InputError, match="compares coordinates, not rows, so rows do not push"):
         checked_objective("barlowtwins")
     with pytest.raises(InputError, match="dino has no components"):
         checked_objective("dino")
