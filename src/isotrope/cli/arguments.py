@@ -26,7 +26,7 @@ def check_readable(*files: Path | None) -> None:
 
 
 class _Word(str):
-    """An argument that is no flag, even if it begins with a dash."""
+    """An argument that is not a flag, even if it begins with a dash."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
     def _parse_optional(
         self, arg_string: str
     ) -> tuple[argparse.Action | None, str, str | None] | None:
-        """Tell a flag from a word: whatever follows ``--`` is a word."""
+        """Distinguish flags from words: everything after ``--`` is a word."""
         return None if isinstance(arg_string, _Word) else super()._parse_optional(arg_string)
 
     def error(self, message: str) -> NoReturn:
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """Print help or a version; argparse itself passes over a full disk."""
+        """Print help or a version; unlike argparse, report a full disk."""
         (file or sys.stdout).write(message)
 
 
@@ -81,7 +81,7 @@ def add_fields(
     Args:
         parser: Parser to extend.
         fields: Fields by name.
-        both_ways: Whether every switch can also be turned off, as a file may have turned it on.
+        both_ways: Whether switches can also be turned off, because a file may turn them on.
     """
     from isotrope.core.settings import extra_of
 

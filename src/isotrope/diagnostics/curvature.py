@@ -11,9 +11,9 @@ batch are not enough, because a loss may couple its rows.
   are part of the Hessian. Running statistics are not changed.
 - Values that the objective or the method holds constant (stopped gradients, moving averages, a
   queue, the detached parts of a composed objective) are constant here too. The Hessian is the
-  second derivative of the loss at the present values, and is symmetric. - Weight decay is not
-  included. - The eager backend computes the loss, and torch's math backend computes attention,
-  because the
+  second derivative of the loss at the present values, and is symmetric.
+- Weight decay is not included.
+- The eager backend computes the loss, and torch's math backend computes attention, because the
   fused forms have no second derivatives.
 """
 

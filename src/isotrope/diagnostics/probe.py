@@ -4,8 +4,8 @@ The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.meas
 measured without the head, because a run drops it at its end. A probe also has
 
 - ``mean_cosine``: mean cosine of different inputs;
-- ``copies``: share of the texts that have a copy among the others (:func:`copied`); - ``count`` and
-  ``dimension``: numbers of rows and columns of the embeddings.
+- ``copies``: share of the texts that have a copy among the others (:func:`copied`);
+- ``count`` and ``dimension``: numbers of rows and columns of the embeddings.
 """
 
 import re

@@ -1,10 +1,11 @@
 """Trains the classifiers of the transfer tasks: one linear layer each, fitted as SentEval does.
 
-After every few passes over the training set the weights are scored on the development set, and the
-best are kept. Training ends after 200 passes, or when more than ``tenacity`` scores in total were
-no improvement (an improvement does not reset the count). Every fit starts from the same seed, so
-equal dimensions give equal initial weights, and training sets of equal size give equal orders. The
-tests compare with ``benchmarks/sequential.py``, the loop of SentEval (Conneau and Kiela 2018).
+After every few passes over the training set, the weights are scored on the development set, and the
+best weights are kept. Training ends after 200 passes, or once more than ``tenacity`` scores in
+total were no improvement (an improvement does not reset the count). Every fit starts from the same
+seed, so equal dimensions give equal initial weights, and training sets of equal size give equal
+orders. Tests compare the results with ``benchmarks/sequential.py``, the loop of SentEval (Conneau
+and Kiela 2018).
 
 Many classifiers are fitted at once, as one tensor program. F training sets of one size have the
 same orders, so they take their steps together. The R fits of one training set, one for each
@@ -40,8 +41,8 @@ class ClassifierProtocol:
         folds: The number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: Examples in each step.
-        tenacity: How many scores without improvement training tolerates in total; after one more it
-            stops.
+        tenacity: Number of scores without improvement that are allowed in total; training stops
+            after one more.
         passes: Passes over the training set between two scores on the development set.
         most: Passes after which training stops.
     """
@@ -123,7 +124,7 @@ def fit(
         classes: The number of classes.
         sets: The training sets.
         protocol: How a classifier is trained.
-        done: Function that is called with the number of fits that have ended since the last call.
+        done: Function that receives the number of fits that have ended since the last call.
     """
     start = initial(x.shape[1], classes, x.dtype)
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()

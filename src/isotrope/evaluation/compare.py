@@ -1,13 +1,13 @@
 """Decides which differences between models are noise, by the paired bootstrap.
 
-Every resample draws as many pairs, examples or queries as the task has, with replacement, the same
-for all models. Every number is computed again from them: Spearman's correlation with the ranks of
-the resample, an accuracy as a mean. The intervals cover the choice of the examples, but not the
-training seed. Pairs that share a sentence count as independent, so intervals are slightly too
-narrow.
+Every resample draws as many pairs, examples or queries as the task has, with replacement, and the
+same for all models. Every score is computed again from the drawn examples: Spearman's correlation
+with the ranks of the resample, an accuracy as a mean. The intervals cover the choice of the
+examples, but not the training seed. Pairs that share a sentence count as independent, so intervals
+are slightly too narrow.
 
-The p-value of a difference is two-sided, twice the share of resamples on the other side of zero;
-Holm's correction makes it hold for all comparisons of a table together.
+The p-value of a difference is two-sided: twice the share of resamples on the other side of zero.
+Holm's method corrects the p-values for the number of comparisons in a table.
 """
 
 import os
@@ -44,17 +44,17 @@ def compare(
 ) -> Result:
     """Score models on the same data, and find which differ from the first by more than noise.
 
-    Every number is compared by a paired bootstrap over the scored examples; the p-values are
-    corrected for the number of comparisons. They do not include the effect of the training seed.
+    Every score is compared by a paired bootstrap over the scored examples. The p-values are
+    corrected for the number of comparisons, but do not include the effect of the training seed.
 
     Args:
-        models: Two or more names, folders, outcomes or encoders; or the results of
-            ``isotrope.evaluate`` for each, without options.
+        models: Two or more names, folders, outcomes or encoders; or, without options, their results
+            of ``isotrope.evaluate``.
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
-        A Result of kind ``comparison``; its ``details["columns"]`` hold, for each task, the models'
-        scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
+        A Result of kind ``comparison``. For each task, its ``details["columns"]`` hold the models'
+            scores with intervals, and the differences with ``higher``, ``lower`` or ``noise``.
 
     Raises:
         InputError: There are fewer than two models or no data, or the evaluation failed.
@@ -76,8 +76,8 @@ def compare_results(
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
-        resamples: The number of bootstrap resamples; None is 5,000, or 100 for each comparison
-            where that is more.
+        resamples: Number of bootstrap resamples; None for 5,000, or for 100 per comparison if this
+            is more.
         seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
 
     Returns:

@@ -3,8 +3,8 @@
 The texts are encoded block by block. Measures that are sums over rows are exact for any number of
 rows (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs). Measures
 that compare all rows with each other (uniformity, the distance gaps) use a random sample; the
-result gives its size. Positives are the given pairs. For single texts, only encoders of isotrope
-give positives, from two passes with dropout over the same text.
+result gives its size. Positives are the given pairs. The positive of a single text is a second pass
+with dropout, which only encoders of isotrope provide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ def corpus(
       near 0 is a dead dimension.
     - ``effective_rank`` of the centred embeddings, ``rankme`` of the embeddings as they are.
     - ``mean_cosine`` over all pairs of distinct texts; ``uniformity`` (t = 2) over those of the
-      sample. For pairs, the mean of both sides, so that no text is compared with its own positive.
+      sample. For pairs, both are means of the two sides, so no text is compared with its positive.
     - ``alignment`` (alpha = 2) of all positives; ``distance_gap`` and ``margin_gap``
       (:mod:`isotrope.measures.distance_gap`) of the sample, in which the other positives are the
       negatives. None without positives. Without pairs all three use at most 1,000 texts and two

@@ -79,9 +79,9 @@ def dev_metric_held_out(
 ) -> DevMetric:
     """Return the label-free score on the held-out records of a run.
 
-    Several data sets are searched one by one, and the score is the mean over all queries.
-    Where rows have groups, a query may find the target of any row of its group.
-    Scored pairs have Spearman's correlation instead.
+    Each data set is searched separately, and the score is the mean over all queries. If rows have
+    groups, any target of the query's group counts as found. The score of scored pairs is Spearman's
+    correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():

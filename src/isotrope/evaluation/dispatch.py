@@ -36,17 +36,17 @@ def evaluate(
 ) -> Result:
     """Score a model by any of the protocols, or several together.
 
-    An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
+    Image encoders are scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or
     other image data that can be trained on. Without ``labels``, a run is scored on its own training
     and test part, split as in training. All other data are text.
 
-    Every finished task is stored on disk, under fingerprints of the model and the data, and reused
-    by the next call. The scores of an encoder without a method ``fingerprint`` are not stored.
+    Every finished task is stored on disk under fingerprints of model and data, and the next call
+    reuses it. If an encoder has no method ``fingerprint``, its scores are not stored.
 
     Args:
-        model: a name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an
-            outcome of ``isotrope.fit``, or anything with ``encode``.
-        progress: Whether to show bars and the tasks that were finished before, on stderr.
+        model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an outcome of
+            ``isotrope.fit``, or any object with ``encode``.
+        progress: Whether to show progress bars and earlier finished tasks on stderr.
         options: The data and how to score them; ``help(isotrope.evaluate)`` lists all keywords,
             and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``,
             ``labels`` and ``corpus`` are paths. ``knn=False`` or ``linear=False`` leaves out one of

@@ -1,10 +1,10 @@
 """Stores the scores of finished tasks on disk, so that no task is scored twice.
 
-A task is one file of JSON, written whole as soon as the task is finished, so a killed run loses
-only the current task. Its name holds a fingerprint of everything that decides the numbers: the
-model, the data, the settings and the version of the protocol. The items for resampling are in a
-file of arrays beside it, which is written first and named by its content, so that two runs may
-finish the same task at the same time.
+Each task is one JSON file, written at once when the task is finished, so a killed run loses only
+the current task. The file's name has a fingerprint of everything that decides the scores: model,
+data, settings and version of the protocol. The items for resampling are in a file of arrays beside
+it. This file is written first and named by its content, so two runs may finish the same task at the
+same time.
 """
 
 import os

@@ -7,7 +7,7 @@ distinguishes three kinds of encoder:
 - *raw*, never trained on pairs: whitening more than doubles the score, and the components of the
   objective matter much;
 - *disturbed*, typical of a sentence encoder that was later trained on something else: whitening
-  gains less than that, and a training that gains less than whitening has learnt nothing new;
+  gains less, and a training that gains less than whitening has learnt nothing new;
 - *trained*: whitening gains nothing, so look for gains in the data.
 
 The mean cosine of different texts does not distinguish the first two: it is 0.85 for a disturbed
@@ -134,8 +134,8 @@ def uncover_records(
 ) -> Uncovered:
     """Score whitening on a part of the records, by searching for their positives.
 
-    Single texts are not scored, because the halves of a text share its rare words, so whitening
-    makes a disturbed encoder worse at this search, though better at similarity (docs/LOG.md).
+    Single texts are not scored: the halves of a text share its rare words, so whitening would make
+    a disturbed encoder worse at this search, although better at similarity (docs/LOG.md).
 
     Args:
         encoder: The encoder to start training from.

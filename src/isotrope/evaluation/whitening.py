@@ -1,7 +1,7 @@
 """Whitening: an encoder's scores after its embeddings get mean 0 and identity covariance.
 
-Whitening needs no training, so it shows the part of a gain that only removes directions that all
-embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1).
+Whitening needs no training. It shows how much of a gain comes only from removing directions that
+all embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1).
 """
 
 from collections.abc import Sequence

@@ -68,7 +68,7 @@ def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:
     """Return the part of each row of ``vectors`` (n x d) orthogonal to the unit ``points``.
 
-    This is the part that reaches an un-normalised embedding, up to division by its norm:
+    Only this part reaches an embedding before it is normalised, divided by the embedding's norm:
     normalisation removes the radial part.
     """
     return vectors - (vectors * points).sum(dim=1, keepdim=True) * points

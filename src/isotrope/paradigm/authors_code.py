@@ -1,9 +1,9 @@
 """The terms of the released code of Li et al. 2024 where it differs from the paper.
 
 The code sums the losses of both directions, and the similarity s_ii' has a gradient in both. So h_i
-is pulled twice, once as an anchor and once as the positive of h'_i: the effective ratio is about
-twice the one that was set. The printed equations are the default everywhere; ``variant="released"``
-selects the formulas here.
+is pulled twice, as an anchor and as the positive of h'_i. The effective ratio is about twice the
+chosen ratio. The printed equations are the default everywhere; ``variant="released"`` selects the
+formulas here.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,8 @@
 """The similarities that a loss compared, as anchors with their candidates.
 
-:mod:`isotrope.paradigm.similarities` finds them in the graph of a loss. A table holds which pairs
-are pulled together and which are pushed apart; here tables are merged that belong together.
+:mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table shows
+which pairs are pulled together and which are pushed apart. This module merges tables that belong
+together.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,15 +33,15 @@ class Compared:
         gradient: Derivative of the loss by each score, n x m. A pair is pulled together if it is
             below 0, and pushed apart if it is above 0.
         mask: Whether each pair was compared, n x m.
-        rows: Number of anchors in the batch, of which these n are a sample.
+        rows: Number of anchors in the batch, from which the n anchors are a sample.
         both: Whether the gradient reaches the anchors and the candidates.
         distance: Whether the scores are negated distances.
         lengths: Norms of the anchors before normalisation; None if they were not normalised.
         roots: Graph nodes that anchors and columns come from.
-        rounded: Whether the gradient has half precision, in which a small pull is lost.
+        rounded: Whether the gradient has half precision, which loses a small pull.
         scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
             temperature of a softmax. None if the scores are not multiplied.
-        beside: Graph node that puts these scores beside those of other tables, or None.
+        beside: Graph node that joins these scores with those of other tables, or None.
     """
 
     anchors: Tensor
@@ -168,7 +169,7 @@ def _grouped(
 def _once(compared: Sequence[Compared]) -> list[Compared]:
     """Return the tables, with pairs that a loss compares twice in the larger table alone.
 
-    A loss may take its positives by rows, and all pairs, these among them, from one product.
+    A loss may compute its positives row by row, and all pairs, positives included, in one product.
     """
     tables = list(compared)
     for one in compared:
@@ -228,8 +229,8 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
     """Return the tables of a loss that pulls in one table for both directions, and the others.
 
-    Such a loss takes the positive once and the mean of two log-sum-exps: the first table pulls
-    twice as much as it pushes, the second only pushes. Half of the pull belongs to each.
+    Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table pulls
+    twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     """
     directions: list[Compared] = []
     left = list(tables)
@@ -254,7 +255,7 @@ def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compa
 def _placed(one: Compared, other: Compared) -> Compared | None:
     """Return a table with the pairs of another one at their places; None if it lacks any.
 
-    A loss may take its positives by rows, and all other pairs from one product.
+    A loss may compute its positives row by row, and all other pairs in one product.
     """
     if one.distance != other.distance or one.anchors.shape[1] != other.anchors.shape[1]:
         return None

@@ -1,6 +1,6 @@
 """Composes an objective of three parts, or exchanges some parts of an existing objective.
 
-Here the gradient is the definition, and the loss is a surrogate with that gradient (see
+The gradient defines such an objective. Its loss is a surrogate with this gradient (see
 ``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value.
 """
 
@@ -41,8 +41,8 @@ class Paradigm(
 
     Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
     three ways. The two directions are summed, not averaged. The positive receives a gradient in
-    both, so the effective R is about twice the one that was set. The mean is over the anchors with
-    GD > 0, not over all anchors.
+    both, so the effective R is about twice the chosen R. The mean is over the anchors with GD > 0,
+    not over all anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
@@ -103,7 +103,7 @@ class Paradigm(
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared with each other, which the parent decides if W is its own."""
+        """Whether rows are compared with each other; the parent decides if W is the parent's."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
@@ -207,7 +207,7 @@ def pushes(objective: Objective) -> bool:
     """Return whether an objective pushes at all: whether some weight is not zero.
 
     The answer depends on the settings, so the weights are evaluated on noise. It only decides
-    whether a ratio is accepted; no gradient depends on it.
+    whether a ratio is accepted, and changes no gradient.
     """
     return bool(_noise_terms(objective).weight.any())
 

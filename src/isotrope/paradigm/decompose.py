@@ -51,10 +51,10 @@ class Decomposition:
             ``gradient`` in the tangent space.
         gradient: Tangent part of the gradient with respect to the normalised anchors, n x d.
         normalised: Whether the weights of each anchor sum to 1 (see the module), n booleans.
-        unique: Whether no other weights of an anchor give the same gradient within its rounding, so
-            that half of the digits of the weights are known, n booleans.
-        rank: Rank of the system that was solved for each anchor, n integers. None if no system was
-            solved, which is so for losses of similarities.
+        unique: n booleans: whether no other weights of an anchor give the same gradient within its
+            rounding. Half of the digits of these weights are then known.
+        rank: Rank of the system that was solved for each anchor, n integers. None for losses of
+            similarities, which need no system.
     """
 
     terms: Terms
@@ -78,7 +78,7 @@ class Decomposition:
 
     @property
     def testable(self) -> Tensor:
-        """Whether a gradient could have failed to fit (rank below d - 1), n booleans."""
+        """Whether another gradient could have failed to fit (rank below d - 1), n booleans."""
         if self.rank is None:
             return torch.ones_like(self.unique)
         return self.rank < self.gradient.shape[1] - 1
@@ -102,8 +102,8 @@ def decompose(
     """Return the components of ``loss_fn``'s gradient on the anchors (Li et al. 2024, sec. 2.3).
 
     The rows are normalised first. For each anchor, the positives and all other anchors are held
-    constant. Parameters of the loss receive no gradient. The loss is called once; if it keeps a
-    queue, the call advances the queue, so pass a copy of such a loss.
+    constant. Parameters of the loss receive no gradient. If the loss keeps a queue, pass a copy of
+    the loss, because the one call advances the queue.
 
     Args:
         loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``
@@ -113,17 +113,17 @@ def decompose(
             float32 at least.
         positives: Embeddings of the other view, m x d, m >= n. Row i is the positive of anchor i,
             and the other rows are its negatives.
-        of: Arguments of the loss: the two embeddings by default, as for every objective here. The
-            arguments are not guessed from the loss.
+        of: Arguments of the loss: the two embeddings (the default, as for every objective here) or
+            their similarities. They are not guessed from the loss.
         against: View of the negatives: the other view, the anchors' own (for losses such as
             uniformity within a view), or both. A wrong choice shows in ``residual``.
-        reduction: How the loss combines n values. The components are those of one anchor's loss,
-            so ``terms.scale`` is 1/n for a mean. For a sum or a statistic of the batch
-            ``terms.scale`` is 1. Only GD depends on this choice.
+        reduction: How the loss combines n values. The components are those of one anchor's loss, so
+            ``terms.scale`` is 1/n for a mean, and 1 for a sum or a statistic of the batch. Only GD
+            depends on this choice.
 
     Raises:
-        ValueError: an unknown choice, a zero embedding, or a loss with other arguments or another
-            result, that does not depend on the anchors, or whose gradient is not finite.
+        ValueError: an unknown choice, a zero embedding, or a loss that has other arguments, returns
+            no scalar, does not depend on the anchors, or has a gradient that is not finite.
 
     Example:
         >>> import torch
@@ -140,8 +140,8 @@ def decompose(
             )
     if of == "similarities" and against != "cross":
         raise ValueError(
-            "of='similarities' compares the anchors with the other view only; "
-            f"found against={against!r}: leave it out, or decompose a loss of embeddings"
+            "of='similarities' compares the anchors with the other view only; found "
+            f"against={against!r}: leave out against, or decompose a loss of embeddings"
         )
     _check_arguments(loss_fn, of)
     given = Views(anchors.detach(), positives.detach())
@@ -175,7 +175,7 @@ def decompose(
 
 
 def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
-    """Refuse a loss that would mistake a second matrix for its temperature, say."""
+    """Refuse a loss that would mistake a second matrix for another argument."""
     try:
         parameters = inspect.signature(getattr(loss_fn, "forward", loss_fn)).parameters.values()
     except ValueError:  # written in C

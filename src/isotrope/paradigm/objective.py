@@ -47,9 +47,9 @@ class Objective:
     the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values that a paper
     tuned for a backbone; explicit arguments override them.
 
-    ``coupling`` declares how the anchors of a batch depend on each other, which decides how value
-    and gradients are computed. The declaration is about the reduced loss of one direction and about
-    its two parts. For anchor i, let p_i be the similarity with its positive, t_i the statistics
+    ``coupling`` declares how the anchors of a batch depend on each other. This decides how value
+    and gradients are computed. The declaration holds for the reduced loss of one direction and for
+    both of its parts. For anchor i, let p_i be the similarity with its positive, t_i the statistics
     over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau} (``logsumexp`` is log
     S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
@@ -68,8 +68,8 @@ class Objective:
     declaration fails ``prove``, and raises ``WrongCoupling`` if the statistics of the batch show
     it.
 
-    The following members are properties, because they may depend on settings. If one of them is
-    constant, a subclass may write it as an attribute: ``pairwise = False``.
+    The following members are properties, because they may depend on settings. For a constant, a
+    subclass may write an attribute: ``pairwise = False``.
 
     Attributes:
         presets: Tuned settings by backbone.
@@ -179,7 +179,7 @@ class Objective:
         """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii', both held constant.
 
         Its gradient is the contribution of the positive. If the paper names the two parts, a
-        subclass overrides both methods, so that attraction + repulsion = formula.
+        subclass overrides both methods; attraction + repulsion must then equal formula.
         """
         terms = _constant(self, pairs)
         positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
@@ -233,7 +233,7 @@ class Objective:
 
         Raises:
             InputError: embeddings that are not tensors, or more positives than anchors.
-            ValueError: shapes that do not fit, or negatives for an objective that takes none.
+            ValueError: shapes that do not match, or negatives for an objective that takes none.
         """
         return self.loss(_square(anchors, positives, negatives, groups), backend=backend)
 
@@ -345,9 +345,9 @@ class Objective:
     ) -> "Paradigm":
         """Return this objective with some of its three components exchanged.
 
-        Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or,
-        for the ratio, a number. The result's value is a surrogate: only its gradient has meaning.
-        A residual, the gradient of an anchor outside the three components, is left out.
+        Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or, for
+        the ratio, a number. The result's value is a surrogate: only its gradient has meaning. The
+        result has no residual (the gradient of an anchor outside the three components).
         """
         from isotrope.paradigm.compose import modify  # compose defines an Objective itself
 

@@ -1,8 +1,8 @@
 """Runs every check of ``isotrope.paradigm.proof`` on one objective: ``isotrope check my_loss.py``.
 
-An error raised by the user's formula becomes a line of the result. A failed line says where it
-failed and what the failure may mean. :func:`mistakes` decomposes the formula to say whether a
-factor, a sign, the weights or another part is wrong.
+An error raised by the user's formula becomes a line of the result. A failed line names the failing
+inputs and the likely cause. :func:`mistakes` decomposes the formula to find out whether a factor, a
+sign, the weights or another part is wrong.
 """
 
 import itertools
@@ -66,7 +66,7 @@ class Check:
         tried: Number of inputs and settings on which the property was tried.
         worst: Largest error, or a description of the finding.
         passed: Whether the property holds; None if it could not be tried.
-        means: Consequence for a user if the property does not hold.
+        means: Likely cause and remedy if the property does not hold.
         mistakes: How the components differ from those of the formula, if they do.
     """
 
@@ -175,7 +175,7 @@ def _shape(views: Tensor) -> str:
 
 
 def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
-    """Return the line of a check that an error in the loss ended."""
+    """Return the line of a check that ended with an error in the loss."""
     lines = str(error).strip().splitlines() or [""]
     libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)
     frames = [

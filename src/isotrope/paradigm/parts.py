@@ -1,4 +1,4 @@
-"""The named parts of a gradient: dissipations, ratios and weights (Li et al. 2024, tables 1 and 2).
+"""The named parts of a gradient: dissipations, ratios, weights (Li et al. 2024, tables 1 and 2).
 
 An author writes ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
 ``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges a part.
@@ -145,9 +145,8 @@ class Static(Ratio):
 class ArcRatio(Ratio, name="arccon"):
     """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
-    For u = 0, which is InfoNCE, R is 1 everywhere. Otherwise R is 0 where theta + u >= pi and where
-    the angle is clamped, that is, where the anchor is closer than 0.01 to the positive or to its
-    antipode.
+    For u = 0 (InfoNCE), R is 1 everywhere. Otherwise R is 0 if theta + u >= pi, or if the angle is
+    clamped because the anchor is closer than 0.01 to the positive or to its antipode.
     """
 
     coupling = "none"

@@ -144,8 +144,8 @@ def double_entry(
 ) -> float:
     """Return the error of scale x assembled terms against autograd of the formula, on the sphere.
 
-    The error is relative to the push and pull on the anchors, however small they are: in a batch of
-    n both contain the 1/n, and if nothing pushes or pulls, any error is too large.
+    The error is relative to the push and pull on the anchors, however small they are. In a batch of
+    n, both contain the 1/n. If nothing pushes or pulls, any error is too large.
 
     Args:
         objective: Objective with gradient components.
@@ -334,8 +334,8 @@ def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tenso
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
     """Return the non-finite results, by name: value, gradients, components.
 
-    All rows in one group (nothing may be pushed) are tried as well. An objective may refuse an
-    input because the dtype would overflow.
+    A batch of one group, in which nothing may be pushed, is tried as well. An objective may refuse
+    an input because the dtype would overflow.
     """
     names = []
     more = further(objective, anchors)

@@ -71,7 +71,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         elif key in fields:
             hyperparameters[key] = _setting(name, key, fields[key], value)
         elif key == "preset" and not isinstance(value, str):
-            raise InputError(f"objective {name}: preset is the name of one; found {brief(value)}")
+            raise InputError(f"objective {name}: preset must be a name; found {brief(value)}")
         elif key in FORMS:
             forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
         else:
@@ -97,7 +97,8 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
 
     Args:
         objective: Instance of a registered class. It may be modified (:meth:`Objective.modify`),
-            then symmetric, then one of its parts: the order in which ``build`` applies them.
+            then symmetric, then one of its parts, in the order in which ``build`` applies these
+            changes.
 
     Raises:
         InputError: an objective that no settings describe.

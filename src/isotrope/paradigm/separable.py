@@ -69,8 +69,8 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
 def _check_separable(objective: Objective, views: Views) -> None:
     """Test the declaration on a few rows, once for each objective and its choices.
 
-    A formula that computes its own product instead of using the statistics of the pairs may mistake
-    the first rows of the other view for the positives of any share of the anchors.
+    A formula that computes its own product, without the statistics of the pairs, may mistake the
+    first rows of the other view for the positives of every share of the anchors.
     """
     choices = [v for v in objective.hyperparameters().values() if isinstance(v, (str, bool))]
     kind = (objective.name, *choices)

@@ -3,17 +3,17 @@
 A loss compares two embeddings by an entry of some similarity S: a product of two activations (rows
 with rows, a row with its own candidates, tokens with tokens), a cosine or a distance. dL/dS is the
 signed weight of that pair: below zero the pair is pulled together, above zero it is pushed apart.
-GD, W and R of the papers (docs/notation.md) are read off instead of derived, without assumptions
-about the name of a loss, the trainer, the module or the layout of rows.
+GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the loss, the
+trainer, the module and the layout of rows are.
 
 S is found in the autograd graph of a loss that is already computed; the operations that compute it
 are not intercepted. A compiled model is not compiled again, and operations that torch fuses (a
 triplet loss, a cosine) are seen by their parts. Hooks on a few nodes listen to the backward pass of
-the training, so no collective operation runs twice. Values that autograd does not keep cannot be
-read, nor can a loss that is compiled or a custom autograd function; the reading reports that.
+the training, so no collective operation runs twice. The reading reports what it cannot read: values
+that autograd does not keep, compiled losses, and custom autograd functions.
 
 The share of the gradient that the pairs explain follows from the graph. It is 1 unless the loss
-reaches an embedding by another path than the pairs. In that case the two gradients are compared.
+reaches an embedding by a path without pairs. In that case the two gradients are compared.
 """
 
 from collections import defaultdict
@@ -89,7 +89,7 @@ class GraphReading:
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
-        rows: Number of anchors in the batch, or of embeddings that the loss picks anchors from.
+        rows: Number of anchors in the batch, or of embeddings from which the loss picks anchors.
         divisors: Numbers that the whole loss was divided by, such as the number of batches whose
             gradients a trainer accumulates.
     """
@@ -203,7 +203,7 @@ class GraphReading:
         """Return the share of the gradient at some embeddings that comes from the pairs.
 
         A loss that divides a product by the lengths of its rows compares cosines. The path through
-        the lengths only takes away the part of the gradient that would change them.
+        the lengths only removes the part of the gradient that would change the lengths.
         """
         total, other = self._totals[edge].float(), self._others[edge].float()
         rows = self._rows.get(edge)

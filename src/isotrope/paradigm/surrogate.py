@@ -5,7 +5,7 @@
 has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value has no
 meaning: watch the components, not the loss.
 
-The components hold matrices of weights when a user inspects them. For the loss of a large batch
+When a user inspects the components, they hold matrices of weights. For the loss of a large batch,
 they hold only the products of the weights (``isotrope.kernels.surrogate_sums``).
 """
 

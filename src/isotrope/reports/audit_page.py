@@ -13,7 +13,7 @@ _FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.j
 
 
 def check_folder(folder: Path, *inputs: object) -> None:
-    """Refuse, before an audit, a folder that it cannot write without replacing what it reads."""
+    """Refuse, before an audit, a folder whose files the audit both reads and would replace."""
     check_outputs(folder, _FILES, inputs)
 
 

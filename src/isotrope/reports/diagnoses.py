@@ -16,7 +16,7 @@ _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return the text and class of the pill, which is green only if nothing is wrong."""
+    """Return the text and class of the coloured label, which is green only if nothing is wrong."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"

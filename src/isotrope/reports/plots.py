@@ -228,7 +228,7 @@ def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
 
 
 def _hides(line: Line2D, other: Line2D) -> bool:
-    """Return whether all points of the shorter of two lines lie on the other, for the eye."""
+    """Return whether all points of the shorter of two lines visibly lie on the other."""
     assert line.axes is not None
     (x, y), (u, v) = (
         line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
@@ -245,7 +245,7 @@ def _hides(line: Line2D, other: Line2D) -> bool:
 
 
 def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
-    """Let the lines of a group take turns, a stripe each; of single points each has a ring."""
+    """Draw coinciding lines in alternating stripes, and coinciding points as rings."""
     stripe, many = 2 * sum(SECOND), len(group)
     for place, line in enumerate(group):
         line.set_markersize(line.get_markersize() + 4 * (many - 1 - place))
@@ -275,7 +275,7 @@ def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
 
 
 def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: float) -> None:
-    """Set ticks, grid and limits; a constant or single value gets room around it."""
+    """Set ticks, grid and limits, with a margin around a constant or single value."""
     _limit(axes, quantity, drawn)
     stepwise = quantity.across == "step"
     if stepwise:

@@ -40,7 +40,7 @@ class Run:
         steps: Logged steps in ascending order, t values.
         series: Values of each column of metrics.csv, t each, NaN where nothing was measured.
         result: Contents of result.json; None while the run is in progress (or was stopped).
-        judgement: Whether training helped, or None if nothing was stored to judge by.
+        judgement: Whether training helped; None if no scores were stored.
     """
 
     name: str
@@ -139,7 +139,7 @@ class Run:
     def saved(self) -> str:
         """The score of the saved model, which is from the best step (for images, the last).
 
-        Images are scored on the test part, which must not choose a step.
+        For images, the score is from the test part, which must not choose a step.
         """
         return "dev_final" if self.of_images else "dev_best"
 

@@ -24,8 +24,8 @@ def sweep(
 
     Args:
         data: Path or name of the data, as for ``isotrope.fit`` or ``isotrope.fit_images``.
-        vary: The values to try for each setting, ``{"learning_rate": [1e-5, 3e-5],
-            "objective.temperature": "0.03..0.1"}``, where a text is a range of ``isotrope sweep``.
+        vary: Values to try for each setting: ``{"learning_rate": [1e-5, 3e-5],
+            "objective.temperature": "0.03..0.1"}``. A text is a range, as in ``isotrope sweep``.
         output: Folder of the sweep.
         images: Whether to train on images instead of text.
         report: Function that receives a line for each finished run.

@@ -61,7 +61,7 @@ def check_sweep(spec: Sweep) -> None:
 
 
 def _check_scored(spec: Sweep) -> None:
-    """Refuse to vary what a dev score, or the accuracy on pictures, is measured on."""
+    """Refuse to vary the data on which a dev score or the accuracy on pictures is measured."""
     score, remedies = "`--dev`", {"dev": "make one sweep for each"}
     if spec.metric.startswith("dev_"):
         if spec.base.get("dev") == "auto":

@@ -1,12 +1,12 @@
 """An Optuna study: it suggests values and keeps the record, which Optuna's dashboard opens.
 
-The journal is a text file that only grows; it works on network file systems, where SQLite's locks
-are unreliable. A study has a trial for each setting, whose value is the mean over the seeds. The
-results of the runs are read from their folders, so another study repeats no training.
+The journal is a text file that only grows. Unlike SQLite's locks, it is reliable on network file
+systems. A study has a trial for each setting, whose value is the mean over the seeds. The results
+of the runs are read from their folders, so another study repeats no training.
 
-Optuna's ``GridSampler`` shuffles, and needs a callback that single trials do not have, so the
-combinations of a grid are added as trials in order. A sampler restarts its draws in every process,
-so each trial has its own seed: the same command draws the same values, whatever ran before.
+The combinations of a grid are added as trials in order, because Optuna's ``GridSampler`` shuffles
+and needs a callback that single trials lack. A sampler restarts its draws in every process, so each
+trial has its own seed: the same command draws the same values, whatever ran before.
 """
 
 import warnings
@@ -140,7 +140,7 @@ class SweepStudy:
 
 
 def mend(journal: Path) -> None:
-    """Remove what a process that was killed while it wrote has left."""
+    """Remove the incomplete record of a process that was killed while it wrote."""
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     text = journal.read_bytes() if journal.is_file() else b""
     complete = text[: text.rfind(b"\n") + 1]

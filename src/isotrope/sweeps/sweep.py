@@ -90,7 +90,7 @@ class Trial:
 def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
     """Return the trials with a score, the best first; equal ones keep their order.
 
-    A mean of few seeds can be luck, so trials with fewer seeds come after those with more.
+    Trials with fewer seeds come after those with more, because their mean may be luck.
     """
     sign = -1 if highest else 1
     scored = [(trial, score) for trial in trials if (score := trial.score) is not None]
@@ -119,7 +119,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
 
 
 def existing(spec: Sweep) -> list[Trial]:
-    """Return the trials as far as they have been trained; nothing is trained."""
+    """Return the trials as far as they have been trained, without training."""
     values = grid(spec)
     if values is None:
         begun = (spec.chosen.output / JOURNAL).is_file()
@@ -190,7 +190,7 @@ class _Runs:
     def _tell_optuna(self, trial: Trial) -> None:
         """Let Optuna know the score of a trial that is complete.
 
-        A run that failed is tried again by the same command: its trial continues.
+        If a run failed, the same command tries it again, and its trial continues.
         """
         if trial.runs < len(self.spec.chosen.seeds) or trial.failures:
             return
@@ -257,7 +257,7 @@ def _fingerprints(
 
 
 def _finished(settings: RunSettings) -> Result | str | None:
-    """Return the result of a run, or why it diverged; None where it is to be trained."""
+    """Return the result of a run, or why it diverged; None if it has yet to be trained."""
     folder = Path(settings.output)
     if not RunFolder(folder).config.is_file():
         return None
@@ -271,7 +271,7 @@ def _finished(settings: RunSettings) -> Result | str | None:
 
 
 def _train(run: Run) -> Result | str:
-    """Train one run, from its last checkpoint if it has one; return why, if it diverges."""
+    """Train one run, from its last checkpoint if it has one; if it diverges, return why."""
     settings = run[2]
     try:
         return trained(settings).result

@@ -4,10 +4,11 @@ The choices replace defaults before a run begins, so config.yaml holds all of th
 command with these flags repeats the run. docs/LOG.md has the trials behind the choices, and
 docs/benchmarks.md their results.
 
-For pairs it chooses a contrastive loss in both directions without a head, the encoder's own length
-limit, a high rate for several epochs, and saved weights between the original and the trained ones,
-which score better than the last step and forget less. The held-out part only decides whether the
-original model is kept. Single texts are trained as in papers, with the same decision.
+For pairs, it chooses a contrastive loss in both directions without a head, the encoder's own length
+limit, and a high learning rate for several epochs. The saved weights lie between the original and
+the trained ones: they score better than the last step and forget less. The held-out part only
+decides whether to keep the original model. Single texts are trained as in papers, with the same
+decision.
 """
 
 import math
@@ -221,9 +222,9 @@ def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings
 
 
 def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[float, bool]:
-    """Return the epochs that fit into the budget, and whether a second training fits, too.
+    """Return the epochs that fit into the budget, and whether a second training also fits.
 
-    A larger budget trains longer, up to the epochs of no budget, and only then a second time.
+    A larger budget first adds epochs, up to the number without a budget, then a second training.
     """
     if settings.minutes is None:
         return epochs, True

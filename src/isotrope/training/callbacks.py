@@ -194,14 +194,14 @@ class Dev:
 
     Args:
         history: Evaluations so far, with the name of the score and the step that is saved.
-        score: Function that evaluates the current encoder. If there is nothing to score, the
-            verdict on the run instead.
+        score: Function that evaluates the current encoder; or, if there is nothing to score, the
+            verdict on the run.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
         every: Steps between scores; 0 for scores at the start and the end only.
         patience: Evaluations without a rise after which the run ends; None for no early end.
         curves: Measures of held-out records, by column; None without held-out records.
         data: Fingerprint of the scored data, which must not change when a run is resumed; None if
-            the fingerprint of the training data covers it, or nothing is scored.
+            nothing is scored, or if the training data include the scored data.
     """
 
     metrics: Metrics
@@ -324,7 +324,7 @@ class Dev:
 def worker_gone(error: BaseException) -> bool:
     """Return whether an error reports that a process of the data loader is gone.
 
-    torch raises it at any moment: within a step, which must not be saved, and during file access.
+    torch raises this error at any moment, even within a step (which must not be saved).
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
@@ -364,14 +364,14 @@ _ENOUGH = 1_000
 
 
 class Between(TrainerCallback):
-    """All work between the steps of a run, in its order; the clock stands still meanwhile.
+    """All work between the steps of a run, in its order; its time is not counted.
 
     Ctrl-C and SIGTERM end the run after the present step, with a checkpoint; a second Ctrl-C ends
     it at once, without one. The run also ends if the dev score has not risen for long enough.
 
     Args:
-        watched: Progress, metrics and the start of the first process, which alone prints, scores
-            and writes.
+        watched: Progress, metrics and start of the first process; None in the others, which do not
+            print, score or write.
 
     Attributes:
         save: Function that writes a checkpoint at once. The trainer sets it.

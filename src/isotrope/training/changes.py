@@ -1,7 +1,7 @@
-"""The changes by a training: dev queries, and the encoder's general sense of similarity.
+"""Measures the effects of a training on dev queries and on the similarity of general sentences.
 
-To measure the second, a few hundred sentences on other subjects (the first sentences of docstrings
-in Python's standard library) are embedded before and after training. The number is Spearman's
+For the second, a few hundred sentences on other subjects (the first sentences of docstrings in
+Python's standard library) are embedded before and after training. The result is Spearman's
 correlation of their similarities: 100 if all pairs keep their order. It needs no labels and no
 download, but does not show whether a new order is worse.
 """

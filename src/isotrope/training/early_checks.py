@@ -45,7 +45,7 @@ def recipe_applies(settings: TrainSettings) -> bool:
 
 
 def takes_scores(settings: TrainSettings) -> bool:
-    """Return whether scored pairs can be read: by the loss, or by the one that the recipe takes."""
+    """Return whether the loss, or the loss that the recipe chooses, can read scored pairs."""
     return settings.loss in OF_SCORES or recipe_applies(settings)
 
 
@@ -78,7 +78,7 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 
 
 def check_given(settings: RunSettings) -> None:
-    """Refuse settings that are not used, unless a recipe may still choose what they need."""
+    """Refuse settings without effect, unless a recipe may still choose a setting that uses them."""
     if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
         settings.check_used(lambda line: None)
 

@@ -37,21 +37,21 @@ def fit(
     ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them.
 
     Args:
-        files: Path or paths of text or pairs; or a list of texts, of pairs ``(anchor, positive)``
-            or of triples ``(anchor, positive, hard negative)``; one column of a table, which is a
-            list of texts; a DataFrame of pandas or polars, or a ``datasets.Dataset``, with the
-            columns ``text``, or ``anchor`` and ``positive``, or those that ``columns`` names; or
-            ``"user/dataset"``, the training split of a dataset of the Hugging Face hub. Data in
-            memory is written to ``output/data-from-python.jsonl``. A dictionary ``{"qa": ...,
-            "nli": ...}`` of any of these defines several data sets; each batch comes from
-            one of them.
+        files: Path or paths of text or pairs; or ``"user/dataset"``, whose training split is read
+            from the Hugging Face hub; or data in memory, which are written to
+            ``output/data-from-python.jsonl``: a list of texts, of pairs ``(anchor, positive)`` or
+            of triples ``(anchor, positive, hard negative)``; one column of a table, as a list of
+            texts; or a DataFrame of pandas or polars or a ``datasets.Dataset``, with the columns
+            ``text``, or ``anchor`` and ``positive``, or those named by ``columns``. A dictionary
+            ``{"qa": ..., "nli": ...}`` of these defines several data sets; each batch comes from
+            one data set.
         resume: Whether to continue, start or do nothing, as with ``--resume``.
         callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
             called between steps, after those of isotrope.
-        settings: ``output="runs/x"``, and any other setting, e.g.
-            ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or the
-            result of ``modify``; or a dictionary with one for each data set),
-            ``encoder="all-MiniLM-L6-v2"``, ``max_steps=100``.
+        settings: ``output="runs/x"`` and any other setting, such as ``max_steps=100``,
+            ``encoder="all-MiniLM-L6-v2"`` or ``objective=InfoNCE(temperature=0.1)``. An objective
+            is a name, an object, a class, the result of ``modify``, or a dictionary with one
+            objective for each data set.
 
     Returns:
         The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.

@@ -1,9 +1,9 @@
 """Losses of held-out records, logged during a training: overfitting shows without labels.
 
-Nie et al. (2023, figures 1 and 3) watch three losses on training text and on held-out text:
+Nie et al. (2023, figures 1 and 3) compare three losses on training text and on held-out text:
 training begins to overfit when a held-out loss stops falling and rises. Alignment and uniformity of
-training text are those of the batches. InfoNCE depends on the number of candidates, so on training
-text it uses as many records as are held out.
+training text are those of the batches. InfoNCE depends on the number of candidates, so it uses as
+many training records as are held out.
 """
 
 from collections.abc import Sequence

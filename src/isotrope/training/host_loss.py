@@ -52,7 +52,7 @@ def check_loss(settings: TrainSettings) -> None:
 
 
 def check_scores(loss: str | None, store: TokenStore) -> None:
-    """Refuse scores that no cosine can have, and scores that say nothing."""
+    """Refuse scores that no cosine can have, and scores that are all equal."""
     if not store.report.scored:
         return
     scores = store.scores(np.arange(len(store)))
@@ -81,7 +81,7 @@ def _arguments(name: str) -> dict[str, inspect.Parameter]:
 
 
 def _value(value: float | str, annotation: str) -> object:
-    """Return what a flag says as the type of an argument."""
+    """Return the value of a flag in the type of an argument."""
     if "SentenceTransformer" in annotation:
         return SentenceEncoder.load(str(value)).model
     if value in ("true", "false"):

@@ -5,7 +5,7 @@ code therefore runs under torchrun (needed for several machines) without this fi
 many tasks, several at a time; each process has its share of the cores and one GPU.
 
 The first process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
-checkpoint. If the first process is gone, the others end in the same way.
+checkpoint. If the first process has died, the others end in the same way.
 """
 
 import os

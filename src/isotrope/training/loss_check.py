@@ -1,9 +1,9 @@
 """Checks that a loss is the same in chunks, cached, on two processes and on permuted rows.
 
 It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
-embeddings of a small encoder. The gradients of the encoder's weights and of the loss's own are
-compared with those of one plain call. The user provides a file; its objectives of isotrope are
-checked by :func:`isotrope.paradigm.objective_check.prove` instead, which checks more.
+embeddings of a small encoder. The gradients of the weights of encoder and loss are compared with
+those of one plain call. If the user's file has objectives of isotrope, the stricter
+:func:`isotrope.paradigm.objective_check.prove` checks them.
 """
 
 import contextlib
@@ -334,7 +334,7 @@ def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
 
 
 def _by_margin(subject: _Subject) -> Iterator[Check]:
-    """Widen its margin, where positives are similar and where they are opposite."""
+    """Widen its margin for similar and for opposite positives."""
     encoder, inputs = subject.inputs()
     anchors, *rest = (encoder(x) for x in inputs)
     for name in _MARGINS:
@@ -381,7 +381,7 @@ def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradient
 
 
 def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor]]]:
-    """Do one process's part: its rows, and the mean of both processes' values and gradients."""
+    """Compute one process's rows, and the mean of both processes' values and gradients."""
     file, key, dimensions = source
     torch.set_num_threads(1)
     subject = _Subject(_built(file, key, vars(_run(file))[key]), dimensions)
@@ -420,7 +420,7 @@ def _rounded(subject: _Subject) -> Check:
 
 
 def _collapsed(subject: _Subject) -> Iterator[Check]:
-    """Call it where embeddings are equal, zero, or one: value and gradients must be finite."""
+    """Call it on equal, zero and single embeddings: value and gradients must be finite."""
     cases = {case: degenerate(case, torch.float32, subject.dimensions) for case in DEGENERATE}
     single = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
     for case, leaves in {**cases, "one row": (single[0], single[1])}.items():

@@ -73,8 +73,8 @@ class Outcome:
         result: Numbers and provenance; for an interrupted run, the state so far.
         output: The run folder.
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: The encoder after the last step, whereas ``model/`` may hold an earlier, better
-            step. None if the run was already finished, or ran in other processes.
+        encoder: The encoder after the last step; ``model/`` may have an earlier, better step. None
+            if the run was already finished, or ran in other processes.
         first: Whether this is the first (or only) process. Only the first process has the numbers
             and prints them.
     """
@@ -189,7 +189,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
 
 
 def _lost(error: BaseException | None) -> LostProcess | None:
-    """Return the loss of a process, even if torch has raised again while it was dealt with."""
+    """Return the error of a lost process, even if torch raised another error after it."""
     while error is not None and not isinstance(error, LostProcess):
         error = error.__context__
     return error

@@ -1,8 +1,8 @@
 """The encoder, its head, the losses and the optimiser of one training on text.
 
-The trainer of sentence-transformers trains one ``SentenceTransformer``: the encoder without its
-Normalize modules, because objectives normalise by themselves and the norms are logged, and the
-head, which exists only in training. Each data set has its own ``ObjectiveLoss``, or
+The trainer of sentence-transformers trains one ``SentenceTransformer``: the encoder, and the head,
+which exists only in training. Normalize modules are removed, because objectives normalise by
+themselves and the norms are logged. Each data set has its own ``ObjectiveLoss``, or
 ``CachedObjectiveLoss`` if the graphs of a batch do not fit into memory. The two views of a text are
 two passes with dropout (SimCSE: Gao et al., 2021). Randomness is a function of (seed, step,
 process), so a run resumed in the middle of an epoch repeats the same masks.
@@ -56,9 +56,9 @@ class TextModule(nn.Module):
     """The module that a run trains, with the logged numbers of a step.
 
     Args:
-        settings: Settings of the run: its seed, precision and backend, the texts whose graphs are
-            kept at a time, and the share of the way from the initial weights of the encoder to the
-            trained weights at which the final weights are set.
+        settings: Settings of the run: its seed, precision and backend, the number of texts whose
+            graphs are kept at a time, and the position ``between`` of the final weights between the
+            initial (0) and the trained weights (1).
         encoder: Encoder to train, in place.
         head: Network on top of the encoder in training only, or None.
         objectives: Objective of each data set, by the name of the data set. Any registered

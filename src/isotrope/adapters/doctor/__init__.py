@@ -3,7 +3,7 @@
 - :mod:`~isotrope.adapters.doctor.doctor`: the callback itself;
 - :mod:`~isotrope.adapters.doctor.hugging_face` and :mod:`~isotrope.adapters.doctor.lightning`: the
   handlers of the events of a transformers trainer, and of Lightning;
-- :mod:`~isotrope.adapters.doctor.hosts`: how hosts call what a change is about;
+- :mod:`~isotrope.adapters.doctor.hosts`: the names of settings in trainers and loss libraries;
 - :mod:`~isotrope.adapters.doctor.messages`: the lines that it prints.
 """
 

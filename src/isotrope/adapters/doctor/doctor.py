@@ -1,8 +1,8 @@
 """The ``Doctor`` callback: records and diagnoses a training while it runs, in any trainer.
 
-transformers and Lightning call the ``on_...`` methods of a callback, which are forwarded to a class
-for each; a custom loop calls :meth:`Doctor.observe`. The diagnosis itself is made by
-``isotrope.diagnostics.doctor``.
+transformers and Lightning call the ``on_...`` methods of a callback. The Doctor forwards these
+calls to one class for each library. A custom loop calls :meth:`Doctor.observe`.
+``isotrope.diagnostics.doctor`` makes the diagnosis.
 """
 
 import contextlib
@@ -49,21 +49,21 @@ _TIMES = 20  # every row is diagnosed up to here, from there on one in each 5% m
 class Doctor:
     """Measures every tenth step of a training, and reports faults and what to change.
 
-    Give it to a trainer of sentence-transformers, to transformers' ``Trainer`` or to Lightning::
+    Pass it to a trainer of sentence-transformers, to transformers' ``Trainer`` or to Lightning::
 
         SentenceTransformerTrainer(..., callbacks=[isotrope.Doctor()])
         transformers.Trainer(..., callbacks=[isotrope.Doctor()])
         lightning.Trainer(callbacks=[isotrope.Doctor()])
 
-    It reads the pairs that the loss compares from the backward pass, so it needs no particular
-    model, loss or batch. If the loss compares no pairs, or they explain less
-    than 98% of the gradient at the embeddings, the verdict is ``not-examined``.
+    In the backward pass, the Doctor sees which pairs the loss compares, so it works with any model,
+    loss and batch. If the loss compares no pairs, or the pairs explain less than 98% of the
+    gradient at the embeddings, the verdict is ``not-examined``.
 
-    It prints one line at the first measured step, one line when its verdict changes, and the
-    verdict at the end. The numbers go to the trainer's own loggers as ``isotrope/...``, and into
-    ``OUTPUT_DIR/isotrope``, from where ``isotrope diagnose OUTPUT_DIR`` and ``isotrope report
-    OUTPUT_DIR`` read them. Within a trainer it never raises: an error becomes one
-    warning of the logger ``isotrope``, and the doctor stops measuring.
+    The Doctor prints one line at the first measured step, one line when its verdict changes, and
+    the verdict at the end. The trainer's loggers get the numbers as ``isotrope/...``. The folder
+    ``OUTPUT_DIR/isotrope`` stores them for ``isotrope diagnose OUTPUT_DIR`` and ``isotrope report
+    OUTPUT_DIR``. Within a trainer the Doctor never raises: on an error, the logger ``isotrope``
+    warns once, and measuring stops.
 
     In a custom training loop, call :meth:`observe` between the loss and its ``backward()``::
 
@@ -79,17 +79,15 @@ class Doctor:
     Args:
         every: Number of steps between two measured steps, beginning with step 0.
         path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
-        temperature: Temperature of the loss's softmax, which is used if the gradient does not show
-            the temperature. By default it is the loss's own ``temperature``, or 1 over its
-            ``scale``.
-        dev: Name of the validation metric to judge by, where larger is better. By default it is the
+        temperature: Temperature of the loss's softmax, used only if the gradient does not show it.
+            The default is the loss's own ``temperature``, or 1 / ``scale``.
+        dev: Name of the validation metric to judge by; larger must be better. The default is the
             trainer's ``metric_for_best_model``.
         say: Function that receives each printed line. With None, nothing is printed.
 
     Attributes:
         anatomy: The rows, one per measured step (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
-        losses: Recognised properties of each loss by its name: family, temperature, misfit,
-            negatives.
+        losses: Properties of each loss by its name: family, temperature, misfit, negatives.
         off: Whether an error has stopped the doctor.
 
     Raises:
@@ -134,7 +132,7 @@ class Doctor:
             self.quietly(handler)(*arguments, *([details] if details else []))
 
     def quietly(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Return the function wrapped: no error reaches the training; once off, it does nothing."""
+        """Return the function in a wrapper that raises no errors, and that does nothing if off."""
 
         @functools.wraps(function)
         def guarded(*args: Any) -> None:
@@ -152,17 +150,17 @@ class Doctor:
         self.off = True
         self._hugging_face.close()
         self._lightning.close()
-        logger.warning("the doctor stops recording (%s); the training continues unchanged", why)
+        logger.warning("the Doctor stops measuring (%s); the training continues unchanged", why)
 
     def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
         """Measure a batch of a custom loop in the backward pass of its loss, if its step is due.
 
         Call ``observe(loss)`` before ``loss.backward()``. The row is then the last of :attr:`rows`.
-        The pairs are found in the loss, so ``observe(anchors, positives, loss)`` does the same.
+        ``observe(anchors, positives, loss)`` does the same, because the loss contains the pairs.
 
         Args:
-            batch: The loss. Embeddings given before it are not used.
-            loss: The scalar to minimise, not yet scaled for float16 or for accumulation.
+            batch: The loss as the last argument; embeddings before it are ignored.
+            loss: Scalar to minimise, before it is scaled for float16 or for accumulation.
             step: Number of the step; by default the number of the call, from 0.
 
         Raises:
@@ -205,7 +203,7 @@ class Doctor:
         self._verdict = (HEALTHY,)
 
     def noted(self, name: str, row: Row) -> None:
-        """Record the loss of a new row, and report a changed verdict."""
+        """Record the loss of a new row, and report the verdict if it changed."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind
@@ -221,7 +219,7 @@ class Doctor:
         self._judge()
 
     def _judge(self) -> None:
-        """Report a changed verdict; the more rows there are, the more rarely it is checked."""
+        """Report the verdict if it changed; with more rows, check less often."""
         looks = len(self.rows)
         if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
             return
@@ -303,7 +301,7 @@ class Doctor:
 
 
 def _alert(title: str, text: str) -> None:
-    """Send an alert to trackio, if the training uses it: without a run of its own it raises."""
+    """Send an alert to trackio if the training uses it; trackio raises without a run."""
     tracker = sys.modules.get("trackio")
     if tracker is not None and hasattr(tracker, "alert"):
         with contextlib.suppress(Exception):

@@ -1,7 +1,7 @@
 """The words of trainers and loss libraries for their settings, one record each.
 
-The doctor works without a record. A record only puts its advice into the words of the trainer;
-without one the advice is in plain words.
+The Doctor works without a record. With a record, its advice names the trainer's own settings;
+otherwise the advice is in plain words.
 """
 
 import sys
@@ -66,8 +66,8 @@ def words_of(things: Iterable[object] = ()) -> Words:
     """Return the words of the first known package that defines one of the objects.
 
     Args:
-        things: The losses, the trainer and the modules of a training. Without any, as in a custom
-            loop, an imported loss library is used.
+        things: Losses, trainer and modules of a training. If there are none, as in a custom loop,
+            the words of an imported loss library are returned.
     """
     roots = {kind.__module__.partition(".")[0] for x in things for kind in type(x).__mro__}
     if not roots:

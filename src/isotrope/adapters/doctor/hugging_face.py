@@ -1,9 +1,9 @@
 """Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
 Such a trainer does not pass itself to its callbacks, but it is on the call stack when training
-begins. During ``training_step`` the doctor receives each loss whose backward pass
-begins. In the trainer's list of callbacks it moves to the front, so that the numbers it adds to a
-log are present when loggers write it.
+begins. During ``training_step`` the Doctor receives each loss whose backward pass begins. The
+Doctor moves to the front of the trainer's callbacks, so that loggers write the numbers that it adds
+to a log.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ _DIMENSIONS = 4096
 def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
     """Call ``received`` with each loss on which this thread calls ``backward()`` in the block.
 
-    ``torch.autograd.backward`` is replaced within the block and restored after it, also on an
-    error. Trainers, accelerate, DeepSpeed and the first pass of a gradient cache all call it.
-    Backward passes within another one, as in checkpointing, are ignored.
+    ``torch.autograd.backward`` is replaced within the block and restored after it, even after an
+    error. Trainers, accelerate, DeepSpeed and the first pass of a gradient cache all call this
+    function. Nested backward passes, as in checkpointing, are ignored.
 
     Args:
         received: Function that receives a loss with a graph. It must not raise an error.
@@ -64,7 +64,7 @@ def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
 
 
 class HuggingFaceEvents:
-    """Handlers of those transformers events that the doctor needs."""
+    """Handlers of the transformers events that the Doctor needs."""
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
@@ -114,7 +114,7 @@ class HuggingFaceEvents:
             doctor.anatomy.resume(doctor.path, state.global_step)
 
     def _watch(self, trainer: Any) -> None:
-        """Wrap the trainer's ``training_step``, to receive its losses where the step is due."""
+        """Wrap the trainer's ``training_step``, to receive the losses of steps to measure."""
         original, self._trainer = trainer.training_step, trainer
 
         @functools.wraps(original)
@@ -135,7 +135,7 @@ class HuggingFaceEvents:
         self._readings.append(GraphReading(loss))
 
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
-        """Take from arguments and losses what the diagnosis uses and the doctor was not given."""
+        """Read the settings that the diagnosis needs from arguments and losses."""
         anatomy = self.doctor.anatomy
         anatomy.words = words_of([trainer, *losses])
         # not those of an earlier training
@@ -156,7 +156,7 @@ class HuggingFaceEvents:
         self._trainer, self._readings = None, []
 
     def on_substep_end(self, *_: object) -> None:
-        """Measure one of several batches whose gradients are accumulated."""
+        """Measure one of several batches with accumulated gradients."""
         self._measure()
 
     def on_pre_optimizer_step(self, *_: object) -> None:
@@ -191,7 +191,7 @@ class HuggingFaceEvents:
             state.log_history[-1].update(numbers)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
-        """Record the dev score of this step, by which the trainer chooses the best model."""
+        """Record this step's dev score, which the trainer uses to choose the best model."""
         metrics = details.get("metrics")
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
         for key in (name, f"eval_{name}") if name else ():
@@ -204,7 +204,7 @@ class HuggingFaceEvents:
             self.doctor.save()
 
     def on_train_end(self, *_: object) -> None:
-        """Report the verdict, on the model's card as well."""
+        """Report the verdict, and add it to the model's card."""
         self.close()
         self.doctor.finish()
         if self._writes and self.doctor.rows:
@@ -259,7 +259,7 @@ def _temperature(losses: list[nn.Module]) -> float | None:
 
 
 def _tokens(inputs: object) -> list[Tensor]:
-    """Return the token ids in the inputs of a step, wherever they are, in their order."""
+    """Return the token ids in the inputs of a step, in their order."""
     if isinstance(inputs, Mapping):
         found = []
         for name, value in inputs.items():
@@ -274,9 +274,9 @@ def _tokens(inputs: object) -> list[Tensor]:
 
 
 def _repeated(columns: list[Tensor]) -> float:
-    """Return the share of the rows whose anchor or positive is the very text of another row.
+    """Return the share of the rows whose anchor or positive equals a text of another row.
 
-    Only two columns of equal length count; others may hold negatives that several rows share.
+    Only two columns of equal length count; other columns may have shared negatives.
     """
     repeated = None
     for tokens in columns[:2]:

@@ -1,6 +1,6 @@
 """Handles the events of Lightning's trainer for the doctor.
 
-Lightning passes each loss to its callbacks before the backward pass, also under manual
+Lightning passes each loss to its callbacks before the backward pass, even under manual
 optimisation, so modules stay unchanged.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LightningEvents:
-    """Handlers of those Lightning events that the doctor needs.
+    """Handlers of the Lightning events that the Doctor needs.
 
     The first process writes and prints.
     """
@@ -46,7 +46,7 @@ class LightningEvents:
         doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
-        """Record the step; under manual optimisation the optimiser advances it."""
+        """Record the number of the step; under manual optimisation, the optimiser advances it."""
         self._step, self._readings = trainer.global_step, []
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
@@ -55,7 +55,7 @@ class LightningEvents:
             self._readings.append(GraphReading(loss))
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """Measure what was compared."""
+        """Measure the compared pairs."""
         readings, self._readings = self._readings, []
         accumulated = trainer.accumulate_grad_batches
         row = self.doctor.anatomy.see(readings, self._step, accumulated=accumulated)

@@ -34,8 +34,8 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
         stated = anatomy.temperature
         if stated is not None and abs(tau / stated - 1) > 0.02:
             parts[0] += (
-                f" where the loss says {stated:.3g}: it weighs hard negatives as a softmax of "
-                f"{tau:.3g} does"
+                f" where the loss says {stated:.3g}: hard negatives are weighted as by a softmax "
+                f"of {tau:.3g}"
             )
     if kind == "pairs":
         return parts[0]

@@ -1,7 +1,7 @@
 """Adds a paragraph on the training to the model card of sentence-transformers.
 
-Whenever a model is saved, its card is rendered from ``model_card_data.template_path``. After the
-training this names a copy of the template with one more section.
+sentence-transformers renders a model's card from ``model_card_data.template_path`` whenever it
+saves the model. After the training, this path names a copy of the template with one more section.
 """
 
 import atexit

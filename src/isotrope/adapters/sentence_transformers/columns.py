@@ -1,7 +1,7 @@
 """Embeds the columns of a batch together, in chunks of texts of similar length.
 
-A forward pass over a column would pad every text to the longest one. Here all columns become one
-list of texts, sorted by length and cut where that saves most padding
+A forward pass over a column would pad every text to the longest one. Here the texts of all columns
+form one list, sorted by length and cut into chunks that need little padding
 (``isotrope.data.text.batches.cut``). The chunks do not change the negatives of any row.
 """
 
@@ -25,10 +25,10 @@ _PROMPT = "prompt_length"  # the same of every row, in each of its forms
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return the embeddings of each column, n x d.
 
-    Columns that cannot be joined have a forward pass each: images whose patches are not rows,
-    inputs without padding, different routes, and columns whose other model outputs a wrapper reads
-    (``AdaptiveLayerLoss``). Every process makes the same number of forward passes, as DDP, FSDP and
-    ZeRO-3 require.
+    Some columns cannot be joined and get a forward pass each: images whose patches are not rows,
+    inputs without padding, columns with different routes, and columns from which a wrapper reads
+    other model outputs (``AdaptiveLayerLoss``). Every process makes the same number of forward
+    passes, as DDP, FSDP and ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:

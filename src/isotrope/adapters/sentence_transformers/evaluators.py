@@ -26,12 +26,12 @@ class ProtocolEvaluator(BaseEvaluator):
     """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
-        primary: Name of the returned metric by which the trainer chooses the best step. If None,
-            the first returned metric is used.
+        primary: Name of the returned metric that the trainer uses to choose the best step; None for
+            the first returned metric.
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
         write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's
-            output. If that file has other metrics, ``..._results-2.csv`` and so on is used.
+            output, or to ``..._results-2.csv`` and so on if the file has other metrics.
         protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. The mode of
             transfer tasks is ``prototyping`` by default.
 
@@ -99,7 +99,7 @@ class ProtocolEvaluator(BaseEvaluator):
 
 
 def _header(file: Path) -> list[str] | None:
-    """Return the names in the first line of a CSV file, or None where there are none."""
+    """Return the names in the first line of a CSV file, or None if there are none."""
     if not file.exists():
         return None
     with file.open(newline="", encoding="utf-8") as handle:

@@ -1,6 +1,6 @@
 """Wraps any objective as a loss for the sentence-transformers trainer.
 
-Columns of the data are anchors, positives and then any number of hard negatives, as for its
+The columns of the data are anchors, positives and any number of hard negatives, as for
 ``MultipleNegativesRankingLoss``. With a single column, each text is its own positive with another
 dropout mask (SimCSE)::
 
@@ -10,9 +10,9 @@ dropout mask (SimCSE)::
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
 less padding than a pass per column (``columns.py``). Value and gradient are the same. The objective
-receives the model's embeddings of all rows of a batch, in float32 even under autocast. The trainer,
-gradient cache, samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apart)
-and wrappers (``MatryoshkaLoss``) of sentence-transformers work with it.
+receives the model's embeddings of all rows of a batch, in float32 even under autocast. The losses
+work with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers
+(``BatchSamplers.NO_DUPLICATES`` prevents that duplicates are pushed apart).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,23 +38,23 @@ class ObjectiveLoss(nn.Module):
 
     Args:
         model: The model to train.
-        objective: An objective, or the name of a registered one. A hyperparameter that is an
-            ``nn.Parameter`` (such as a temperature) is trained too. Checkpoints of the
-            sentence-transformers trainer hold only the model's parameters, so a resumed training
-            starts such a hyperparameter from the value given here.
-        gather_across_devices: Whether to compute one loss over the rows of all processes, as one
-            process with the whole batch would. By default each process compares only its own rows.
+        objective: An objective, or the name of a registered objective. A hyperparameter that is an
+            ``nn.Parameter`` (such as a temperature) is trained too. A resumed training restarts it
+            from the value given here, because checkpoints of the sentence-transformers trainer
+            store only the model's parameters.
+        gather_across_devices: Whether to compute one loss over the rows of all processes. By
+            default, each process compares only its own rows.
         groups: Whether rows with the same integer in the column ``label`` (or ``score``), as in
             ``grouped.jsonl`` of ``isotrope audit``, are not pushed apart.
         backend: How the loss of a batch is computed, as for ``Objective.loss``.
-        prefixes: Numbers of first coordinates. The loss is averaged over the whole embeddings and
-            these prefixes of them (Kusupati et al. 2022, "Matryoshka representation learning",
+        prefixes: Lengths of prefixes of the embeddings. The loss is the mean over these prefixes
+            and the whole embeddings (Kusupati et al. 2022, "Matryoshka representation learning",
             section 3). ``MatryoshkaLoss`` adds the losses instead, and normalises each prefix.
-        settings: Hyperparameters, if the objective is given by name.
+        settings: Hyperparameters of an objective that is given by name.
 
     Attributes:
-        observe: Function called with the views of every batch whose loss is computed (of all
-            processes if they are gathered), or None.
+        observe: Function called with the views of each batch (of all processes if they are
+            gathered), or None.
 
     Raises:
         InputError: The objective or one of its settings is unknown, or a hyperparameter requires a
@@ -117,11 +117,11 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             embeddings: One n x d tensor for each column: anchors, positives and any hard negatives.
-            labels: Group of each row, n integers. They are used only if the loss takes groups.
+            labels: Group of each row, n integers; used only if the loss takes groups.
 
         Returns:
-            The loss. If the objective compares rows, it is 0 for a single row at the end of an
-            epoch.
+            The loss. It is 0 for a single row at the end of an epoch if the objective compares
+                rows.
 
         Raises:
             InputError: There is a single column, the objective takes no hard negatives, or the loss
@@ -177,8 +177,8 @@ class ObjectiveLoss(nn.Module):
 class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     """An ``ObjectiveLoss`` that embeds a batch in pieces, so large batches fit in memory.
 
-    The gradient cache is sentence-transformers' (Gao et al., 2021). The loss is that of the whole
-    batch; its memory grows linearly with the batch.
+    It uses sentence-transformers' gradient cache (Gao et al., 2021). The loss is that of the whole
+    batch, and its memory grows linearly with the batch.
 
     Args:
         model: See :class:`ObjectiveLoss`.
@@ -276,7 +276,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
 
 def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
-    """Return the columns to embed: a single one twice."""
+    """Return the columns to embed; a single column is returned twice."""
     # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]

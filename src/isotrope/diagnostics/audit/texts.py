@@ -3,9 +3,9 @@
 The files are JSON lines, one record each, which ``isotrope train`` and the ``datasets`` library
 read:
 
-- ``cleaned.jsonl``: one row of each group of likely false negatives, without rows that are apart or
-  repeated; - ``grouped.jsonl``: all rows; - ``mined.jsonl``: the rows with hard negatives, if
-  requested.
+- ``cleaned.jsonl``: one row of each group of likely false negatives, none apart or repeated;
+- ``grouped.jsonl``: all rows;
+- ``mined.jsonl``: the rows with hard negatives, if requested.
 
 Each row has an integer ``label``, equal for rows that are likely to belong together or are in one
 group of the data. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
