@@ -118,7 +118,7 @@ def index(names: Sequence[str]) -> str:
     ]
     return (
         "# Objectives\n\n"
-        "Use this page to find a loss by its gradient; [Choose an objective](../guide/choose.md) "
+        "Use this page to find a loss by its gradient. [Choose an objective](../guide/choose.md) "
         "compares what they gain. The page of each objective has the command that trains with "
         "it. The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
         f"([notation](../notation.md)). {legend('', everything=True)}\n\n"
@@ -242,7 +242,7 @@ def _limits(objective: Objective) -> list[str]:
     """What an objective cannot do, and what to watch for."""
     limits = [_FADES[fades]] if (fades := summary(objective)["dissipation"]) in _FADES else []
     if objective.holds == "everything":
-        limits.append("Its value has no meaning, only its gradient has: ignore the loss curve.")
+        limits.append("Ignore the loss curve: only the gradient has a meaning, not the value.")
     if not objective.takes_negatives:
         limits.append("It does not accept hard negatives, so leave out the third column.")
     if not objective.pairwise:

@@ -73,7 +73,7 @@ _VIEWS = (
     "large batches cost more than with `infonce`."
 )
 _GRADIENT = (
-    "Use it only to compare gradients: it is the gradient of a known loss, in the form of Tao et "
+    "Use it only to compare gradients. It has the gradient of a known loss, in the form of Tao et "
     "al. 2022."
 )
 
@@ -87,7 +87,7 @@ USES = {
     "barlowtwinsgrad": _GRADIENT,
     "dcl": "Use it for small batches: its gradient does not fade when the positive is far ahead. "
     "Over many passes of the same sentences it overfits, so train with `--dev`.",
-    "dclplus": "Use it in place of `dcl` if that overfits: its gradient stops when the loss "
+    "dclplus": "Use it in place of `dcl` if `dcl` overfits: its gradient stops when the loss "
     "reaches 0.",
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
     "far from their anchors.",
@@ -104,10 +104,10 @@ USES = {
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as NT-Xent.",
-    "mixcse": "Use it if your negatives are too easy: for each anchor it makes a harder negative, "
+    "mixcse": "Use it if your negatives are too easy. For each anchor, it makes a harder negative: "
     "a mixture of the positive and another text.",
-    "mixedinfonce": "Use it if your negatives are too easy: for each anchor it makes a harder "
-    "negative, a mixture of the hardest negatives of the batch.",
+    "mixedinfonce": "Use it if your negatives are too easy. For each anchor, it makes a harder "
+    "negative: a mixture of the hardest negatives of the batch.",
     "modifiedbarlowtwins": _MODIFIED,
     "modifiedmhe": _MODIFIED,
     "modifiedmhs": _MODIFIED,

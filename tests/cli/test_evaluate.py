@@ -225,7 +225,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{**arrays, "y": arrays["y"] % 2})
     unseen = run("evaluate", runs[0], "--knn", "--labels", tmp_path / "few.npz")
-    assert "20 of 40 test examples are of classes that the training part lacks" in unseen.out
+    assert "20 of 40 test examples belong to classes that the training part lacks" in unseen.out
     again = run("evaluate", runs[0], "--knn", "--json")
     assert "finished before" in again.err
     assert json.loads(again.out)["knn"]["test"] == 40

@@ -30,9 +30,9 @@ examples:
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
 Nothing is trained: the encoder embeds every text once, cut as in training, or two crops of every
-picture. The output has the first step of the objective with each setting, and recommended values;
-likely false negatives; rows whose positive is far away, whose text is cut, or that occur twice; and
-whether whitening helps.
+picture. The output has four parts: the first step of the objective with each setting, with
+recommended values; likely false negatives; rows whose positive is far away, whose text is cut, or
+that occur twice; and the effect of whitening.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the last three, rows of

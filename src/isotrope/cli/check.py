@@ -29,11 +29,11 @@ examples:
   isotrope check infonce                  compare the components with the gradient
 
 The file defines objectives, functions of (anchors, positives) that return a scalar, or modules with
-such a forward. All with "loss" in their names are checked, or only the one in FILE:NAME. A third
+such a forward. All with "loss" in their names are checked; FILE:NAME checks one loss. A third
 parameter without a default receives negatives. A parameter or attribute chunk_size, mini_batch_size
 or margin is tried with several values. On two processes, each process calls the loss with its own
-rows. The file runs in a separate process; a loss that ends it, or takes more than ten minutes,
-fails. The exit code is 1 if a check fails.
+rows. The file runs in a separate process. A loss fails if it ends this process or takes more than
+ten minutes. The exit code is 1 if a check fails.
 """
 
 LIMIT = 600.0
@@ -70,9 +70,9 @@ def check(settings: CheckSettings) -> int:
 
 
 def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
-    """Check a file in a process of its own, which its losses may end or keep from ending.
+    """Check a file in a separate process, which its losses may end or block.
 
-    Where this process is interrupted, nothing is reported of the check that was running.
+    If this process is interrupted, the running check is not reported.
     """
     from isotrope.paradigm.objective_check import Check
 
@@ -121,7 +121,7 @@ def _line(name: str, tried: str, worst: str, mark: str) -> str:
 
 
 def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
-    """Print each check as it is made, then what failed ones mean; return the exit code."""
+    """Print each check as it is made, then explain the failed ones; return the exit code."""
     marks = {True: "ok", False: "WRONG", None: "-"}
     wrong = False
     for key, group in itertools.groupby(checked, key=lambda found: found[0]):

@@ -16,17 +16,17 @@ examples:
   isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
   isotrope diagnose path/to/image-model --data photos/
 
-For a run, the log, the dev scores, the settings and the saved model are examined; the diagnosis is
-also written to RUN/diagnosis.json, where `isotrope report` finds it. The data that the run names
-are embedded only if you made the run on this machine; otherwise name data with --data. For a model,
-its embeddings of --data are examined; the default is pairs of docstrings of Python's own library.
-With --data of text it also prints the statistics of Li et al. (2024): angles, cosines, the hardest
-share, Lemma 1 and dynamic ratios; and the scores with and without whitening, which show whether the
-encoder is raw, disturbed or trained. For the OUTPUT_DIR of another trainer, the record of
-isotrope.Doctor() is examined.
+For a run, the command examines the log, the dev scores, the settings and the saved model. It also
+writes the diagnosis to RUN/diagnosis.json for `isotrope report`. It embeds the run's own data only
+if you made the run on this machine; otherwise name data with --data. For a model, it examines the
+embeddings of --data; the default is pairs of docstrings of Python's own library. With --data of
+text, it also prints the statistics of Li et al. (2024) (angles, cosines, the hardest share, Lemma 1
+and dynamic ratios) and the scores with and without whitening. These scores show whether the encoder
+is raw, disturbed or trained. For the OUTPUT_DIR of another trainer, it examines the record of
+isotrope.Doctor().
 
 The first finding is the likely root cause; its consequences are not listed. Each finding has its
-numbers with their thresholds, the source of these, and one setting of `isotrope train` to change.
+numbers, their thresholds with the source, and one setting of `isotrope train` to change.
 docs/diagnosis.md lists all thresholds.
 
 exit codes: 0 whatever the verdict, 2 bad input, 1 a bug.

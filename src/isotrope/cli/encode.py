@@ -18,10 +18,10 @@ examples:
   isotrope encode runs/photos photos/ -o photos.npy
 
 Row i of the matrix (float32) is text i of the file. Blank lines are skipped; rows with an empty
-cell are skipped and counted on stderr. An image encoder takes a folder, and writes the paths of the
-rows to a second file (photos.txt); pictures that cannot be read are skipped and counted. If the
-encoding of a text is interrupted, the same command continues it. With --jobs N, N processes share
-the cores, or the GPUs, and the memory holds N copies of the model.
+cell are skipped and counted on stderr. An image encoder takes a folder, and writes the path of each
+row's picture to a second file (photos.txt). Unreadable pictures are skipped and counted. If an
+encoding of texts is interrupted, the same command continues it. With --jobs N, N processes share
+the cores or the GPUs, and the memory holds N copies of the model.
 """
 
 

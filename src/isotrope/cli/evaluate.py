@@ -246,13 +246,13 @@ def _listed(kind: str, result: "Result") -> str:
     lines = [table([kind, "x 100" if share else "value"], values)]
     if unseen := details.get("unseen"):
         lines.append(
-            f"{unseen:,} of {details['test']:,} test examples are of classes that the training "
+            f"{unseen:,} of {details['test']:,} test examples belong to classes that the training "
             "part lacks, and count as wrong"
         )
     if repeated := details.get("repeated"):
         lines.append(
-            f"{repeated:,} of {details['test']:,} test examples are also in the training part, "
-            "where a classifier can look them up: the scores are higher than on new ones"
+            f"{repeated:,} of {details['test']:,} test examples are also in the training part, so "
+            "the scores are higher than on new examples"
         )
     if details.get("k", 0) < details.get("k_asked", 0):
         lines.append(

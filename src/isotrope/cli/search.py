@@ -21,9 +21,9 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-With --embeddings a search takes seconds, however long the file is. The matrix needs a row for each
-line of the file. A few lines are encoded again and compared with their rows, to refuse a matrix of
-another model, file or prompt.
+With --embeddings, a search takes seconds, however long the file is. The matrix needs a row for each
+line of the file. The command encodes a few lines again and compares them with their rows, to refuse
+a matrix of another model, file or prompt.
 """
 
 

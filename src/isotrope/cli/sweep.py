@@ -38,8 +38,8 @@ the method can be varied.
 --vary NAME=VALUES, may be repeated:
   objective.temperature=0.03,0.05   these values
   objective.temperature=auto,0.1    each run finds its own, as `isotrope train` does (--head none)
-  learning-rate=1e-5..1e-4          a range to draw from, by its logarithm if its ends are a factor
-                                    of ten apart (:log, :linear say it; :whole: whole numbers)
+  learning-rate=1e-5..1e-4          a range to draw from, logarithmically if its ends are a factor
+                                    of ten apart (override: :log, :linear; :whole: whole numbers)
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
 Samplers: grid trains every combination (the default for lists of values); random draws --trials of

@@ -88,7 +88,7 @@ def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
 
 
 def _list_settings(parser: Parser, arguments: Sequence[str]) -> None:
-    """Let the help list the settings of the objective that is named beside ``--help``."""
+    """Let the help list the settings of the objective named beside ``--help``."""
     objectives = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
     objectives += [after for word, after in pairwise(arguments) if word == "--objective"]
     if not objectives:

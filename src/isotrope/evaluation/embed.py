@@ -1,4 +1,4 @@
-"""Embeds texts by any object with a method ``encode``, which is all that an evaluation needs."""
+"""Embeds texts by any object with a method ``encode``; an evaluation needs no other method."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ def embed(
 
 
 def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool) -> np.ndarray:
-    """Call the encoder, and check what it returns for texts of which no two are equal."""
+    """Call the encoder on texts of which no two are equal, and check the result."""
     if not isinstance(encoder, Encoder):
         raise InputError(f"{type(encoder).__name__} is not an encoder: it has no method encode")
     taken = inspect.signature(encoder.encode).parameters
@@ -171,8 +171,8 @@ def stored(
 ) -> list[Encoder]:
     """Return encoders that store vectors in every combination, for ``isotrope.compare``.
 
-    Each text is embedded once for all of them. Without dimensions, all are kept; without
-    precisions, float32.
+    Each text is embedded once for all combinations. By default, all coordinates are kept in
+    float32.
 
     Returns:
         The full vectors, then each combination, in the given order.

@@ -161,7 +161,7 @@ def _block(
     block: list[str],
     how: dict[str, Any],
 ) -> np.ndarray:
-    """Encode a block in a process of its own, which keeps the model for its next block."""
+    """Encode a block in a separate process, which keeps the model for its next block."""
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     where = f"cuda:{place % gpus}" if gpus else device
     return _kept(model, pooling, where).encode(block, **how)
@@ -201,7 +201,7 @@ def search(
     """Return the texts closest to a query by cosine, best first; for several queries, a list each.
 
     Args:
-        model: a name or folder for ``isotrope.load``, a finished run, or anything with ``encode``.
+        model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
         corpus: File of texts, m texts, or their embeddings (m x d); for an image encoder, a folder
             of pictures.
         query: One or more texts; for an image encoder, the path of a picture.

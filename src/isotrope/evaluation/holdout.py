@@ -1,9 +1,9 @@
 """The label-free dev score (``--dev auto``): held-out pairs as a small retrieval task.
 
-The held-out records, which are never trained on, become a search task without labels. In a pair, or
-two adjacent texts, the first is the query and the second the target. A single text of at least
-eight words is cut in the middle, and its halves are query and target. The score is the MRR@10 of
-each query's own target among all held-out targets.
+The held-out records, which are never trained on, become a search task without labels. In a pair (or
+two adjacent texts), the first text is the query and the second the target. A single text of at
+least eight words is cut in the middle into query and target. The score is the MRR@10 of each
+query's own target among all held-out targets.
 
 The score shows whether embeddings keep enough of a text's subject to recognise its continuation
 among a few hundred others, on the user's own kind of text. It falls when training destroys a model,

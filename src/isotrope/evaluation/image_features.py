@@ -104,7 +104,7 @@ def knn_evaluation(
     limit_train: int | None = None,
     limit_test: int | None = None,
 ) -> DevEvaluation:
-    """Return the percentage of test pictures that their neighbours classify right, and which."""
+    """Return the percentage of test pictures classified right by neighbours, and which they are."""
     features = both_features(encoder, image_set, limit_train=limit_train, limit_test=limit_test)
     result = nearest_neighbours(*features)
     return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

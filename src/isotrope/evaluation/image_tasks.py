@@ -109,7 +109,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
 def _matched(
     numbers: NDArray[np.int64], names: tuple[str, ...] | None, others: tuple[str, ...] | None
 ) -> NDArray[np.int64]:
-    """Return the labels of a test part as the training part, with names ``others``, has them."""
+    """Return the labels of a test part, in the numbering of the training part."""
     if (names is None) != (others is None):
         raise InputError(
             "give both parts as folders, or both as arrays: one has names of classes and the "

@@ -52,7 +52,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Features (n x d) from which ``shift`` is subtracted and which ``factor`` multiplies then."""
+    """Features (n x d) from which ``shift`` is subtracted before ``factor`` multiplies them."""
 
     vectors: np.ndarray
     shift: np.ndarray
@@ -101,7 +101,7 @@ def linear_probe(
 
 
 def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what is subtracted from the rows and what multiplies them then, both of length d."""
+    """Return the shift to subtract from the rows, and the factor for the result, d each."""
     mean, std = _moments(vectors)
     if not np.isfinite(std).all():
         raise InputError(

@@ -30,8 +30,8 @@ def nearest_rows(
         corpus: Embeddings of the corpus, m x d, m below 2^32, an array or memory map. A zero row,
             or one that is not finite, has cosine 0.
         top: Number k of rows to return for each query; all m if there are fewer.
-        tile: How many similarities are held at a time. Each takes 8 bytes, and the search needs
-            three times this memory.
+        tile: Number of similarities held at a time, 8 bytes each. The search needs three times this
+            memory.
 
     Returns:
         Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal
@@ -55,7 +55,7 @@ def _best(queries: np.ndarray, corpus: np.ndarray, top: int, tile: int) -> np.nd
 
 
 def _highest(keys: np.ndarray, top: int) -> np.ndarray:
-    """Return the highest of each row, falling: all keys differ, so no order is left to torch."""
+    """Return the highest of each row, in descending order; all keys differ (no ties)."""
     found = torch.topk(torch.from_numpy(keys), min(top, keys.shape[1]), dim=1).values
     highest: np.ndarray = found.numpy()
     return highest

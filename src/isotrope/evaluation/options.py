@@ -68,7 +68,7 @@ _encoded = Used(lambda corpus: corpus != "matrix", "the embeddings are given the
 
 
 class _OfTexts(Settings):
-    """The settings by which the texts of a file are embedded."""
+    """The settings for embedding the texts of a file."""
 
     columns: list[str] = setting(
         [],
