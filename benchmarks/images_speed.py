@@ -20,7 +20,6 @@ depends on what they show.
 """
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -36,6 +35,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+import ledger
 
 HERE = Path(__file__).parent
 CIFAR = HERE.parents[1] / "shared" / "data" / "cifar10"
@@ -300,10 +301,7 @@ def main() -> None:
                 numbers = json.loads(done.stdout.rpartition("RESULT ")[2])
                 rows.append({"way": way, "round": number, **numbers, **fixed})
                 print(f"{way}: {numbers}", flush=True)
-    with options.csv.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    ledger.write(options.csv, COLUMNS, rows)
     for way in WAYS[1:]:
         faster = (
             median(rows, way, column) / median(rows, WAYS[0], column) for column in COLUMNS[2:4]

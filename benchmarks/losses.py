@@ -15,7 +15,6 @@ was stopped goes on. The cheapest come first.
 """
 
 import argparse
-import csv
 import json
 import os
 import platform
@@ -27,6 +26,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import ledger
 
 HERE = Path(__file__).parent
 KEY = ("machine", "device", "threads", "by", "name", "asked", "n", "d")
@@ -205,21 +206,13 @@ class Table:
         self, path: Path, key: tuple[str, ...] = KEY, columns: tuple[str, ...] = COLUMNS
     ) -> None:
         self.path, self.key, self.columns = path, key, columns
-        self.rows: dict[tuple[str, ...], Row] = {}
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as handle:
-                for row in csv.DictReader(handle):
-                    self.rows[tuple(row[column] for column in self.key)] = row
+        self.rows = {tuple(row[column] for column in key): row for row in ledger.read(path)}
 
     def add(self, row: Row) -> None:
         """Put a row in the place of the one with its key."""
         self.rows[tuple(row[column] for column in self.key)] = row
-        written = self.path.with_suffix(".part")
-        with written.open("w", newline="", encoding="utf-8") as handle:
-            writer = csv.DictWriter(handle, self.columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows[key] for key in sorted(self.rows, key=_natural))
-        written.replace(self.path)
+        order = sorted(self.rows, key=_natural)
+        ledger.write(self.path, self.columns, (self.rows[key] for key in order))
 
 
 def _natural(key: tuple[str, ...]) -> list[tuple[float, str]]:
