@@ -1,4 +1,4 @@
-"""Adds what torch lacks: types of autograd, marked nodes, exact derivatives, modes restored."""
+"""Adds what torch lacks: types of autograd, marked nodes, exact derivatives, states restored."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +42,14 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's random numbers; at the end those of the CPU, and of a GPU, are as before."""
+    with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def softplus(x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from isotrope.core.autograd import modes_kept
+from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
@@ -196,8 +196,7 @@ def embed_views(
     )
     width = len(texts.records[0])
     anchors, positives = ids[::width], ids[width - 1 :: width]
-    with modes_kept(encoder), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_SEED)
+    with modes_kept(encoder), torch.no_grad(), seeded(_SEED):
         plain = _embedded(encoder.eval(), anchors)
         if texts.views == "dropout":
             encoder.train(dropout != 0)

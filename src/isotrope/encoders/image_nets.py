@@ -67,9 +67,7 @@ def build_net(
         raise InputError(f"sizes must be at least 1; found image {image_size}, width {width}")
     if seed is None:
         seed = int(torch.randint(2**62, ()))
-    with quiet_loading():
-        # the random state around it is restored by quiet_loading
-        torch.manual_seed(seed)
+    with quiet_loading(seed):
         if name in _RESNETS:
             return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
         if stem != "auto":

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from torch import nn
 
+from isotrope.core.autograd import seeded
 from isotrope.core.errors import SettingError, nearest, needs_extra
 from isotrope.encoders.names import hub_name
 
@@ -72,9 +72,8 @@ def add_lora(
         or None,
     )
     encoder.requires_grad_(False)
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    with seeded(seed), warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"peft\.")
-        torch.manual_seed(seed)
         try:
             inject_adapter_in_model(config, transformer)
         except ValueError as error:  # an unsupported kind of layer, or no layer left

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
+from isotrope.core.autograd import seeded
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 
@@ -63,11 +62,11 @@ def model_written(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def quiet_loading() -> Iterator[LoadReport]:
+def quiet_loading(seed: int = 0) -> Iterator[LoadReport]:
     """Silence transformers and sentence-transformers, and give them a separate random state.
 
-    Their draws from torch's CPU generator (a pooler missing from the weights) are the same each
-    time, and the generator is restored afterwards.
+    Their draws from torch's CPU generator (a pooler missing from the weights) depend on ``seed``
+    only, and the generator is restored afterwards.
     """
     from transformers.utils import logging as messages
 
@@ -80,8 +79,7 @@ def quiet_loading() -> Iterator[LoadReport]:
         logger.handlers, logger.propagate = [report], False
         logger.setLevel(logging.WARNING)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with seeded(seed):
             yield report
     finally:
         for logger, handlers, propagate, level in before:

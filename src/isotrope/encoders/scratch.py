@@ -10,8 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from isotrope.core.errors import InputError
 from isotrope.core.files import os_errors_as_input_errors
 from isotrope.encoders.quiet import quiet_loading
@@ -44,7 +42,7 @@ def scratch_model(
     max_length: int,
 ) -> "SentenceTransformer":
     """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``."""
-    with quiet_loading():
+    with quiet_loading(seed):
         from safetensors import SafetensorError
         from safetensors.torch import save_file
         from sentence_transformers import SentenceTransformer
@@ -61,8 +59,6 @@ def scratch_model(
             intermediate_size=4 * width,
             max_position_embeddings=max_length,
         )
-        # the random state around it is restored by quiet_loading
-        torch.manual_seed(seed)
         bert = BertModel(config)
         # sentence-transformers builds its first module from a folder only
         with tempfile.TemporaryDirectory() as folder, os_errors_as_input_errors(Path(folder)):

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.autograd import modes_kept
+from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.progress import bar
 from isotrope.encoders.device import find_device
@@ -327,9 +327,7 @@ class SentenceEncoder(nn.Module):
         """
         order = np.argsort([-len(row) for row in rows], kind="stable")
         views = [torch.empty(len(rows), self.dimension) for _ in range(2)]
-        devices = [self.device] if self.device.type == "cuda" else []
-        with modes_kept(self), torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
+        with modes_kept(self), seeded(seed, self.device):
             self.train()
             for first in range(0, len(rows), batch_size):
                 batch = order[first : first + batch_size]

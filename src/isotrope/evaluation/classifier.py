@@ -23,6 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isotrope.core.autograd import seeded
+
 Indices = NDArray[np.int64]
 
 _TOGETHER = 10
@@ -94,8 +96,7 @@ def predict(weights: Tensor, x: Tensor) -> Tensor:
 
 def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear:
     """Return the layer every fit starts from; the state of torch's generator stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+    with seeded(SEED):
         return torch.nn.Linear(dimension, classes, dtype=dtype)
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from isotrope.core.autograd import modes_kept
+from isotrope.core.autograd import modes_kept, seeded
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
@@ -69,9 +69,7 @@ def _views(
 ) -> list[Tensor]:
     """Embeddings of anchors and positives in training mode, float64."""
     network = nn.ModuleList([encoder, head])
-    devices = [encoder.device] if encoder.device.type == "cuda" else []
-    with modes_kept(network), torch.no_grad(), torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with modes_kept(network), torch.no_grad(), seeded(seed, encoder.device):
         network.train()
         return [head(_embedded(encoder, rows)).double() for rows in sides]
 

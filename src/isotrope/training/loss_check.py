@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.autograd import seeded
 from isotrope.core.distributed import all_reduce_sum, process_group, rows_of
 from isotrope.core.errors import InputError
 from isotrope.paradigm import registry
@@ -110,16 +111,14 @@ def _is_objective(value: object) -> bool:
 
 def _run(file: Path) -> ModuleType:
     """Run a file, with the same random numbers in every process."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         return registry.run_file(file)
 
 
 def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever the file has
     """Return a function or an instance."""
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # weights and queues are equal in all processes
+        with seeded(0):  # weights and queues are equal in all processes
             loss: Loss = value() if isinstance(value, type) else value
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.autograd import seeded
 from isotrope.core.distributed import (
     GlobalBatch,
     all_gather_views,
@@ -125,8 +126,7 @@ class ImageMethod(nn.Module, ABC):
         self.gradient_norm: float | None = None
         self.cut = 1.0
         self._features: Tensor | None = None
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(step_seed(seed, 0, _HEADS))
+        with seeded(step_seed(seed, 0, _HEADS)):
             self.build()
         if world_size() > 1:
             share_statistics(self)
