@@ -66,6 +66,11 @@ class Terms:
         mass = self.mass
         return (self.pull / mass.where(mass != 0, 1.0)).where(mass != 0, 0.0)
 
+    @property
+    def pulls(self) -> Tensor:
+        """The pull as a matrix: n x d, or n x 1 if it is the same in all coordinates."""
+        return self.pull if self.pull.ndim == 2 else self.pull[:, None]
+
     def detached(self) -> "Terms":
         """The same numbers without autograd history, forward-mode derivatives included."""
         return replace(

@@ -110,9 +110,8 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     """Return the components and the mean lengths of the gradient, its pull and its push."""
     views = pairs.views
     size = len(views.anchors) * terms.scale
-    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
     gd = terms.dissipation[:, None]
-    pulled = gd * tangent(pull * views.own, views.anchors)
+    pulled = gd * tangent(terms.pulls * views.own, views.anchors)
     pushed = gd * tangent(terms.weight @ pairs.columns(terms.against), views.anchors)
     whole = pushed - pulled
     if terms.extra is not None:

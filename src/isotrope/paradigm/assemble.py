@@ -14,8 +14,7 @@ from isotrope.kernels.choose import pairs
 def assemble(terms: Terms, views: Views) -> Tensor:
     """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
     columns = pairs(views).columns(terms.against)
-    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-    direction = terms.weight @ columns - pull * views.own
+    direction = terms.weight @ columns - terms.pulls * views.own
     if terms.extra is not None:
         direction = direction + terms.extra
     gradient = terms.dissipation[:, None] * direction
@@ -43,8 +42,7 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
     if of == "anchors":
         first = {"cross": None, "within": 0, "both": m}[terms.against]
         return torch.zeros_like(views.anchors) if first is None else push[first : first + n]
-    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-    pulled = -terms.dissipation[:, None] * pull * views.anchors
+    pulled = -terms.dissipation[:, None] * terms.pulls * views.anchors
     return pulled if terms.against == "within" else pulled + push[views.rows]
 
 

@@ -183,8 +183,7 @@ class Objective:
         """
         terms = _constant(self, pairs)
         positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
-        pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-        return -terms.dissipation * (pairs.views.anchors * pull * positives).sum(dim=1)
+        return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pushes: by default GD_i sum_j W_ij s_ij, GD, W constant."""

@@ -79,8 +79,7 @@ def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     # the reduction multiplies by 1 or 1/n, and the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))
     dissipation = unit * terms.dissipation[:, None]
-    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-    pulled = pairs.views.own * -dissipation * pull
+    pulled = pairs.views.own * -dissipation * terms.pulls
     if terms.residual is not None:
         pulled = pulled + unit * terms.residual
     pushed = terms.weight @ pairs.columns(terms.against)
