@@ -18,8 +18,11 @@ def _of(loss: Callable[..., Tensor], n: int) -> list[Tensor]:
     return [value.detach(), *(view.grad for view in views if view.grad is not None)]
 
 
-# dynamo itself looks at gradients of tensors that are no leaves
+# dynamo itself looks at gradients of tensors that are no leaves, makes an autograd function, and
+# tells of a cache that it does not use
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.filterwarnings("ignore:.* should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 @pytest.mark.parametrize(
     ("objective", "n"),
     [
