@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.core.table import Table
+from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.diagnoses import summary
@@ -227,7 +227,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("words")
 def test_tables() -> None:
     rows = [["old", 0.5, 1204], ["new", None, 3]]
-    table = Table("Find it", "A note.", ["model", "MRR", "n"], rows)
+    table = TitledTable("Find it", "A note.", ["model", "MRR", "n"], rows)
     page = tables_page("Before training", "a lead", [table])
     for words in ("Find it", "A note.", "0.500", "1,204", "not measured"):
         assert words in page

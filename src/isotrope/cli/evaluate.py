@@ -11,7 +11,7 @@ from isotrope.core.files import check_outputs, write_text
 from isotrope.core.legible import csv_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
-from isotrope.core.table import Table, table
+from isotrope.core.table import TitledTable, table
 from isotrope.encoders.names import existing, is_bm25
 from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
@@ -272,7 +272,7 @@ def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None
     if values and average is not None:
         values["average"] = average
     row = [f"{value:.2f}" for value in values.values()]
-    return str(Table(title, "", list(values), [row])) if values else ""
+    return str(TitledTable(title, "", list(values), [row])) if values else ""
 
 
 def comparison(result: "Result") -> str:
@@ -297,7 +297,7 @@ def comparison(result: "Result") -> str:
         for row in own
     ]
     named = ["model", "task", *interval, "p", "verdict"]
-    changed = Table(f"differences from {models[0]}", "", named, differences)
+    changed = TitledTable(f"differences from {models[0]}", "", named, differences)
     heads = ["\n".join(title).strip() for title in titles.values()]
     same = "".join(
         f"the same weights: {', '.join(models[i] for i in places)}\n"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from isotrope.core.legible import legible
 
 
-class Table(NamedTuple):
+class TitledTable(NamedTuple):
     """A table: title, a sentence about it, headings, and rows of texts and numbers.
 
     Its text has three decimals for a float and a dash for None. Sentence and rows may be missing.

@@ -164,14 +164,11 @@ def _entries(
 def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
     """Say what the failed cases have in common."""
     case, views = wrong[0]
-    found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {_shape(views)}"
+    shape = " x ".join(map(str, views.shape))
+    found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {shape}"
     if all(isinstance(case, Symmetric) for case, _ in wrong):
         return f"only in the symmetric form: {_ONE_SIDED}; {found}"
     return found
-
-
-def _shape(views: Tensor) -> str:
-    return " x ".join(map(str, views.shape))
 
 
 def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:

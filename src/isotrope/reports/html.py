@@ -21,7 +21,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import legible
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.table import Table
+from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports.comparison import (
     ComparisonCell,
@@ -78,7 +78,7 @@ def write_report(
     return output
 
 
-def tables_page(title: str, lead: str, tables: Sequence[Table]) -> str:
+def tables_page(title: str, lead: str, tables: Sequence[TitledTable]) -> str:
     """Return a page of tables and nothing else, with the style of a report."""
     template = _environment().get_template("tables.html")
     cells_of = [(table, _cells(table)) for table in tables]
@@ -189,7 +189,7 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _cells(table: Table) -> list[list[ComparisonCell]]:
+def _cells(table: TitledTable) -> list[list[ComparisonCell]]:
     """Return the cells of a table."""
     numbers = [
         [v for v in column if isinstance(v, (int, float)) and math.isfinite(v)]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.core.table import Table
+from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.push import Mined
@@ -191,7 +191,7 @@ def test_rows_that_are_all_one_text() -> None:
 
 
 def test_the_page_shows_texts_as_texts() -> None:
-    tables = [Table("T", "a\nb", ("rows", "text"), [("1 and 2", "<script>x</script>")])]
+    tables = [TitledTable("T", "a\nb", ("rows", "text"), [("1 and 2", "<script>x</script>")])]
     page = tables_page("Before training", "lead <i>", tables)
     assert "&lt;script&gt;x" in page
     assert "lead &lt;i&gt;" in page

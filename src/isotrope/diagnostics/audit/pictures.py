@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.table import Table
+from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
@@ -107,7 +107,7 @@ class PictureAudit(Audit):
             "skipped": self.pictures.skipped,
         }
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
         share = self.same_label if self.suspects else None
         checked = (

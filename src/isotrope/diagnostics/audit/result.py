@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.result import json_text
-from isotrope.core.table import Table
+from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.push import groups_of
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
@@ -71,7 +71,7 @@ class Audit(ABC):
         """The flags of a training with the recommended values."""
 
     @abstractmethod
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class Audit(ABC):
         """Return the groups of likely false negatives alone, without those of the data."""
         return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
-    def _settings(self, *lines: str, withheld: str = "") -> Table:
+    def _settings(self, *lines: str, withheld: str = "") -> TitledTable:
         """Return the table of settings; its note has the recommendations and ``lines``."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         if all(row.dead is None for row in self.settings):
@@ -153,11 +153,11 @@ class Audit(ABC):
             for row in self.settings
         ]
         headings = ("setting", "GD", "done", "hardest", "above bound")
-        return Table("Settings", "\n".join([note, *lines]), headings, rows)
+        return TitledTable("Settings", "\n".join([note, *lines]), headings, rows)
 
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
-    ) -> Table:
+    ) -> TitledTable:
         """Return the likely false negatives, with text beside either row's name and below."""
         sizes = np.unique(self._grouped(), return_counts=True)[1]
         several, largest = int((sizes > 1).sum()), int(sizes.max())
@@ -182,9 +182,9 @@ class Audit(ABC):
         ]
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
-        return Table("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
+        return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
 
-    def _rows(self, what: str, names: str, note: str) -> Table:
+    def _rows(self, what: str, names: str, note: str) -> TitledTable:
         """Return the rows that stand out, with words for their names and a sentence."""
         rows = [
             (kind, len(rows), f"{len(rows) / len(self.groups):.1%}", self._some(rows), meaning)
@@ -192,7 +192,7 @@ class Audit(ABC):
             for rows in (self.found[kind],)
         ]
         headings = (f"{what} that are", what, "share", names, "meaning")
-        return Table(what.capitalize(), note, headings, rows)
+        return TitledTable(what.capitalize(), note, headings, rows)
 
     def _some(self, rows: NDArray[np.int64]) -> str:
         return ", ".join(map(str, self._named(rows[:6]))) + ", ..." * (len(rows) > 6)

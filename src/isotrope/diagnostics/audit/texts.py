@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.legible import legible
-from isotrope.core.table import Table
+from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
 from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.result import Audit
@@ -119,7 +119,7 @@ class TextAudit(Audit):
             "mined": None if self.mined is None else len(self.mined.rows),
         }
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
         empty = f"{self.rows.empty:,} more rows were skipped because a text is empty."
         return [
@@ -169,16 +169,16 @@ class TextAudit(Audit):
         kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
         return kept
 
-    def _uncovered(self) -> Table:
+    def _uncovered(self) -> TitledTable:
         of = self.uncovered
         if of.get("raw") is None:
-            return Table("Whitening", str(of["sentence"]), (), ())
+            return TitledTable("Whitening", str(of["sentence"]), (), ())
         note = (
             f"{of['score']} {of['raw']:.2f} as it is, {of['whitened']:.2f} whitened by "
             f"{of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} to "
             f"{of['high']:+.2f}), mean cosine {of['mean_cosine']:.2f}: {of['sentence']}."
         )
-        return Table("Whitening", note, (), ())
+        return TitledTable("Whitening", note, (), ())
 
 
 def _short(text: str) -> str:
