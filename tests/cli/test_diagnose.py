@@ -57,10 +57,10 @@ def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
 def test_what_cannot_be_kept_is_told_all_the_same(
     run, fallen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path) -> NoReturn:
+    def full(path: Path, text: str) -> NoReturn:
         raise OSError(errno.ENOSPC, "no space left on device", str(path))
 
-    monkeypatch.setattr(target, "atomic_replace", full)
+    monkeypatch.setattr(target, "write_text", full)
     found = run("diagnose", fallen)
     assert found.code == 0
     assert found.out.startswith("verdict: overfitting")

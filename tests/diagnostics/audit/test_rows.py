@@ -120,7 +120,7 @@ def test_hard_negatives_are_embedded_as_training_embeds_them(encoder: SentenceEn
     assert few.batch(torch.tensor([3])).negatives is None
     audited = audit([*zip(texts, texts[::-1], hard, strict=True)], encoder=encoder, dev=None)
     assert audited.title.startswith("8 pairs with hard negatives of the data")
-    with pytest.raises(InputError, match="mhe takes no hard negatives, but the data has them"):
+    with pytest.raises(InputError, match="mhe takes no hard negatives, but the data has some"):
         audit([*zip(texts, texts, hard, strict=True)], objective="mhe", encoder=encoder)
 
 
