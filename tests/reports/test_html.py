@@ -143,7 +143,7 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
 def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
     one, two = write_run(tmp_path / "one"), write_run(tmp_path / "two", dev_name="retrieval")
     source, page = report(tmp_path, one, two)
-    assert "scored on different dev data" in page.text
+    assert "the dev data differ or are unknown" in page.text
     assert 'class="number best"' not in source
 
 
@@ -170,7 +170,7 @@ def test_scores_of_one_name_are_compared_on_the_same_data_only(
     runs = write_run(tmp_path / "one", **first), write_run(tmp_path / "two", **second)
     source, page = report(tmp_path, *runs)
     assert ("two is best" in page.text) == same
-    assert ("scored on different dev data" in page.text) != same
+    assert ("the dev data differ or are unknown" in page.text) != same
     assert ('class="number best"' in source) == same
 
 
@@ -183,7 +183,7 @@ def test_a_loop_of_ones_own_is_compared_with_nothing(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     for others in ([run], [tmp_path / "other"]):
         source, page = report(tmp_path, tmp_path / "loop", *others)
-        assert "scored on different dev data, or on data that are not known" in page.text
+        assert "the dev data differ or are unknown" in page.text
         assert 'class="number best"' not in source
     _, page = report(tmp_path, tmp_path / "loop")
     assert "loop reached dev score 0.9000 at step 10" in page.text
@@ -199,7 +199,7 @@ def test_a_run_in_progress_is_compared_by_its_settings(
     two = write_run(tmp_path / "two", dev=(90.0, 91.0), finished=False, settings=settings)
     source, page = report(tmp_path, one, two)
     assert ("two is best" in page.text) == same
-    assert ("scored on different dev data" in page.text) != same
+    assert ("the dev data differ or are unknown" in page.text) != same
     assert ('class="number best"' in source) == same
 
 
@@ -264,7 +264,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     own.mkdir()
     (own / "metrics.csv").write_text("step,loss\n0,2\n5,1\n", encoding="utf-8")
     _, page = report(tmp_path, own)
-    assert "From a loop of your own: own. isotrope diagnose with its folder" in page.text
+    assert "From your own training loop: own. isotrope diagnose with the" in page.text
     assert "Not diagnosed yet" not in page.text
     _, page = report(tmp_path, unknown)
     assert "Not diagnosed yet: no one looked." in page.text

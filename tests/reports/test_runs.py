@@ -110,7 +110,7 @@ def test_the_log_of_a_loop_of_ones_own(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     assert run.foreign
     assert (run.objective, run.parameters, run.of_images) == ("?", {}, False)
-    assert verdict(run) == "In a loop of its own, until step 10: no dev score was measured."
+    assert verdict(run) == "In your own training loop, until step 10: no dev score was measured."
     (row,) = cells([run])
     told = dict(zip([key for key, _, _ in columns([run])], row, strict=True))
     assert told["seconds"].title == "not measured in this run"

@@ -73,8 +73,7 @@ def headline(runs: Sequence[Run]) -> str:
         return f"No {_score_name(runs[0])} was measured, so no run can be called the best."
     if not _same_dev_data([run for _, run in scored]):
         return (
-            "The runs were scored on different dev data, or on data that are not known, so their "
-            "scores cannot be compared."
+            "The scores of the runs cannot be compared, because the dev data differ or are unknown."
         )
     score, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
@@ -97,7 +96,7 @@ def verdict(run: Run) -> str:
     """Return one sentence on a run: its judgement, or its state without one."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
-    state = "In a loop of its own, until" if run.foreign else "In progress (or stopped) at"
+    state = "In your own training loop, until" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
     if run.judgement is not None:
         text = run.judgement.sentence
