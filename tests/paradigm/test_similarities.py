@@ -92,6 +92,16 @@ def row_by_row(b: Batch) -> Tensor:
     return torch.stack([cross_entropy((p @ a[i])[None], ROWS[i : i + 1]) for i in range(N)]).mean()
 
 
+def log_sum_exps(s: Tensor) -> Tensor:
+    return sum(((s.logsumexp(dim) - s.diagonal()).mean() for dim in (0, 1)), torch.tensor(0.0))
+
+
+def repeated(x: Tensor, y: Tensor) -> Tensor:
+    """Each anchor is repeated for its own four candidates."""
+    x, y = (v.flatten(0, 1) if v.ndim == 3 else v.repeat_interleave(4, dim=0) for v in (x, y))
+    return cross_entropy((x * y).sum(dim=-1).view(N, 4), SINGLE)
+
+
 def prefixes(b: Batch) -> Tensor:
     parts = [cross_entropy(unit(b.a[:, :k]) @ unit(b.p[:, :k]).T) for k in (D, 16, 8)]
     return torch.stack(parts).sum()
@@ -108,6 +118,20 @@ SOFTMAX: dict[str, tuple[Callable[[Batch], Tensor], float]] = {
     "positives first": (lambda b: F.cross_entropy((unit(b.p) @ unit(b.a).T).T / TAU, ROWS), N - 1),
     "two directions": (lambda b: symmetric(b.scale * unit(b.a) @ unit(b.p).T), N - 1),
     "two directions, one pull": (one_pull, N - 1),
+    "two directions of an einsum": (
+        lambda b: symmetric(torch.einsum("id,jd->ij", unit(b.a), unit(b.p)) * b.scale),
+        N - 1,
+    ),
+    "two directions, bounded": (
+        lambda b: symmetric((b.scale * (unit(b.a) @ unit(b.p).T)).clamp(max=100) - 3),
+        N - 1,
+    ),
+    "two directions by their log-sum-exps": (
+        lambda b: log_sum_exps(unit(b.a) @ unit(b.p).T / TAU),
+        N - 1,
+    ),
+    "repeated anchors": (lambda b: repeated(unit(b.a), unit(groups(b))), 3),
+    "repeated anchors on the right": (lambda b: repeated(unit(groups(b)), unit(b.a)), 3),
     "two directions, two products": (
         lambda b: (
             F.cross_entropy(b.scale * unit(b.a) @ unit(b.p).T, ROWS)
@@ -190,17 +214,41 @@ def test_distances_are_similarities_with_the_sign_turned() -> None:
     assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
 
 
-def test_tokens_are_summed_to_texts() -> None:
+TOKENS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "one product": lambda q, p: torch.einsum("ash,bth->abst", q, p),
+    "a product for each pair": lambda q, p: q[:, None] @ p[None].mT,
+    "repeated queries": lambda q, p: (q.repeat_interleave(4, dim=0) @ p.repeat(4, 1, 1).mT).view(
+        4, 4, 4, 4
+    ),
+    "own texts": lambda q, p: torch.einsum("ash,abth->abst", q, p.expand(4, 4, 4, D).clone()),
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_tokens_are_summed_to_texts(name: str) -> None:
     b = Batch()
     q, p = (unit(x).view(4, 4, D) for x in (b.a, b.p))
-    scores = torch.einsum("ash,bth->abst", q, p)
+    scores = TOKENS[name](q, p)
     mask = torch.ones(4, 4, dtype=torch.bool)
     mask[0, 3] = False
     scores.masked_fill_(~mask[None, :, None], -1e9)
     loss = F.cross_entropy(scores.max(-1).values.sum(-1), ROWS[:4])
     seen = table(read(loss))
-    assert seen.gradient.shape == (4, 4)
-    assert seen.gradient.argmin(dim=1).tolist() == [0, 1, 2, 3]
+    assert len(seen.gradient) == 4
+    assert seen.mask.sum(dim=1).tolist() == [4, 4, 4, 4]
+    assert (seen.gradient.argmin(dim=1) % 4).tolist() == [0, 1, 2, 3]
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
+
+
+def test_tokens_of_pairs_are_texts_of_one_query() -> None:
+    """As ColBERT is trained: queries are repeated for their passages, and padding is masked."""
+    b = Batch()
+    q, p = unit(b.a).view(4, 4, D).repeat_interleave(4, dim=0), unit(b.n)[: 4 * N].view(-1, 3, D)
+    scores = p[:N] @ q.permute(0, 2, 1)
+    scores[:, 2:][torch.arange(N) % 3 == 0] = -9999
+    loss = F.cross_entropy(scores.max(1).values.sum(-1).view(4, 4), SINGLE[:4])
+    seen = table(read(loss))
+    assert seen.mask.sum(dim=1).tolist() == [4, 4, 4, 4]
     assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
 
 

@@ -138,7 +138,7 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
-    for table in _side_by_side(_once(compared)):
+    for table in map(_of_repeated, _side_by_side(_once(compared))):
         if group and not _fit(group[0], table):
             left, group = left + group, []
         if table.balanced:
@@ -166,6 +166,27 @@ def _grouped(
     return groups
 
 
+def _of_repeated(table: Compared) -> Compared:
+    """Return a table of pairs with the pairs of one anchor in one row, if pull and push balance.
+
+    A loss may repeat each anchor for its candidates, and take all pairs row by row.
+    """
+    if not table.single or not table.vectors or len(table.columns) != table.rows:
+        return table
+    for one in (table, _swapped(table)):
+        place = one.anchors.unique(dim=0, return_inverse=True)[1]
+        some, place = (place == place[:, None]).int().argmax(dim=1).unique(return_inverse=True)
+        rows = F.one_hot(place, len(some)).to(one.scores).T
+        joint = {
+            name: rows @ getattr(one, name).to(rows) for name in ("scores", "gradient", "mask")
+        }
+        joint["mask"] = joint["mask"] > 0
+        grouped = replace(one, anchors=one.anchors[some], rows=len(some), **joint)
+        if len(some) < table.rows and grouped.balanced:
+            return grouped
+    return table
+
+
 def _once(compared: Sequence[Compared]) -> list[Compared]:
     """Return the tables, with pairs that a loss compares twice in the larger table alone.
 
@@ -184,12 +205,13 @@ def _once(compared: Sequence[Compared]) -> list[Compared]:
 
 def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
     """Return the tables, with those merged whose scores the loss itself puts side by side."""
-
-    def together(group: list[Compared], table: Compared) -> bool:
-        fits = _fit(group[0], table) and table.beside is group[0].beside is not None
-        return fits and _beside([*group, table]).balanced
-
-    return [_beside(group) for group in _grouped(compared, together)]
+    groups = _grouped(
+        compared,
+        lambda g, t: (
+            _fit(g[0], t) and t.beside is g[0].beside is not None and _beside([*g, t]).balanced
+        ),
+    )
+    return [_beside(group) for group in groups]
 
 
 def _rows_together(tables: list[Compared]) -> list[Compared]:
@@ -294,12 +316,8 @@ def _swapped(table: Compared) -> Compared:
 
 def _of_one_anchor(tables: list[Compared]) -> list[Compared]:
     """Return unbalanced tables, with those of the same anchors merged side by side."""
-
-    def together(group: list[Compared], table: Compared) -> bool:
-        roots = table.roots[0]
-        return _fit(group[0], table) and bool(roots) and group[0].roots[0] == roots
-
-    return [_beside(group) for group in _grouped(tables, together)]
+    groups = _grouped(tables, lambda g, t: _fit(g[0], t) and g[0].roots[0] == t.roots[0] != set())
+    return [_beside(group) for group in groups]
 
 
 def _fit(one: Compared, other: Compared) -> bool:

@@ -6,9 +6,9 @@ Values that autograd does not keep are None.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,7 @@ MOVES |= {"Roll"}
 MOVES |= {"torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
 _PICKS = {"Index", "IndexSelect", "Select", "Slice", "Split", "Unbind", "Narrow"}
 SCALES = {"Div", "Mul", "Neg"}
+_ONE_BY_ONE = SCALES | _RESHAPES | {"Add", "Sub", "Clamp", "ClampMin", "MaskedFill", "Where"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 _LEAST_WIDTH = 4  # dimensions of an embedding
@@ -113,8 +114,8 @@ class Similarity:
     @property
     def operation(self) -> str:
         """The name of the operation's backward, such as ``Mm``, or ``tokens`` or ``scores``."""
-        whole = "scores" if self.kind == "scores" else operation_of(self.node)
-        return "tokens" if self.tokens else whole
+        name = "tokens" if self.tokens else self.kind
+        return name if name in ("tokens", "scores") else operation_of(self.node)
 
 
 def operation_of(node: Node) -> str:
@@ -138,6 +139,15 @@ def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
 def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
     """Return the edges that lead to a node."""
     return [(node, index) for node, index in edges if node is not None]
+
+
+def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
+    """Return whether a node changes each number of a tensor of a shape, or only the shape."""
+    operation = operation_of(node)
+    if operation == "Permute":
+        long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
+        return long == sorted(long)
+    return operation in _ONE_BY_ONE and math.prod(shape_of(node)) == math.prod(shape)
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
@@ -200,15 +210,10 @@ def similarity_of(node: Node) -> Similarity | None:
         return None  # a squared length
     if (a is None and b is None) or _of_weights(a) or _of_weights(b):
         return None
-    if operation == "Mm" and _across(a, b):
-        return None
-    return Similarity(node, kind, (a, b), node._sequence_nr(), node, alpha=alpha)
-
-
-def _across(a: Edge | None, b: Edge | None) -> bool:
-    """Whether dimensions are compared: only the first operand is transposed."""
     turned = [e is not None and operation_of(e[0]) in ("T", "Permute", "Transpose") for e in (a, b)]
-    return turned == [True, False]
+    if operation == "Mm" and turned == [True, False]:
+        return None  # dimensions are compared: only the first operand is transposed
+    return Similarity(node, kind, (a, b), node._sequence_nr(), node, alpha=alpha)
 
 
 def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
@@ -247,8 +252,7 @@ def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tens
         return leaf
     operation = operation_of(node)
     if operation in ("Tanh", "Sigmoid", "Exp", "Sqrt"):
-        result: Tensor | None = saved_of(node, "result")
-        return result
+        return cast(Tensor | None, saved_of(node, "result"))
     a: Tensor | None
     b: Tensor | None
     if operation in ("Mm", "Addmm"):
@@ -285,42 +289,35 @@ def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tens
 
 def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tensor | None:
     """Return the result of an operation that only moves numbers."""
-    x, shape = parts[0], shape_of(node, index)
+    x, shape, whole = parts[0], shape_of(node, index), len(parts) == len(node.next_functions)
 
-    if operation in _RESHAPES:
-        return x.reshape(shape)
-    if operation == "torch::autograd::CopySlices":
-        return x
-    if operation == "AsStrided":
-        size, stride = saved_of(node, "size"), saved_of(node, "stride")
-        return x.contiguous().as_strided(size, stride, 0)
-    if operation == "Index":
-        return x[tuple(slice(None) if i is None else i for i in saved_of(node, "indices"))]
-    if operation == "Unbind":
-        return x.unbind(signed(saved_of(node, "dim")))[index]
-    if operation == "Stack" and len(parts) == len(node.next_functions):
-        return torch.stack(parts, dim=signed(saved_of(node, "dim")))
-    if operation == "Expand":
-        return x.expand(shape)
-    if operation == "T":
-        return x.T
-    if operation == "Transpose":
-        return x.transpose(signed(saved_of(node, "dim0")), signed(saved_of(node, "dim1")))
-    if operation == "Permute":
-        return x.permute([signed(d) for d in saved_of(node, "dims")])
-    if operation == "Cat" and len(parts) == len(node.next_functions):
-        return torch.cat(parts, dim=signed(saved_of(node, "dim")))
-    if operation == "Slice":
-        start, end, step = (signed(saved_of(node, k)) for k in ("start", "end", "step"))
-        at = [slice(None)] * x.ndim
-        at[signed(saved_of(node, "dim"))] = slice(start, end, step)
-        return x[tuple(at)]
-    if operation == "Roll":
-        shifts, dims = ([signed(k) for k in saved_of(node, name)] for name in ("shifts", "dims"))
-        return x.roll(shifts, dims)
-    if operation == "Select":
-        return x.select(signed(saved_of(node, "dim")), signed(saved_of(node, "index")))
-    return None
+    def one(name: str) -> int:
+        return signed(saved_of(node, name))
+
+    def several(name: str) -> list[int]:
+        return [signed(size) for size in saved_of(node, name)]
+
+    ways: dict[str, Callable[[], Tensor | None]] = {
+        **dict.fromkeys(_RESHAPES, lambda: x.reshape(shape)),
+        "torch::autograd::CopySlices": lambda: x,
+        "AsStrided": lambda: x.contiguous().as_strided(several("size"), several("stride"), 0),
+        "Index": lambda: x[
+            tuple(slice(None) if i is None else i for i in saved_of(node, "indices"))
+        ],
+        "Unbind": lambda: x.unbind(one("dim"))[index],
+        "Stack": lambda: torch.stack(parts, dim=one("dim")) if whole else None,
+        "Cat": lambda: torch.cat(parts, dim=one("dim")) if whole else None,
+        "Expand": lambda: x.expand(shape),
+        "T": lambda: x.T,
+        "Transpose": lambda: x.transpose(one("dim0"), one("dim1")),
+        "Permute": lambda: x.permute(several("dims")),
+        "Slice": lambda: x.movedim(one("dim"), 0)[
+            slice(*map(one, ("start", "end", "step")))
+        ].movedim(0, one("dim")),
+        "Roll": lambda: x.roll(several("shifts"), several("dims")),
+        "Select": lambda: x.select(one("dim"), one("index")),
+    }
+    return ways[operation]() if operation in ways else None
 
 
 def signed(size: int) -> int:
@@ -334,13 +331,15 @@ def read_operands(seen: Similarity) -> bool:
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":
         seen.a = seen.b = saved_of(node, "self")
-    elif operation in ("Sum", "Mean") and seen.kind == "product":
-        inner = node.next_functions[0][0]
-        seen.a, seen.b = saved_of(inner, "self"), saved_of(inner, "other")
     elif operation in ("Sum", "Mean"):
         inner = node.next_functions[0][0]
-        apart = saved_of(inner, "self") if operation_of(inner) == "Abs" else None
-        seen.squared, seen.value = apart is None, None if apart is None else apart.abs().sum(-1)
+        of_inner = saved_of(inner, "self"), saved_of(inner, "other")
+        if seen.kind == "product":
+            seen.a, seen.b = of_inner
+        elif operation_of(inner) == "Abs":
+            seen.value = of_inner[0].abs().sum(-1)
+        else:
+            seen.squared = True
     elif names is not None:
         seen.a, seen.b = (saved_of(node, name) for name in names)
     if seen.a is None:
@@ -423,9 +422,8 @@ def _lengths(edge: Edge | None) -> Tensor | None:
     """Return the norms of an operand before normalisation, in any order."""
     if edge is None:
         return None
-    node, steps = edge[0], 0
-    while steps < 64:
-        steps += 1
+    node = edge[0]
+    for _ in range(64):
         if operation_of(node) == "Div":
             x, by = saved_of(node, "self"), saved_of(node, "other")
             if x is not None and isinstance(by, Tensor) and by.numel() > 1:

@@ -25,7 +25,7 @@ def tables(given: Similarity) -> list[Compared]:
     a, b, g = (_wide(x.detach()) for x in (given.a, given.b, given.gradient))
     g = g * given.alpha
     value = None if given.value is None else _wide(given.value.detach())
-    parts = [_wide(p) * given.alpha for p in given.parts.values()]
+    parts = [_wide(p).reshape(g.shape) * given.alpha for p in given.parts.values()]
     normal = _normal(operation, a, b, g, value, parts)
     if normal is None:
         return []
@@ -57,7 +57,11 @@ def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
     A symmetric loss uses one matrix twice: by rows and by columns.
     """
     parts = [p for p in parts if bool(p.any())]
-    if len(parts) < 2 or any(p.shape != gradient.shape for p in parts):
+    pulls, pushes = ([p for p in parts if not bool((sign * p > 0).any())] for sign in (1, -1))
+    if len(parts) == len(pulls) + len(pushes) and pulls and pushes:  # such as log-sum-exps
+        pull, push = (torch.stack(x).sum(dim=0) for x in (pulls, pushes))
+        parts = [p + pull * (p.sum() / push.sum()) for p in pushes]
+    if len(parts) < 2:
         return [gradient]
     whole = torch.stack(parts).sum(dim=0)
     scale = float((gradient * whole).sum() / whole.square().sum().clamp_min(1e-38))
@@ -146,18 +150,20 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | 
 
 def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
     """Return the normal form of a comparison of tokens, for the pairs that have a score."""
-    if g.ndim != 4 or value is None or a.shape[0] != 1:
+    if g.ndim not in (3, 4) or value is None:
         return None
-    queries, texts, s, t = g.shape
-    if a.shape[1] != queries * s or b.shape[2] != texts * t:
+    on, s, t = g != 0, g.shape[-2], g.shape[-1]
+    gradient = g.sum(dim=(-2, -1)) / on.sum(dim=(-2, -1)).clamp_min(1)
+    scores = torch.where(on, value, 0).sum(dim=(-2, -1))
+    n, k = gradient.shape if g.ndim == 4 else (len(g), 1)
+    texts = [x.reshape(-1, x.shape[-1]) for x in (a, b.mT)]
+    if len(texts[0]) not in (n * s, n * k * s) or len(texts[1]) not in (k * t, n * k * t):
         return None
-    on = g != 0
-    count = on.sum(dim=(2, 3)).clamp_min(1)
-    scores = torch.where(on, value, 0).sum(dim=(2, 3))
-    means = [
-        x.reshape(n, k, -1).mean(dim=1) for x, n, k in ((a[0], queries, s), (b[0].T, texts, t))
-    ]
-    return means[0], means[1], scores, g.sum(dim=(2, 3)) / count, []
+    x, y = (
+        v.reshape(-1, size, v.shape[-1]).mean(dim=1) for v, size in zip(texts, (s, t), strict=True)
+    )
+    x, y = x.reshape(n, -1, x.shape[-1]), y.reshape(-1, k, y.shape[-1])
+    return _rowwise(x, y, gradient.reshape(n, k), -scores)
 
 
 def _table(

@@ -33,6 +33,7 @@ from isotrope.paradigm.graph import (
     Node,
     Similarity,
     edges_above,
+    keeps_order,
     number_of,
     operation_of,
     parameter_of,
@@ -46,7 +47,7 @@ from isotrope.paradigm.graph import (
 )
 from isotrope.paradigm.operands import tables
 
-_REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where"}
+_REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
 _SHIFTS = MOVES | {
     "Neg",
     "Add",
@@ -195,8 +196,7 @@ class GraphReading:
         for seen in self._similarities:
             seen.complete()
             self.compared += tables(seen)
-        sizes = [len(views.anchors) for _, views in self.known]
-        sizes += [table.rows for table in self.compared]
+        sizes = [len(views.anchors) for _, views in self.known] + [t.rows for t in self.compared]
         self.rows = max([*sizes, *(seen.picked for seen in self._similarities)], default=0)
 
     def _share(self, edge: Edge) -> float:
@@ -248,8 +248,7 @@ class GraphReading:
 def _divisors(node: Node) -> tuple[float, ...]:
     divisors: list[float] = []
     while operation_of(node) == "Div" and len(edges_above(node.next_functions)) == 1:
-        by = saved_of(node, "other")
-        if (number := number_of(by)) is None:
+        if (number := number_of(saved_of(node, "other"))) is None:
             break
         divisors.append(number)
         node = edges_above(node.next_functions)[0][0]
@@ -390,9 +389,7 @@ class _Graph:
         node = seen.top
         while True:
             users = self.users[node, 0]
-            if len(users) != 1 or operation_of(users[0][0]) not in SCALES:
-                break
-            if shape_of(users[0][0]) != shape_of(node):
+            if len(users) != 1 or not keeps_order(users[0][0], shape_of(node)):
                 break
             node = users[0][0]
         return users if len(users) > 1 else []
