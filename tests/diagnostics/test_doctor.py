@@ -778,3 +778,71 @@ def test_pairs_learnt_by_heart_are_separated_from_the_second_epoch_on(
         row = {**SOUND, **angles, "negative_std": 0.15, "step": step, "loss": 6 / (1 + lead)}
         rows.append({**row, "epoch": float(step // 16)})
     assert diagnose(of_rows(rows)).verdict[0] == verdict
+
+
+def watched(
+    first: dict[str, float | None], later: dict[str, float | None], steps: int = 12
+) -> Diagnosis:
+    """The diagnosis of a loop with a softmax, whose first row differs from the others."""
+    rows = [{**SOUND, "step": step, **(later if step else first)} for step in range(steps)]
+    return diagnose(RunEvidence(rows=rows, losses=({"name": "the loss", "family": "softmax"},)))
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "verdict"),
+    [
+        # embeddings move together, and the loss is above its start
+        ({"std": 0.11, "loss": 1.8}, {"std": 0.065, "loss": 2.4}, "diverging"),
+        # copies have equal shares of the push
+        (
+            {"temperature": 0.05, "radial": 0.0, "negatives": 63.0},
+            {"temperature": 0.05, "radial": 0.0, "negatives": 63.0, "hardest_share": 0.017},
+            "negatives-not-hard",
+        ),
+    ],
+)
+def test_what_copies_explain(
+    first: dict[str, float | None], later: dict[str, float | None], verdict: str
+) -> None:
+    assert watched(first, later).verdict[0] == verdict
+    copies: dict[str, float | None] = {"false_negatives": 1.0}
+    assert watched({**first, **copies}, {**later, **copies}).verdict == ("false-negatives",)
+
+
+def test_an_encoder_from_scratch_knows_copies_when_it_has_learnt() -> None:
+    """Also if it knew none of them in the first third."""
+    rows = [
+        {**SOUND, "step": step, "loss": 1.0, "false_negatives": 0.9 * (step > 8)}
+        for step in range(12)
+    ]
+    assert "false-negatives" in diagnose(RunEvidence(rows=rows)).verdict
+    apart = {"positive_mean": 1.3, "positive_std": 0.2}
+    destroyed = [{**row, **(apart if row["step"] > 8 else {})} for row in rows]
+    assert "false-negatives" not in diagnose(RunEvidence(rows=destroyed)).verdict
+
+
+def test_a_temperature_of_distances_is_not_that_of_cosines() -> None:
+    cosines: dict[str, float | None] = {
+        "temperature": 1.0,
+        "hardest_share": 0.03,
+        "negatives": 63.0,
+        "radial": 0.0,
+    }
+    assert watched(cosines, cosines).verdict == ("negatives-not-hard",)
+    distances: dict[str, float | None] = {**cosines, "radial": None}
+    assert watched(distances, distances).verdict == (HEALTHY,)
+
+
+@pytest.mark.parametrize(("end", "verdict"), [(2.5, "not-examined"), (3.1, "unrelated-positives")])
+def test_towers_from_scratch_that_begin_to_learn(end: float, verdict: str) -> None:
+    """The loss has fallen by a quarter, and positives lead by most of a standard deviation."""
+    scratch = {"positive_mean": 1.435, "negative_mean": 1.439, "positive_std": 0.07}
+    learnt = {"positive_mean": 1.15, "negative_mean": 1.25, "positive_std": 0.11}
+    rows = [
+        {"step": step, "loss": 3.3, "negative_std": 0.11, **scratch}
+        if step < 8
+        else {"step": step, "loss": end, "negative_std": 0.11, **learnt}
+        for step in range(18)
+    ]
+    found = diagnose(RunEvidence(rows=rows, losses=({"name": "loss", "family": "softmax"},)))
+    assert found.verdict == (verdict,)

@@ -1,6 +1,7 @@
 """Derives quantities and phrases that several rules need from the evidence."""
 
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -38,6 +39,11 @@ def collapsed_at_start(case: RunEvidence) -> bool:
     """Return whether all embeddings were equal before the first update."""
     by_uniformity = crosses("collapse_uniformity", case.first("uniformity"))
     return by_uniformity or crosses("collapse_std", case.first("std"))
+
+
+def copied(*times: Callable[[str], float | None]) -> bool:
+    """Return whether most anchors push what looks like a positive at each of these times."""
+    return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
 
 def separation(row: Row | None) -> float | None:

@@ -288,12 +288,7 @@ def _others(table: Compared) -> Tensor:
     """The candidates that are not pushed, n x m; an unpulled positive is among them."""
     rest = ~table.pushed & (table.scores > -torch.inf)
     some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
-    return torch.where(some, rest & _within(table), table.mask)
-
-
-def _within(table: Compared) -> Tensor:
-    """The columns of a row's own block, or all columns, n x m."""
-    return table.mask if table.blocks else torch.ones_like(table.mask)
+    return torch.where(some, rest & table.mask if table.blocks else rest, table.mask)
 
 
 def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:

@@ -122,17 +122,13 @@ class HuggingFaceEvents:
             if self.doctor.off or not self.doctor.anatomy.due(self._state.global_step):
                 return original(*arguments, **named)
             self._readings, self._tokens = [], []
-            self.doctor.quietly(self._note_tokens)((arguments, named))
-            with losses_of_backward(self.doctor.quietly(self._received)):
+            note_tokens = self.doctor.quietly(lambda x: self._tokens.extend(_tokens(x)))
+            note_tokens((arguments, named))
+            received = self.doctor.quietly(lambda x: self._readings.append(GraphReading(x)))
+            with losses_of_backward(received):
                 return original(*arguments, **named)
 
         trainer.training_step = training_step
-
-    def _note_tokens(self, inputs: object) -> None:
-        self._tokens = _tokens(inputs)
-
-    def _received(self, loss: Tensor) -> None:
-        self._readings.append(GraphReading(loss))
 
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
         """Read the settings that the diagnosis needs from arguments and losses."""
@@ -156,14 +152,7 @@ class HuggingFaceEvents:
         self._trainer, self._readings = None, []
 
     def on_substep_end(self, *_: object) -> None:
-        """Measure one of several batches with accumulated gradients."""
-        self._measure()
-
-    def on_pre_optimizer_step(self, *_: object) -> None:
-        """Measure the batch before the weights change."""
-        self._measure()
-
-    def _measure(self) -> None:
+        """Measure a batch, or one of several with accumulated gradients."""
         readings, self._readings = self._readings, []
         step = self._state.global_step
         row = self.doctor.anatomy.see(
@@ -176,6 +165,8 @@ class HuggingFaceEvents:
             rate = float(self._optimizer.param_groups[0]["lr"])
             self.doctor.anatomy.note(step, learning_rate=rate)
         self.doctor.noted(self._name, row)
+
+    on_pre_optimizer_step = on_substep_end  # before the weights change
 
     def on_log(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Add our numbers to the trainer's; note the norm of the step's gradient."""

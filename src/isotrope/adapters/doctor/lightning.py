@@ -82,14 +82,12 @@ class LightningEvents:
         if value is not None and not trainer.sanity_checking:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Save the rows: they may show why the training failed."""
-        self.on_fit_end(trainer, pl_module)
-
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Report the verdict."""
+    def on_fit_end(self, *_: object) -> None:
+        """Report the verdict, and save the rows: they may show why a training failed."""
         self.close()
         self.doctor.finish()
+
+    on_exception = on_fit_end
 
     def close(self) -> None:
         """Discard a batch that was interrupted."""

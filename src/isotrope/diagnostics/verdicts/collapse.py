@@ -10,6 +10,7 @@ from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
+    copied,
     further_evidence,
     learning_rate,
     lower_rate_flag,
@@ -60,8 +61,10 @@ def _diverging(case: RunEvidence) -> Found | None:
             ("lost_spread_at_the_end", spread),
         ),
         "moved the embeddings together instead of apart, and the loss is above its start": (
-            ("lost_room", spread),
-            ("loss_well_above", rise[1]),
+            # pushing copies apart does the same
+            ()
+            if copied(case.first, case.early)
+            else (("lost_room", spread), ("loss_well_above", rise[1]))
         ),
         "moved the embeddings together, and the loss ends above its start": (
             ("lost_spread", _over_first(case, "std", case.early)),
@@ -194,8 +197,8 @@ DIVERGING = Verdict(
         Threshold(
             "lost_room",
             "spread of the embeddings at the end",
-            "counts only if `loss_well_above` is crossed as well. Mean standard deviation of the "
-            "dimensions at the end, divided by that at step 0",
+            "counts only if `loss_well_above` is crossed as well, and copies are not pushed apart. "
+            "Mean standard deviation of the dimensions at the end, divided by that at step 0",
             "two layers of all-MiniLM-L6-v2 at 100 times the learning rate end at 0.57 "
             "(benchmarks/hosts.py); for healthy trainings see lost_spread_at_the_end",
             below=0.65,

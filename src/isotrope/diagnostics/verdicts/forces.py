@@ -5,6 +5,7 @@ from dataclasses import replace
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
+    copied,
     dissipation_on_ideal,
     further_evidence,
     gained,
@@ -12,6 +13,7 @@ from isotrope.diagnostics.readings import (
     loss_temperature,
     negatives,
     parameters,
+    separation,
     temperature,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
@@ -23,16 +25,19 @@ _FEW = 7  # with fewer negatives the hardest is often far ahead at any temperatu
 _FEW_OF_COSINES = 2  # the same limit at a temperature that is low for cosines
 _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
+_ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
+_LEARNT = 1.0  # lead of positives, in standard deviations
 
 
 def _negatives_not_hard(case: RunEvidence) -> Found | None:
     over_even, tau = hardest_over_even(case), temperature(case)
     if over_even is None or (tau is None and case.objective is not None):
         return None
-    if case.losses and case.end("temperature") is None:
-        return None  # no softmax
+    if (case.losses and case.end("temperature") is None) or copied(case.first, case.early):
+        return None  # no softmax, or one that several copies share
     spread = case.end("uniformity")
-    cosines = not crosses("radial", case.end("radial"))
+    radial = case.end("radial")  # unknown of distances
+    cosines = not crosses("radial", radial) and (radial is not None or not case.losses)
     high = cosines and crosses("high_temperature", tau or case.end("temperature"))
     # scores without embeddings have no known distances
     if (crosses("spread", spread) and not high) or (spread is None and case.losses):
@@ -102,19 +107,17 @@ NEGATIVES_NOT_HARD = Verdict(
 )
 
 
-def _copies(case: RunEvidence) -> float | None:
-    return None if case.probe is None else case.probe.get("copies")
-
-
 def _false_negatives(case: RunEvidence) -> float | None:
     """Share that is present from the start: only a destroyed encoder adds copies later.
 
     Before training, most anchors have one only where there are copies, which training may separate.
+    An encoder from scratch that has learnt to separate pairs knows copies only then.
     """
     first, early, end = (f("false_negatives") for f in (case.first, case.early, case.end))
     if crosses("copies_apart", first) or early is None or end is None:
         return end if first is None or end is None else max(first, end)
-    return min(early, end)
+    learnt = (separation({name: case.end(name) for name in _ANGLES}) or 0) > _LEARNT
+    return end if learnt else min(early, end)
 
 
 def _copies_apart(case: RunEvidence) -> str:
@@ -145,12 +148,13 @@ FALSE_NEGATIVES = Verdict(
             ZOO,
             above=0.2,
             unit="of the texts",
-            measure=_copies,
+            measure=lambda case: None if case.probe is None else case.probe.get("copies"),
         ),
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "anchors with a negative that looks like a positive, at the end and in the first third",
+            "anchors with a negative that looks like a positive, at the end and in the first third "
+            "(at the end alone if positives are a standard deviation nearer than negatives)",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -229,10 +233,6 @@ def _stopping(objective: Objective) -> str:
     return "--objective.dissipation margin:0.3"
 
 
-def _margin(case: RunEvidence) -> str:
-    return case.words.instead(case.words.margin, _USUAL_MARGIN, case.settings.get("margin"))
-
-
 NEVER_DISSIPATING = Verdict(
     "never-dissipating",
     "no anchor is ever done: a risk of overfitting",
@@ -262,7 +262,11 @@ NEVER_DISSIPATING = Verdict(
             unit="times the largest distance of unit vectors",
         ),
     ),
-    change=Change(loop=_margin),
+    change=Change(
+        loop=lambda case: case.words.instead(
+            case.words.margin, _USUAL_MARGIN, case.settings.get("margin")
+        )
+    ),
     when=_never_dissipating,
 )
 
@@ -281,7 +285,9 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):
         return None
     if cosines:  # an encoder from scratch may begin with embeddings that are close together
-        deciding = _sharp(max(share, case.end("hardest_share") or 0.0))
+        most = max(share, case.end("hardest_share") or 0.0)
+        sharp = crosses("hardest_of_cosines", most)
+        deciding = [compared("hardest_of_cosines", most)] if sharp else None
     elif dead is None:
         return None
     else:
@@ -300,11 +306,6 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
         "than its negatives.",
         f"--objective.temperature {max(0.05, 4 * tau):g}",
     )
-
-
-def _sharp(share: float) -> list[Evidence] | None:
-    """Return the evidence of cosines at a temperature that is low for them."""
-    return [compared("hardest_of_cosines", share)] if crosses("hardest_of_cosines", share) else None
 
 
 def _decided(

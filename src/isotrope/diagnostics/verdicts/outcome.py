@@ -46,10 +46,6 @@ def _active_without_score(case: RunEvidence) -> bool:
     return done is not None and not crosses("dead_early", done.number)
 
 
-def _improved(case: RunEvidence) -> bool:
-    return case.judgement is not None and case.judgement.outcome == "improved"
-
-
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
@@ -95,7 +91,10 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         lambda case: f"{case.words.harder}, or other data",
     ),
     explains=("dissipated-early",),
-    unless=(_improved, _active_without_score),
+    unless=(
+        lambda case: case.judgement is not None and case.judgement.outcome == "improved",
+        _active_without_score,
+    ),
     shows=(_done_without_score, "dissipation", "positive_mean", "negative_mean"),
 )
 
@@ -135,11 +134,6 @@ DISSIPATED_EARLY = Verdict(
     Change(_harder, harder_negatives),
     shows=("dissipation", "positive_mean", "negative_mean"),
 )
-
-
-def _closer(case: RunEvidence) -> bool:
-    risen = _risen(case, "positive_mean")
-    return risen is not None and crosses("positive_closer", risen)
 
 
 def _does_not_pull(case: RunEvidence) -> bool:
@@ -196,17 +190,12 @@ LOSING_PULL = Verdict(
         "--objective.ratio 1.5",
         lambda case: f"{case.words.contrastive}, whose pull equals its push",
     ),
-    unless=(_closer, _does_not_pull),
+    unless=(
+        lambda case: crosses("positive_closer", _risen(case, "positive_mean")),
+        _does_not_pull,
+    ),
     shows=(_risen_angle, "ratio", "positive_mean", "negative_mean"),
 )
-
-
-def _mean_cosine(case: RunEvidence) -> float | None:
-    return None if case.probe is None else case.probe["mean_cosine"]
-
-
-def _spread_by_training(case: RunEvidence) -> bool:
-    return bool(case.rows) and not crosses("spread", case.end("uniformity"))
 
 
 def _contrastive_training(case: RunEvidence) -> str:
@@ -239,7 +228,7 @@ ANISOTROPIC_START = Verdict(
             "mean cosine of different texts",
             f"about 0.5 in raw BERT (Li et al., 2024, figure 5); value {OURS}",
             above=0.6,
-            measure=_mean_cosine,
+            measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
         Threshold(
             "spread",
@@ -252,7 +241,7 @@ ANISOTROPIC_START = Verdict(
     ),
     Change(_contrastive_training, _short_training),
     texts_only=True,
-    unless=(_spread_by_training,),
+    unless=(lambda case: bool(case.rows) and not crosses("spread", case.end("uniformity")),),
     shows=("uniformity", "effective_rank"),
 )
 
@@ -387,7 +376,8 @@ _JUDGED_BY = (
     "it cannot say whether this training is healthy."
 )
 _OF_A_TERM = (
-    "doctor.observe(term) with the term of the loss that compares pairs, before its backward()"
+    "doctor.observe(term) with a term of the loss that compares pairs and is not compiled, before "
+    "its backward(); without such a term, judge by a score on held-out data"
 )
 _OF_A_LOOP = "doctor.anatomy.note(dev=SCORE) with each score on held-out data, larger is better"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
+    copied,
     further_evidence,
     gained,
     larger_batch,
@@ -17,8 +18,7 @@ from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
 _CLEAR = 0.3  # lead of positives, in standard deviations
-_FALLEN = 0.75  # share of the loss at the start
-_FALLS = 0.9  # of it, for pairs that only labels relate
+_FALLS = 0.9  # share of the loss at the start
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -48,11 +48,6 @@ def _no_negatives(case: RunEvidence) -> Found | None:
     )
 
 
-def _batch_with_negatives(case: RunEvidence) -> str:
-    larger = larger_batch(case)
-    return larger if case.batch_size == 1 else f"{larger}, or {case.words.negatives}"
-
-
 NO_NEGATIVES = Verdict(
     "no-negatives",
     "no anchor has a negative in its batch",
@@ -76,7 +71,11 @@ NO_NEGATIVES = Verdict(
             below=1e-6,
         ),
     ),
-    Change(loop=_batch_with_negatives),
+    Change(
+        loop=lambda case: (
+            larger_batch(case) + ("" if case.batch_size == 1 else f", or {case.words.negatives}")
+        )
+    ),
     explains=("collapsed", *DONE, *EFFECTS),
     when=_no_negatives,
 )
@@ -164,12 +163,14 @@ def _something_else(case: RunEvidence) -> bool:
     A copy of the positive among the negatives is as near as the positive itself. Two encoders from
     scratch separate nothing at first, and never do if they collapse or at too low a temperature.
     """
-    early, end = case.early("false_negatives"), case.end("false_negatives")
-    copies = early is not None and end is not None and crosses("copies_apart", min(early, end))
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
     cold = sharp and crosses("temperature_of_cosines", case.first("temperature"))
     two = case.settings.get("encoders") == 2
-    return copies or cold or (two and crosses("collapse_uniformity", case.end("uniformity")))
+    return (
+        copied(case.early, case.end)
+        or cold
+        or (two and crosses("collapse_uniformity", case.end("uniformity")))
+    )
 
 
 def _learnt(case: RunEvidence) -> bool:
@@ -178,7 +179,7 @@ def _learnt(case: RunEvidence) -> bool:
     late = _median(case.rows[-max(1, len(case.rows) // 3) :])
     if not first or end is None or late is None or len(case.rows) < _MANY or _by_heart(case):
         return False
-    return late > _CLEAR and end < _FALLEN * first
+    return late > _CLEAR and end < _FALLS * first
 
 
 def _by_heart(case: RunEvidence) -> bool:
@@ -272,11 +273,6 @@ UNRELATED_POSITIVES = Verdict(
 )
 
 
-def _labels_differ(case: RunEvidence) -> bool:
-    """Whether labels differ; pairs that belong apart may be finished and not pushed."""
-    return bool(case.series("label_gap"))
-
-
 ONLY_PULLED = Verdict(
     "only-pulled",
     "all pairs have the same label: every pair is pulled together, none is pushed apart",
@@ -302,6 +298,7 @@ ONLY_PULLED = Verdict(
         ),
     ),
     explains=("diverging", "collapsed", *EFFECTS),
-    unless=(_labels_differ,),
+    # labels differ; pairs that belong apart may be finished and not pushed
+    unless=(lambda case: bool(case.series("label_gap")),),
     shows=("uniformity", "std", "loss"),
 )
