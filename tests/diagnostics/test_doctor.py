@@ -491,6 +491,10 @@ def test_pairs_with_one_label_are_only_pulled() -> None:
     # labels differ: those that belong apart are done
     given = replace(case(start={"label_gap": 2.0}, pulled=1.0), objective=None)
     assert diagnose(given).verdict == (HEALTHY,)
+    # batches of one pair, of which every third is pushed
+    given = replace(case(pulled=1.0), objective=None)
+    rows = [{**row, "pulled": float(i % 3 > 0)} for i, row in enumerate(given.rows)]
+    assert diagnose(replace(given, rows=rows)).verdict == (HEALTHY,)
 
 
 def test_an_objective_that_pushes_nothing_needs_no_negatives() -> None:

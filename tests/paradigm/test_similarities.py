@@ -58,9 +58,9 @@ def symmetric(s: Tensor) -> Tensor:
     return (F.cross_entropy(s, ROWS) + F.cross_entropy(s.T, ROWS)) / 2
 
 
-def one_pull(b: Batch) -> Tensor:
+def one_pull(b: Batch, tau: float = TAU) -> Tensor:
     """Both directions take the positive once, as sentence-transformers writes it."""
-    s, t = (unit(b.a) @ unit(b.p).T / TAU for _ in range(2))
+    s, t = (unit(b.a) @ unit(b.p).T / tau for _ in range(2))
     return -(s[ROWS, ROWS] - (s.logsumexp(1) + t.T.logsumexp(1)) / 2).mean()
 
 
@@ -179,6 +179,13 @@ def test_a_softmax_is_seen_with_its_temperature_and_its_negatives(name: str) -> 
     assert bool((seen.pulled.sum(dim=1) == 1).all())
     assert seen.mask.sum(dim=1).double().mean() == negatives + 1
     assert SoftmaxEvidence.of(seen).temperature == pytest.approx(TAU, rel=1e-3)
+
+
+def test_both_directions_are_seen_at_a_high_temperature() -> None:
+    """Where rows and columns have nearly equal pushes."""
+    seen = table(read(one_pull(Batch(), tau=1.0)))
+    assert bool((seen.mask.sum(dim=1) == N).all())
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
 
 
 def test_under_bfloat16_the_temperature_is_that_of_the_loss() -> None:

@@ -141,15 +141,21 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
     for table in map(_of_repeated, _side_by_side(_once(compared))):
         if group and not _fit(group[0], table):
             left, group = left + group, []
+        # such as those of the other direction
+        again = table.vectors and any(_same_columns(t, table) for t in group)
         if table.balanced:
             whole.append(table)
-        elif group and (both := _beside([*group, table])).balanced:
+        elif not again and (both := _beside([*group, table])).balanced:
             whole, group = [*whole, both], []
         else:
             group = [*group, table]
     directions, left = _both_directions(left + group)
     # tables out of balance beside balanced tables are additional terms, such as a penalty
     return _rows_together(_without_repetitions(whole + directions or _of_one_anchor(left)))
+
+
+def _same_columns(one: Compared, other: Compared) -> bool:
+    return one.roots[1] == other.roots[1] and one.columns.equal(other.columns)
 
 
 def _grouped(
@@ -216,13 +222,8 @@ def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
 
 def _rows_together(tables: list[Compared]) -> list[Compared]:
     """Return the tables, with those merged whose anchors have the same candidates."""
-
-    def together(group: list[Compared], table: Compared) -> bool:
-        first = group[0]
-        same = first.roots[1] == table.roots[1] and first.columns.shape == table.columns.shape
-        return same and first.distance == table.distance and first.columns.equal(table.columns)
-
-    return [_below(group) if len(group) > 1 else group[0] for group in _grouped(tables, together)]
+    alike = _grouped(tables, lambda g, t: g[0].distance == t.distance and _same_columns(g[0], t))
+    return [_below(group) if len(group) > 1 else group[0] for group in alike]
 
 
 def _below(group: list[Compared]) -> Compared:
@@ -265,12 +266,12 @@ def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compa
         half = replace(one, gradient=moved, mask=one.pulled)
         for other in tables:
             rest = None if other is one else _placed(half, other)
-            turned = () if rest is None else (rest, _swapped(rest))
-            fitting = next((t for t in turned if t.balanced), None)
-            rest_of = [t for t in left if t is not one and t is not other]
-            if fitting is not None and len(rest_of) == len(left) - 2:
-                directions += [replace(one, gradient=one.gradient - moved), fitting]
-                left = rest_of
+            turned = [] if rest is None else [rest, _swapped(rest)]
+            turned.sort(key=lambda t: imbalance(t.gradient, 1))
+            unused = [t for t in left if t is not one and t is not other]
+            if turned and turned[0].balanced and len(unused) == len(left) - 2:
+                directions += [replace(one, gradient=one.gradient - moved), turned[0]]
+                left = unused
     return directions, left
 
 

@@ -226,9 +226,8 @@ def _unreachable(case: RunEvidence) -> Found | None:
 
 def _stopping(objective: Objective) -> str:
     """Return the flag for an objective whose gradient vanishes on a good anchor."""
-    registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
-        if form in registered:
+        if form in names():
             return f"--objective {form}"
     return "--objective.dissipation margin:0.3"
 

@@ -287,7 +287,7 @@ ONLY_PULLED = Verdict(
             "not a choice: with equal labels the share is 1",
             above=0.99,
             unit="of the pairs",
-            measure=lambda case: case.end("pulled"),
+            measure=lambda case: statistics.fmean(x) if (x := case.series("pulled")) else None,
         ),
     ),
     Change(
