@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.core.errors import InputError, first_line
+from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
@@ -228,7 +228,7 @@ def _objective(
         saved_parameters = {k: v for k, v in saved.items() if k in fields}
         return registry.build(name, {**saved_parameters, **requested}), []
     except (ValueError, TypeError) as error:
-        return None, [f"the objective {name} cannot be built: {first_line(error)}"]
+        return None, [f"the objective {name} cannot be built: {' '.join(str(error).split())}"]
 
 
 def datasets_of(folder: Path) -> list[str]:
