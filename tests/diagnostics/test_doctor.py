@@ -497,6 +497,13 @@ def test_pairs_with_one_label_are_only_pulled() -> None:
     assert diagnose(replace(given, rows=rows)).verdict == (HEALTHY,)
 
 
+def test_a_loss_that_picks_its_negatives_and_is_done_has_negatives() -> None:
+    done = {"negative_mean": None, "embedding_gradient": 0.0, "loss": 0.0}
+    for negatives, verdict in ((0.0, "no-negatives"), (28.0, HEALTHY)):
+        rows = [{**SOUND, **done, "step": step, "negatives": negatives} for step in range(9)]
+        assert diagnose(RunEvidence(rows=rows)).verdict[0] == verdict
+
+
 def test_an_objective_that_pushes_nothing_needs_no_negatives() -> None:
     given = case(start={"negative_mean": None}, negative_mean=None, objective="negativecosine")
     assert "no-negatives" not in diagnose(given).verdict

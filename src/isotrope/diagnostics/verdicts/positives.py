@@ -24,9 +24,9 @@ _FALLS = 0.9  # share of the loss at the start
 def _no_negatives(case: RunEvidence) -> Found | None:
     """Loss and gradient are 0 from the first step; a loss of pairs would have a gradient."""
     paired = [row for row in case.rows if row.get("positive_mean") is not None]
-    if not paired:
-        return None
-    share = sum(row.get("negative_mean") is None for row in paired) / len(paired)
+    # the angles of negatives that a loss picks itself are not measured
+    alone = [row for row in paired if not (row.get("negative_mean") or row.get("negatives"))]
+    share = len(alone) / max(1, len(paired))
     if not crosses("without_negatives", share):
         return None
     gradient = case.end("embedding_gradient")
