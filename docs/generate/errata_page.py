@@ -29,7 +29,7 @@ _INTRODUCTION = {
 _PAGE = """# Errata of the papers
 
 Look here before you implement a formula from one of the four papers. isotrope implements the right
-forms. Whether the *experiments* replicate is [another question](replication.md).
+forms. [Another page](replication.md) reports whether the *experiments* replicate.
 
 | entries | count |
 |---|---|
@@ -38,7 +38,7 @@ forms. Whether the *experiments* replicate is [another question](replication.md)
 | differences between a paper and its released code | {code} |
 | withdrawn | {withdrawn} |
 
-Cite *isotrope, erratum E23*; numbers do not change. To check an entry, run
+Cite an entry as *isotrope, erratum E23*; numbers do not change. To check an entry, run
 `pytest tests/papers/test_errata.py -k E23`: the printed formula must fail, the right one must fit.
 
 Texts used:

@@ -31,16 +31,16 @@ verdict is in parentheses.
 
 ## How the answers were judged
 
-We committed the expected verdict before running each training. An answer is right if this verdict
-is printed first, and no longer after the change. The score need not rise: some changed trainings
-end below the encoder that they started from.
+We committed the expected verdict before running each training. An answer is right if the Doctor
+prints this verdict first, and no longer prints it after the change. The score need not rise: some
+changed trainings end below the encoder that they started from.
 
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| without the {seen} after which a rule or the training was changed | {judged} of {judging} |
+| without the {seen} that led us to change a rule or the training | {judged} of {judging} |
 
-Two earlier wrong answers were removed from the [table](results/questions.csv)
+We removed two earlier wrong answers from the [table](results/questions.csv)
 ([log](LOG.md#public-questions-that-left-the-table)). {misses}
 
 | setting | value |
@@ -72,7 +72,7 @@ class Symptom:
     """A symptom of their list.
 
     Attributes:
-        name: The symptom in our words.
+        name: Name of the symptom, in our words.
         numbers: Columns of metrics.csv, or other measurements, that show it; empty if none does.
         verdicts: The verdicts that follow.
         other: Another part of isotrope that answers it.
@@ -121,7 +121,7 @@ SYMPTOMS = (
         other="`isotrope evaluate --compare`",
     ),
     Symptom(
-        "a cached loss with LoRA does not go backward",
+        "the backward pass of a cached loss fails with LoRA",
         "the doctor reports that no gradient reaches the embeddings",
         ("not-enough-seen",),
     ),
@@ -145,7 +145,7 @@ def question_page(results: Path) -> str:
     """Return docs/questions.md.
 
     Args:
-        results: the table of benchmarks/questions.py.
+        results: The table of benchmarks/questions.py.
     """
     with results.open(newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))

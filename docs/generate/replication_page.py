@@ -67,7 +67,7 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-They replicate in part, on small encoders. Large printed effects (10 points of STS and more) have the same direction on all three text encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
+They replicate in part, on small encoders. Large printed effects (10 points of STS and more) have the same direction on all three text encoders, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
 
 {counts}
 
@@ -75,7 +75,7 @@ They replicate in part, on small encoders. Large printed effects (10 points of S
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-The table has the main claims, in points out of 100. A positive number supports the paper.
+The table lists the main claims, in points out of 100. A positive number supports the paper.
 
 - *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
 - An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)).
@@ -95,9 +95,9 @@ The table has the main claims, in points out of 100. A positive number supports 
 ## What the intervals leave out
 
 - Intervals cover only training seeds, not the encoder or the tuning (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than its interval.
-- The rows share trainings and are not corrected for their number, so some of the 90% intervals do not contain the true effect.
+- The rows share trainings, and the intervals are not corrected for the number of rows, so some 90% intervals miss the true effect.
 - `{encoder}` replaced an earlier encoder after results were known. This changed the verdicts about MHS, MET and "not behind".
-- Every training here lowers the transfer average of 65.6. In the papers it changes by -1.0 to +3.3.
+- Every training here lowers the transfer average (65.6 at the start). In the papers it changes by -1.0 to +3.3.
 
 **Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}). Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
@@ -127,12 +127,12 @@ A difference is the mean over n paired seeds, with Student's 90% interval. It is
 | *replicated* | at an effect that matters, or above |
 | *same direction, weaker* | above 0, but not all at an effect that matters |
 | *smaller than a quarter* | below an effect that matters, but not all below 0 |
-| *opposite* | below 0; if the claim is that something is *not behind*, below minus the margin that the row names |
+| *opposite* | below 0; for a claim that something is *not behind*, below minus the margin in its row |
 | *undecided* | none of these |
-| *not tested* | not judged, because the trainings did not apply the treatment, or applied another one as well; their numbers are shown |
+| *not tested* | not judged, because the trainings did not apply the treatment, or also applied another one; the table shows their numbers |
 | *not testable here* | not measured, because nothing was trained that could decide the claim |
 
-Claims about text that are undecided after five seeds are judged a second and last time, on 15 seeds with the 95% interval. The linked tables show the first five seeds. The number of seeds that "would decide" a claim shows how far it is from a decision. We do not plan to run them ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
+Claims about text that are undecided after five seeds are judged a second and last time, on 15 seeds with the 95% interval. The linked tables show the first five seeds. The number of seeds that "would decide" a claim shows how far it is from a decision. We do not plan to run these seeds ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
 """  # noqa: E501 - Markdown
 
 Judged = Sequence[tuple[Claim, ClaimJudgement]]

@@ -35,7 +35,7 @@ def marked(value: Tensor, content: object) -> Tensor:
 
 @contextmanager
 def modes_kept(module: nn.Module) -> Iterator[None]:
-    """Restore at the end which parts of a module are in training mode."""
+    """Restore at the end the training or evaluation mode of every part of a module."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         yield
@@ -46,7 +46,7 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's random numbers; at the end those of the CPU, and of a GPU, are as before."""
+    """Seed torch's random numbers; at the end, restore the generators of CPU and GPU."""
     with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

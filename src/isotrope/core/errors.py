@@ -78,7 +78,7 @@ class SettingError(InputError):
 
 
 class NotUsed(SettingError):
-    """Settings were given that have no effect; ``setting`` and ``value`` are those of one."""
+    """Some given settings have no effect; ``setting`` and ``value`` describe one of them."""
 
     @property
     def subject(self) -> str:
@@ -218,7 +218,7 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
 
 
 def unknown(problem: str, word: str, known: Iterable[str]) -> str:
-    """Return the message about an unknown word, with the known one that was probably meant."""
+    """Return the message about an unknown word, with the known word that was probably meant."""
     known = list(known)
     meant = nearest(word, known) or nearest(word.lower(), known)
     return f"{problem} {word!r}{meant}; known: {', '.join(known) or 'none'}"

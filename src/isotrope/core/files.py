@@ -194,7 +194,7 @@ def write_all(
 
 
 def stale_temporary_folders(folder: Path) -> list[Path]:
-    """Return temporary folders of :func:`atomic_replace`, of running and killed processes."""
+    """Return the temporary folders of :func:`atomic_replace`, of running and killed processes."""
     stale = []
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():

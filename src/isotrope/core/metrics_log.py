@@ -13,7 +13,7 @@ Rows = dict[float, dict[str, float]]
 
 
 def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
-    """Return the columns except the step, and the measured numbers of each step in order.
+    """Return the columns other than the step, and the measured numbers of each step in order.
 
     Rows of one step are merged; a later cell replaces an earlier one.
 

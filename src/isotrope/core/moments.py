@@ -16,7 +16,7 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return the diagonal of C = scale X^T X, d, and the sum of the squares of all its entries.
 
     The columns of ``x`` (n x d) are centred first. If there are few rows, the smaller X X^T is
-    used, whose squares have the same sum.
+    used, because its squared entries have the same sum.
     """
     if _transformed():
         x = x - x.mean(dim=0)

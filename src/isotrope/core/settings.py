@@ -80,9 +80,9 @@ class Settings(BaseModel):
     """Settings of a verb.
 
     Attributes:
-        dotted: Prefixes of settings of a choice by name; ``objective.x`` is stored in the field
-            ``objective_settings``.
-        from_file: Whether settings may come from a file, so that every switch needs an off flag.
+        dotted: Names of fields whose choice has settings of its own, such as ``objective``: the
+            setting ``objective.x`` is stored in the field ``objective_settings``.
+        from_file: Whether settings may come from a file; every switch then has an off flag.
         places: Fields that hold files and folders as text.
     """
 

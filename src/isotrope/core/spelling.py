@@ -86,7 +86,7 @@ _spelling: Spelling = as_argument
 
 
 def spell(message: str, spelling: Spelling | None = None) -> str:
-    """Return a message with its settings written out, for the present surface by default."""
+    """Return a message with its settings spelled, by default for the present surface."""
     write = spelling or _spelling
     return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
 

@@ -10,7 +10,7 @@ from isotrope.core.legible import legible
 class TitledTable(NamedTuple):
     """A table: title, a sentence about it, headings, and rows of texts and numbers.
 
-    Its text has three decimals for a float and a dash for None. Sentence and rows may be missing.
+    As text, a float has three decimals and None is a dash. Sentence and rows may be missing.
     """
 
     title: str

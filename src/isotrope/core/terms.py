@@ -25,7 +25,7 @@ class Terms:
 
     The gradient of anchor i's loss with respect to the *normalised* anchor, all else held constant,
     is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li et al.,
-    2024, section 2.3, without the last two), and ``against`` names the columns x_j.
+    2024, section 2.3, without extra and residual). ``against`` names the columns x_j.
 
     Attributes:
         dissipation: Gradient dissipation GD of each anchor, n values.

@@ -103,7 +103,7 @@ def _groups(groups: object, m: int, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class Views:
-    """Two views of a batch, row i of one being the positive of row i of the other.
+    """Two views of a batch: row i of one is the positive of row i of the other.
 
     Attributes:
         anchors: Embeddings of one view, n x d.
@@ -218,7 +218,7 @@ class Views:
         return self.map(unit)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Views":
-        """The same views with ``function`` applied to every matrix by itself."""
+        """The same views with ``function`` applied to each matrix separately."""
         return Views(
             function(self.anchors),
             function(self.positives),

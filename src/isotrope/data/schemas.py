@@ -14,9 +14,9 @@ The column names decide. In a table without names, the number of columns decides
 | single texts | ``text`` or ``sentence``, or the only column |
 | without names (.tsv, tuples) | text; anchor, positive, negatives; score and two sentences |
 
-A row with several positives becomes one record for each. The positive of a labelled text is another
-text with its label, and its group is the label. Rows without a text are skipped and counted in
-:class:`Reading`, whose text summarises on one line what was read.
+A row with several positives becomes one record for each. A labelled text is paired with another
+text of the same label, and the label becomes its group. Rows without a text are skipped; a
+:class:`Reading` counts them, and its ``str`` summarises on one line what was read.
 
 Text is UTF-8 and is not changed (not composed or decomposed, NFC or NFD). White space at the ends
 is removed; a text without visible characters (zero-width spaces) counts as empty.
@@ -198,11 +198,11 @@ class Reading:
     """The records of some sources, in order; iterating reads and counts them.
 
     Attributes:
-        sources: Files, names of the hub, or tables.
+        sources: Files, names of data sets on the hub, or tables.
         columns: Chosen columns of text; empty to recognise them.
         groups: The column of groups, if one was chosen.
-        streaming: Whether to keep no copy of a data set of the hub.
-        paired: Whether labelled texts become pairs. Otherwise each labelled text is a record.
+        streaming: Whether to read data sets of the hub without keeping a copy.
+        paired: Whether labelled texts become pairs. Otherwise each labelled text is one record.
         scored: Whether scored pairs may be read. They are refused by default, because the texts of
             a pair with a low score do not belong together.
         choose: How many columns an error message may suggest that the user choose; 0 if the caller
@@ -397,7 +397,7 @@ def read(
 ) -> Reading:
     """Return the records of data, as :class:`Reading` describes them.
 
-    Data are paths and names of the hub, or a frame, a data set, texts, tuples or dictionaries.
+    Data are paths, hub names, a frame, a data set, texts, tuples or dictionaries.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]

@@ -137,7 +137,7 @@ def write_records(
         data: Data for which :func:`is_in_memory` holds.
         columns: Columns of a table, in the order of a record's texts; empty for the usual ones.
         file: File to write.
-        groups: The column of groups of a table, which is written too.
+        groups: Column of groups of a table; the groups are written as well.
 
     Returns: The reading; None if the file already held these records.
     """
@@ -183,7 +183,7 @@ def to_dataset(reading: Reading) -> "Dataset":
 
     Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or ``text``), and ``label``: the
     score of each text after the anchor, or the number of the group. A row with fewer negatives than
-    others repeats its own; a row without any, among rows that have some, is skipped and counted.
+    others repeats them. If only some rows have negatives, rows without any are skipped and counted.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

@@ -45,9 +45,9 @@ def open_table(
 
     Args:
         path: The file, the folder or the name.
-        wanted: Columns to read. If the first line of a .tsv has their names, it is a header.
+        wanted: Columns to read. A first line of a .tsv that has their names is a header.
         header: Known column names in lower case. A first line with only such names is a header.
-        streaming: Whether to keep no copy of a data set of the hub.
+        streaming: Whether to read a data set of the hub without keeping a copy.
         txt_columns: Whether tabs separate columns in a .txt. Otherwise a tab is part of the text.
     """
     if is_hub_name(path):

@@ -18,8 +18,8 @@ def cut_initialize(
     """Divide the initial weights of ``module`` by ``c``, in place.
 
     Smaller initial weights make the first embeddings short. The gradient of a cosine is large for
-    short embeddings, and shrinks as training makes them longer. In a layer before a normalisation,
-    only the effective learning rate changes; the other layers shorten the embeddings.
+    short embeddings, and shrinks as training makes them longer. Dividing a layer's weights does
+    not shorten embeddings if a normalisation follows: only the effective learning rate changes.
 
     This is experimental: in our trainings it helps at a thirtieth of a recipe's learning rate and
     hurts at the recipe's own (docs/LOG.md). :func:`first_turn` distinguishes the two cases.

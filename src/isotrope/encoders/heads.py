@@ -105,7 +105,7 @@ def predictor(
     batch_norm: bool = True,
     last_norm: Literal["none", "affine", "plain"] = "none",
 ) -> nn.Sequential:
-    """Return the head from one view's projection to the other's: one hidden layer, d to d.
+    """Return the head that predicts one view's projection from the other's: one hidden layer.
 
     Args:
         dimension: Dimension d of the projections.

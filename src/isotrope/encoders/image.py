@@ -103,13 +103,13 @@ class ImageEncoder(nn.Module):
             name: ``resnet9`` (one block a stage), ``resnet18``, ``resnet34``, ``resnet50``,
                 ``vit-tiny``, ``vit-small`` or ``vit-base``.
             width: Channels of a ResNet's first stage (64 in the papers), or dimension of a vision
-                transformer's tokens (192, 384 and 768). Its patches have 4 pixels for images up to
-                64 pixels, otherwise 16. It has 3, 6 or 12 heads.
+                transformer's tokens (192, 384 and 768, with 3, 6 and 12 heads). Patches of the
+                transformer have 4 pixels for images up to 64 pixels, otherwise 16.
             stem: First layers of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1),
                 ``imagenet`` (7 x 7 of stride 2, then max-pooling), or ``auto`` (``cifar`` up to 32
                 pixels).
-            image_size: Side of the pictures. ResNets take crops of any other size too, and vision
-                transformers with interpolated positions.
+            image_size: Side of the pictures. Crops of other sizes are accepted too; a vision
+                transformer then interpolates its positions.
             mean: The mean of red, green and blue, of pixels in [0, 1].
             std: The standard deviation of the same.
             seed: Seed of the initial weights; None uses torch's global generator.

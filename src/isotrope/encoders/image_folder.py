@@ -1,8 +1,8 @@
 """Reads and writes the folder of an image encoder: weights, network and preprocessing, no code.
 
-``model.safetensors`` and ``config.json`` have the format of transformers,
-``preprocessor_config.json`` that of its CLIP processor, which also resizes the shorter side and
-cuts out the centre. ResNets with CIFAR's stem, and modules of a user, have their own
+``model.safetensors`` and ``config.json`` have the format of transformers.
+``preprocessor_config.json`` has the format of its CLIP processor, which also resizes the shorter
+side and cuts out the centre. ResNets with CIFAR's stem, and modules of a user, have their own
 ``model_type``, so that transformers does not misread them.
 """
 

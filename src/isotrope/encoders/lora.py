@@ -41,7 +41,7 @@ def add_lora(
     Args:
         encoder: The encoder, which is changed in place.
         rank: Rank of ``B A``.
-        alpha: Number such that ``B A`` is multiplied by ``alpha / rank``; None for twice the rank.
+        alpha: Numerator of the factor ``alpha / rank`` of ``B A``; None for twice the rank.
         targets: Last names of the layers (``query``, ``value``), or ``all-linear``; empty for
             peft's default for this architecture, or all linear layers if it has none.
         seed: Seed of the initial ``A``.

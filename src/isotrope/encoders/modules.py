@@ -37,8 +37,8 @@ POOLINGS = {
 """Names of poolings (of SimCSE and sentence-transformers), and their meaning."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
-"""Entries of a configuration, beside its private ones, that say nothing that the modules and their
-weights do not say; saving a model changes some of them."""
+"""Entries of a configuration, besides its private ones, that only repeat what the modules and their
+weights show; saving a model changes some of them."""
 
 UNLIMITED = 2**31 - 1  # tokens of a model without positions
 

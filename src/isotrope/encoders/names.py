@@ -46,7 +46,7 @@ def resolve(name: str | Path) -> Path:
 
 
 def is_bm25(name: object) -> bool:
-    """Return whether a name means the ranking ``bm25``, and not a folder of that name."""
+    """Return whether a name means the ranking ``bm25`` and there is no folder of that name."""
     return isinstance(name, str) and name.lower() == "bm25" and not Path(name).exists()
 
 

@@ -51,7 +51,7 @@ class Extension(Protocol):
     """
 
     def refusal(self, x: Tensor, /) -> InputError | None:
-        """Return the error to raise for embeddings that it cannot take."""
+        """Return the error to raise for embeddings that the backend does not support."""
 
     def pairs(self, views: Views, /, *, raw: Views | None) -> Pairs:
         """Return row statistics, as ``kernels.choose.pairs`` does."""
@@ -116,7 +116,7 @@ def pairs(
         backend: Name of a backend, as for :func:`choose`.
         held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
         raw: Views before normalisation, if they are in bfloat16. The backend ``"triton"``
-            multiplies these and divides the products by their norms.
+            multiplies them and divides the products by the norms of the rows.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:

@@ -1,8 +1,8 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration chooses how value and gradients are computed (``kernels.fused``). At the end, each
-pass compares two derivatives for each anchor: the one that the gradients were computed with, and
-the one of the formula on all statistics. If they differ, the gradients are not returned.
+The declaration decides how value and gradients are computed (``kernels.fused``). At the end, each
+pass compares two derivatives for each anchor: the one used in the gradients, and the formula's
+own, from all statistics. If they differ, the gradients are not returned.
 """
 
 from typing import Literal
@@ -25,9 +25,9 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
 
     Raises:
         WrongCoupling: More than one value in eight differs.
-        Unfused: Fewer differ, or some are not finite. The declaration may still be correct, because
-            at the corner of a hinge a rounding decides between two derivatives. The statistics are
-            then computed in a way that needs no declaration.
+        Unfused: Fewer values differ, or some are not finite. The declaration may still be correct:
+            at the corner of a hinge, rounding decides between two derivatives. The caller then
+            computes the statistics in a way that needs no declaration.
     """
     most = _ROUNDINGS * torch.finfo(true.dtype).eps
     slack = most * true.abs().mean()

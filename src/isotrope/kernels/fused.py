@@ -13,8 +13,8 @@ The rest of the gradient is two matrix products with the block:
 - *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
   additional negatives, and temperatures so low that each row needs its own maximum.
 
-Embeddings are not normalised beforehand. Columns of up to 32 MB are copied once with unit length.
-For larger columns, the block is divided by the norms instead. The gradients are computed together
+Embeddings are not normalised beforehand. If the columns take at most 32 MB, they are copied once
+with unit length; otherwise each block is divided by the norms. The gradients are computed together
 with the value, and the backward pass scales them in place. There are no second derivatives (see
 ``NeedsEager``).
 """

@@ -1,7 +1,7 @@
 """The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
-A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
-same group; if ``Views.in_batch`` is False, only the additional negatives are. The kernels for GPUs
+Every column is a negative unless it is the anchor itself, its positive or a row of its group. If
+``Views.in_batch`` is False, only the additional negatives are negatives. The kernels for GPUs
 (``kernels-triton/``) receive the same offsets and groups as numbers.
 """
 

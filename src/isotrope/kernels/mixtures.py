@@ -1,4 +1,4 @@
-"""Mixes two embeddings into a synthetic negative for each anchor, which is held constant.
+"""Mixes two embeddings into a synthetic, constant negative for each anchor.
 
 A column is an embedding that the anchors are compared with (a column of the similarity matrix).
 ``Mixing`` defines the two columns and their shares; ``Mixture`` holds the vectors for some anchors.
@@ -24,9 +24,9 @@ class Mixing:
     """The two columns of an anchor's mixture, and their shares.
 
     Attributes:
-        of: First and second part of a mixture. The parts are the second hardest negative and the
-            hardest, the positive and the hardest negative, or the positive and the next row (the
-            first row after the last).
+        of: First and second part of a mixture: the second hardest and the hardest negative, the
+            positive and the hardest negative, or the positive and the next row (after the last row,
+            the first).
         share: Share of the first part in the mixture; the second part has the rest.
         renormalise: Whether the mixture is projected back to the sphere.
     """

@@ -210,8 +210,8 @@ class _OnePass:
     def _check_uncoupled(self) -> None:
         """Differentiate all rows at once: the rows of other blocks must make no difference.
 
-        If the anchors are a part of the batch (of one process of several), the other rows are
-        invented, larger and smaller than these, and must make no difference either.
+        If the anchors are one process's part of the batch, rows with larger and smaller values are
+        invented in place of the others; they must make no difference either.
         """
         others = len(self.job.views.positives) - self.n
         if not others and self.whole:

@@ -53,7 +53,7 @@ class Pairs(ABC):
         return self._views
 
     def of(self, views: Views) -> "Pairs":
-        """The same statistics of other views, by the same backend."""
+        """The same statistics for other views, by the same backend."""
         return type(self)(views)
 
     def swapped(self) -> "Pairs":

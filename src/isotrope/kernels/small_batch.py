@@ -1,8 +1,8 @@
 """Computes the log-sum-exps of a small batch as one node of autograd.
 
 For batches of up to a few hundred rows, the overhead of autograd's sixty operations exceeds the
-arithmetic. Here one operation computes from raw embeddings the similarity of each pair and its
-log-sum-exps (or only the gaps between them). Its gradient takes three matrix products. Autograd
+arithmetic. Here one operation takes raw embeddings and computes the similarity and the log-sum-exps
+of each pair (or only the gaps between them). Its gradient takes three matrix products. Autograd
 handles the rest of the formula. The n x n exponentials are stored, so memory is quadratic, as in
 the eager backend.
 

@@ -7,8 +7,8 @@ positives. The normalisers are needed only at the end of the sweep. Both directi
 hardest negatives, take 6 n^2 d floating-point operations. A view against itself is symmetric, so
 only the upper triangle is formed, in 3 n^2 d.
 
-If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a separate sweep of 4 n c
-d, in which each row has its own maximum.
+If e^{s/tau} overflows float32, or positives were gathered from other processes, each direction
+takes a separate sweep of 4 n c d operations, in which each row has its own maximum.
 """
 
 import math
@@ -204,7 +204,7 @@ class SurrogateSums(ABC):
     def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         """Return which column is the hardest negative of each anchor, and its similarity.
 
-        At ties it is the first column. It is -1 for an anchor without negatives.
+        Ties go to the first column. The column is -1 for an anchor without negatives.
         """
         key = ("first", direction, by)
         if key not in self._known:
@@ -425,7 +425,7 @@ class SurrogatePairs(Pairs):
     def first(self, by: By) -> tuple[Tensor, Tensor]:
         """Return which column is the hardest negative of each anchor, and its similarity.
 
-        At ties it is the first column. It is -1 for an anchor without negatives.
+        Ties go to the first column. The column is -1 for an anchor without negatives.
         """
         return self.sums.first(self.direction, by)
 

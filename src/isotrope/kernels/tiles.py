@@ -46,7 +46,7 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
 
 
 def strips(tile: Tensor) -> Iterator[slice]:
-    """Yield rows of a block that stay in a core's near cache during several operations."""
+    """Yield slices of a block, small enough to stay in a core's cache for several operations."""
     if tile.device.type != "cpu":
         return blocks(0, len(tile), len(tile))
     return blocks(0, len(tile), max(1, _STRIP_BYTES // (tile.shape[1] * tile.element_size())))
@@ -81,7 +81,7 @@ class Vectors:
 
     Args:
         raw: Embeddings, n x d.
-        half: Whether the copy has bfloat16, so that products with it are rounded.
+        half: Whether the copy is in bfloat16, so that products with it are rounded.
         copied: Whether to store a copy with unit length.
         unit: Whether the rows of ``raw`` have unit length already.
     """
@@ -204,9 +204,9 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row, in order, and their columns; both B x k.
 
     Torch computes the maximum of a row about twenty times as fast as its position. A row is
-    therefore cut into chunks, whose maxima select the chunk to search. Ties go to the lower column.
-    A row with fewer entries above -inf is filled with -inf at column -1. During the search, entries
-    of ``tile`` are overwritten; they are restored at the end.
+    therefore cut into chunks, and their maxima select the chunk to search. Ties go to the lower
+    column. If a row has fewer than k entries above -inf, the rest is -inf at column -1. The search
+    overwrites entries of ``tile`` and restores them at the end.
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)

@@ -1,7 +1,7 @@
-"""The paired bootstrap: how far a score would vary with other examples.
+"""The paired bootstrap: estimates how much a score would vary with other examples.
 
 Every resample draws as many examples as were scored, with replacement, the same for all models. All
-scores are computed again on it; Spearman's correlation uses the ranks within it.
+scores are computed again on the resample; Spearman's correlation uses the ranks within it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number by Holm's step-down method (Holm 1979)."""
+    """Return the p-values, corrected for multiple tests by Holm's step-down method (Holm 1979)."""
     p = np.asarray(values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))

@@ -9,12 +9,12 @@ from isotrope.core.views import unit
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
-    This is d_ij in the caption of figure 3 of Nie et al., 2023, and in its figures. It lies in [-2,
-    2]. Below 0, negatives are nearer than positives.
+    Nie et al. (2023) call it d_ij in the caption of figure 3, and plot it. It lies in [-2, 2].
+    Below 0, negatives are nearer than positives.
 
     Args:
-        anchors: n x d, n >= 2, any length.
-        positives: n x d, any length; those of the other anchors are the negatives.
+        anchors: Embeddings of one view, n x d, n >= 2, of any length.
+        positives: Embeddings of the other view, n x d. Other anchors' positives are the negatives.
 
     Example:
         >>> import torch
@@ -27,13 +27,13 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
-    This is d_ij of Nie et al., 2023, section 4.3, with the distance of its figures. An objective
-    with a margin pushes in this range. As in the paper it has no sign: a negative that is nearer
-    than the positive counts like one that is equally much farther. More negatives make it smaller.
+    This is d_ij of Nie et al., 2023, section 4.3, with the distance of its figures. Objectives with
+    a margin act on this gap. As in the paper, it has no sign: a negative nearer than the positive
+    counts like one that is farther by as much. With more negatives it becomes smaller.
 
     Args:
-        anchors: n x d, n >= 2, any length.
-        positives: n x d, any length; those of the other anchors are the negatives.
+        anchors: Embeddings of one view, n x d, n >= 2, of any length.
+        positives: Embeddings of the other view, n x d. Other anchors' positives are the negatives.
 
     Example:
         >>> import torch

@@ -1,8 +1,8 @@
 """Judges whether training helped, in a sentence that trainer, doctor and report share.
 
-It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
-rank, whether a picture was classified right). A run, also a stopped one, has them in ``dev.npz``
-for the model before training, the best step and the last step.
+The judgement compares the scores of single examples of the dev set (a pair's cosine, a query's
+reciprocal rank, whether a picture was classified right). A run, even a stopped one, stores these
+scores in ``dev.npz`` for the model before training, the best step and the last step.
 """
 
 import zipfile
@@ -41,9 +41,9 @@ class DevEvaluation:
 
     Attributes:
         value: The score, out of 100.
-        items: A number for each of n examples.
-        gold: Human scores of the n pairs, if the score is 100 times Spearman's correlation of the
-            items with them. None if the score is 100 times the mean of the items.
+        items: Score of each of the n examples.
+        gold: Human scores of the n pairs, if ``value`` is 100 times the Spearman correlation of the
+            items with them. None if ``value`` is 100 times the mean of the items.
     """
 
     value: float
@@ -132,10 +132,9 @@ class Judgement:
     """Whether training helped.
 
     Attributes:
-        outcome: ``improved``: the saved model is better than the one before training by more than
-            noise. ``worse``: the saved model is not better, and the last step is worse than the
-            start by more than noise. ``within noise``: neither holds. ``not known``: nothing was
-            measured.
+        outcome: ``improved``: the saved model is better than the one before training, by more than
+            noise. ``worse``: it is not better, and the last step is worse than the start by more
+            than noise. ``within noise``: neither holds. ``not known``: nothing was measured.
         sentence: The judgement with its numbers, as a sentence.
         numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``. The last two
             also have the ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
@@ -274,7 +273,7 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
 
 
 def _unsaved_best(history: DevHistory, saved: Mapping[str, float]) -> str:
-    """Return what there is to say of a better step that is not the saved one."""
+    """Return a sentence on a better step that is not the saved one."""
     best = history.best
     if history.saved != "last" or best == saved["step"]:
         return ""

@@ -23,7 +23,7 @@ class Tally:
         squares: Sum of the squared norms of the normalised rows: n minus the number of zero rows.
         norm_mean: The mean of the Euclidean norms.
         norm_scatter: Sum of the squared deviations of the norms.
-        norm_min: The least norm.
+        norm_min: The smallest norm.
         norm_max: The largest norm.
     """
 

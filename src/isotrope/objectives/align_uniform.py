@@ -27,7 +27,7 @@ def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
     Args:
         pairs: Row statistics of unit vectors.
         t: Inverse temperature of the energy.
-        against: The view that the anchors are compared with.
+        against: View that the anchors are compared with.
     """
     number = pairs.count(against).sum()
     # log 0 has no derivative: rows without a pair are masked before the sum is taken

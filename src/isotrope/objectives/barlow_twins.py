@@ -31,7 +31,7 @@ class BarlowTwins(
     Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the positive is pulled by the matrix (2/N) (I -
     (1 - nu) diag C), one value for each coordinate; the residual is (2 nu / N^2) |h'_i|^2 h_i,
     along h_i. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j in
-    W_ij; neither gives the gradient. space="batchnorm" has no GD, W and R.
+    W_ij; neither form gives the gradient. With space="batchnorm" there are no GD, W and R.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -19,13 +19,13 @@ class DINO(
 ):
     r"""Cross-entropy between the teacher's softmax (sharper, held constant) and the student's.
 
-    The teacher's centre, a running mean of its logits, is kept by the training method (``isotrope
-    train-images --method dino``), which subtracts it before it calls the objective.
+    The training method (``isotrope train-images --method dino``) keeps the teacher's centre, a
+    running mean of the teacher's logits, and subtracts it before it calls the objective.
 
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
 
     Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
-    logits z_i. There is no GD, W and R, because logits are not on the sphere.
+    logits z_i. There are no GD, W and R, because logits are not on the sphere.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).

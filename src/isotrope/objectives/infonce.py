@@ -37,9 +37,9 @@ class InfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 1 and table 1; one direction as in SimCSE. Its two parts are
-    -s_ii'/tau and the logarithm of the denominator (Manna et al., 2023, supplement, table 2, which
-    prints e^{-s/tau} in the second; e^{+s/tau} is correct).
+    Reference: Li et al., 2024, eq. 1 and table 1; one direction as in SimCSE. The loss has two
+    parts, -s_ii'/tau and the logarithm of the denominator (Manna et al., 2023, supplement, table 2,
+    which prints e^{-s/tau} in the second part; e^{+s/tau} is correct).
 
     Example:
         >>> import torch
@@ -48,9 +48,7 @@ class InfoNCE(
     """
 
     temperature: Temperature = 0.05
-    in_batch: Annotated[
-        bool, Hyper("", "use the other rows of the batch as negatives, besides additional ones")
-    ] = True
+    in_batch: Annotated[bool, Hyper("", "also use the other rows of the batch as negatives")] = True
 
     coupling = "none"
     presets: ClassVar[dict[str, Preset]] = {

@@ -36,8 +36,8 @@ class MHE(
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. The authors'
     released code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t
-    h_k.h_l}. It has no constants and no factor 2, so its t = 1 is the paper's 1/2. It was trained
-    with nu = 10.
+    h_k.h_l}. This U has no constants and no factor 2, so t = 1 there is t = 1/2 in the paper. The
+    code was run with nu = 10.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""MIO: every pair of the 2N views is a binary choice, positive or negative."""
+"""MIO: classifies every pair of the 2N views as positive or negative."""
 
 import dataclasses
 import math
@@ -45,7 +45,7 @@ class _Binary:
 
 
 class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
-    r"""Binary cross-entropy: the sigmoid of a pair's cosine says whether it is a positive.
+    r"""Binary cross-entropy: the sigmoid of a pair's cosine predicts whether the pair is positive.
 
     Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), j over the other rows of
     both views; the mean over all 2N anchors.

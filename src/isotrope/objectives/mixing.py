@@ -103,8 +103,8 @@ class MixedInfoNCE(
     lambda / Z_i, else 0; tau S_i sum_j W_ij R_ij = S_i - c_ii e^{h_i.x_i/tau}, so the pull is
     weaker if the positive is in the mixture. R = 1 if not renormalised.
 
-    The mixtures x_i are held constant, so the embeddings that they are made of get no gradient
-    through them. An anchor gets no mixture if it has too few negatives or if the two parts cancel.
+    The mixtures x_i are held constant, so no gradient flows through them to the mixed embeddings.
+    An anchor gets no mixture if it has too few negatives or if the two parts cancel.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -122,7 +122,7 @@ class MixedInfoNCE(
     temperature: Temperature = 0.05
     mix: Annotated[
         Literal["negatives", "positive"],
-        Hyper("", "partner of the hardest negative: the next hardest, or the positive"),
+        Hyper("", "what the hardest negative is mixed with: the next hardest, or the positive"),
     ] = "negatives"
     share: Annotated[float, _SHARE] = 0.2
     renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True

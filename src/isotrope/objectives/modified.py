@@ -1,4 +1,4 @@
-"""The modified objectives of Li et al. (2024): parents with components that work for sentences."""
+"""The modified objectives of Li et al. (2024): known losses with components that suit sentences."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -74,7 +74,7 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
 
 
 class Modified(Surrogate):
-    """Common base of the modified objectives: each is its ``paradigm`` under a name.
+    """Common base of the modified objectives: each names the objective in its ``paradigm``.
 
     A subclass lists this class before ``Objective`` among its bases. With ``variant="direct"`` the
     loss is the printed one; only ``ModifiedMHE`` and ``ModifiedMHS`` have this variant.
@@ -108,7 +108,7 @@ class Modified(Surrogate):
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with those components exchanged that ``step`` names."""
+        """The parent with the components exchanged that ``step`` names."""
         stops = WithinViewMargin if self.form == "released" else Margin
         exchanged = self.parent(balanced=self.step != "GD").modify(
             dissipation=stops(margin=self.margin),
@@ -336,7 +336,7 @@ class ModifiedMHS(
     h_j constant.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
-    of the same view (0 closer than 0.01), else 0: the weight of MHS, unchanged; R = r. Appendix E
+    of the same view (0 if closer than 0.01), else 0: the W of MHS, unchanged; R = r. Appendix E
     prints r / (2 max_j ||h_i - h_j||) before the alignment, but the gradient needs the minimum.
 
     With variant="released" both directions are summed, and the nearest j is in the other view, at

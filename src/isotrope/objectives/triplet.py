@@ -185,7 +185,7 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     (2023, eq. 22) print the condition with the difference reversed.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives (none counts as farther than orthogonal): L_i = max(0, m + theta_ii' - min(pi/2,
+    negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2,
     min_{k != i} theta_ki')). If no minimum is above pi/2, this equals the loss above with the two
     views exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i
     is pulled by A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes h_i with W_ij =

@@ -1,4 +1,4 @@
-"""UniGrad: losses with the gradient of another objective; only the anchor is not constant."""
+"""UniGrad: losses with the gradient of another objective; all but the anchor is constant."""
 
 from typing import Annotated, Literal
 
@@ -89,7 +89,7 @@ class VICRegGrad(
     Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; pull 2/N. In the tangent space it is the
     gradient of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), with
     C = sum_i h_i h_i^T / (N - 1) not centred and nu = 2 nu1 N^2 / (D (N-1)^2). The sum over k and l
-    includes the diagonal. It is not the gradient of ``VICReg`` as printed.
+    includes the diagonal. The gradient of ``VICReg`` as printed is another one.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -130,8 +130,8 @@ class SimCLRGrad(
     r"""The gradient of NT-Xent on its anchors, without the part they receive as negatives.
 
     Loss (a surrogate, everything but h_i constant):
-    L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau over both views except h_i and
-    h'_i.
+    L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both views
+    except h_i and h'_i.
 
     Gradient: p is the softmax of s / tau over both views except h_i, and p_i its value at the
     positive: GD_i = 1 - p_i, W_ij = p_ij / (tau (1 - p_i)), R = 1.
@@ -139,9 +139,9 @@ class SimCLRGrad(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022. They take the targets from a momentum encoder, which is left to the
-    training method here. They also count the target of h_i itself as a negative. Without a momentum
-    encoder that target equals h_i, so its push is along h_i and only the normaliser of the softmax
-    would change.
+    training method here. They also count the target of h_i itself as a negative, which is omitted
+    here: without a momentum encoder that target equals h_i, so its push is along h_i and only the
+    normaliser of the softmax would change.
 
     Example:
         >>> import torch

@@ -32,12 +32,12 @@ class VICReg(
     Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1 ``cov_coeff`` and nu2
     ``var_coeff``.
 
-    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive pulls
-    by 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4
+    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the pull is
+    2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4
     nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The residual is
-    (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
-    centre the rows: it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are
-    no components.
+    (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the
+    rows, so it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are no
+    components.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
@@ -84,7 +84,7 @@ class VICReg(
         """Check raw ``views`` and return them.
 
         Raises:
-            Overflow: raw embeddings in float16.
+            Overflow: The embeddings are raw and in float16.
         """
         if self.space == "raw" and views.anchors.dtype == torch.float16:
             raise Overflow(

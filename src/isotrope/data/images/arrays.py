@@ -53,7 +53,7 @@ class ArrayImages:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of all, 1 x 2."""
+        """Width and height of all pictures, 1 x 2."""
         return np.array([self.array.shape[:1:-1]])
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:

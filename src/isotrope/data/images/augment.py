@@ -201,7 +201,7 @@ def _jitter(views: Tensor, draws: AugmentDraws) -> None:
 def _simclr(size: int) -> tuple[Augment, ...]:
     """SimCLR; up to 64 pixels with half the jitter and no blur.
 
-    Those are the settings of lightly's CIFAR-10 benchmark (SimCLRTransform with cj_strength 0.5
+    These are the settings of lightly's CIFAR-10 benchmark (SimCLRTransform with cj_strength 0.5
     and gaussian_blur 0), which Manna et al. (2023) name, and of SimCLR's appendix B.9.
     """
     half = size <= _SMALL
@@ -274,7 +274,7 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
     "vicreg": _vicreg,
     "dino": _dino,
 }
-"""Published recipes: from the size of the images to the views of one image."""
+"""Published recipes, by name: functions from the size of images to the views of one image."""
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:

@@ -109,7 +109,7 @@ class EncodedImages:
         return replace(self, side=side)
 
     def in_memory(self) -> bool:
-        """Return False: they are decoded."""
+        """Return False, because reading decodes the pictures."""
         return False
 
     def facts(self) -> Iterator[Any]:

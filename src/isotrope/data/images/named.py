@@ -2,13 +2,13 @@
 
 - CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
   pickles, from which only texts and numbers are read, so nothing is executed;
-- STL-10, binary version: the 5,000 labelled training and 8,000 test pictures, not the unlabelled;
+- STL-10, binary version: 5,000 labelled training and 8,000 test pictures, not the unlabelled ones;
 - Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
   part;
 - Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; train and validation are the training
   part.
 
-The path may be the folder itself, or the folder into which it was unpacked.
+The path is the folder of the set, or the folder into which its archive was unpacked.
 """
 
 import pickletools

@@ -106,8 +106,8 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
     Args:
         images: Images, n x 3 x height x width.
-        turns: Turn of each image's hues in turns of the colour wheel, n values; 1/3 makes red
-            green.
+        turns: Rotation of each image's hues, n values, in turns of the colour wheel: 1/3 turns
+            red into green.
     """
     r, g, b = images.unbind(1)
     high, low = images.amax(1), images.amin(1)

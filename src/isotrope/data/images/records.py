@@ -21,7 +21,7 @@ class Pictures(Protocol):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of each picture (n x 2), or of all (1 x 2) if they are equal."""
+        """Width and height of each picture, n x 2; 1 x 2 if all are equal."""
         ...
 
     @property
@@ -76,14 +76,14 @@ class ImagePart:
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Pictures to train on, and to score on.
+    """Pictures for training and for scoring.
 
     Attributes:
         name: Name in tables: that of the folder, the file, or a known data set.
         train: Training part, at least two pictures.
         test: Test part, or None.
-        class_names: Names by label, or None.
-        skipped: Names of skipped files, which are not readable pictures.
+        class_names: Name of each class, by label; None if unknown.
+        skipped: Names of the files that were skipped, because they are not readable pictures.
         side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
         fingerprint: Fingerprint of parts and side. The fingerprint of arrays covers their pixels.
             That of files covers name, length in bytes, width and height, so that nothing needs to

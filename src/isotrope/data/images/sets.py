@@ -48,8 +48,8 @@ def load_images(
     Args:
         path: Folder, ``.npz`` file, or ``"digits"``.
         side: Side in pixels, to which the shorter side is resized before the centre is cut out.
-            None keeps that of the pictures if all are square, equal and at most 96. Otherwise it is
-            the largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
+            None keeps the pictures' side if all are square, equal and at most 96. Otherwise it is
+            the largest of 32, 64, 96, 128 and 256 that half of the shorter sides reach.
         holdout: Share of the training pictures of every class to test on, if the set has no test
             part.
         seed: Seed of the choice of the pictures to test on.

@@ -65,7 +65,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
 
     A single file is split by class: a random four fifths of the texts of each class, rounded up,
     are for training. A class with two or more texts keeps at least one to test on. A repeated text
-    can be in both parts; the scores report their number.
+    can be in both parts; the scores report the number of such texts.
     """
     path = Path(path)
     if test is None and is_folder(path):

@@ -3,9 +3,9 @@
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
 allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
-that query, as in ArguAna, and an answer only if judged to be one. In a file of pairs each anchor is
-a query and each positive its document; all other texts are documents without a query. A text that
-is both a query and a document does not count as its own answer either.
+the query itself, as in ArguAna; it is an answer only if qrels says so. In a file of pairs each
+anchor is a query and each positive its document; all other texts are documents without a query. A
+text that is both a query and a document does not count as its own answer either.
 """
 
 from collections.abc import Iterable, Iterator

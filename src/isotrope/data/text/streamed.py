@@ -2,7 +2,7 @@
 
 A buffer holds the next ``size`` records. After the last record, reading starts again at the first.
 It is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share is
-held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
+held out, and the rest is shuffled by the seed and the buffer's number. The disk holds the
 current buffer, the next one while it is built, and the first, whose held-out records score the
 training. For all other buffers, only the number of steps is stored. The records of a step depend
 only on (data, seed, step), so resuming is exact. If the buffer of a step is no longer on the disk,

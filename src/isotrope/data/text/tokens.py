@@ -145,8 +145,7 @@ class TokenStore:
 
     Attributes:
         folder: Folder of the store.
-        columns: Number of columns, 1 to 3; the third holds any number
-            of hard negatives.
+        columns: Number of columns, 1 to 3; the third holds any number of hard negatives.
         report: The counts of the first pass.
         held_out_groups: A hash of each held-out record, equal for records of a group; None without
             groups. A record without a group of its own has the hash of its anchor.
@@ -202,7 +201,7 @@ class TokenStore:
         return groups
 
     def owners(self, indices: Indices) -> NDArray[np.int64]:
-        """Return for each hard negative which of the given records it belongs to."""
+        """Return which of the given records each hard negative belongs to."""
         return np.repeat(np.arange(len(indices)), self._rows[indices, 3])
 
     def _texts_of(self, indices: Indices, column: int) -> NDArray[np.int64]:

@@ -67,10 +67,10 @@ def held_out_together(
 ) -> NDArray[np.bool_] | None:
     """Return which pairs are held out, so that training uses none of their texts.
 
-    Pairs that share a text, directly or through other pairs, are held out together; a pair without
-    such links is decided by ``Former``. A group of more than a tenth of the held-out number is
-    trained on. Returns None, to hold out each record separately, if less than a quarter of that
-    number can be held out like this, or if records have groups or a single text.
+    Pairs that share a text, directly or through other pairs, are held out together; ``Former``
+    decides on pairs without such links. A set of linked pairs larger than a tenth of the number to
+    hold out is trained on. Returns None, to hold out each record separately, if less than a quarter
+    of that number can be held out like this, or if records have groups or a single text.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []

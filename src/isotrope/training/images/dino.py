@@ -1,4 +1,4 @@
-"""DINO: a student learns the sharpened, centred output of a teacher, its own moving average."""
+"""DINO: a student learns the sharpened, centred output of its own moving average, the teacher."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -54,7 +54,7 @@ class DINOMethod(ImageMethod):
     r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
 
     Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v. The
-    student s and the teacher t, its moving average, return logits over K prototypes; c is the
+    teacher t is the moving average of the student s; both return logits over K prototypes. c is the
     centre, and sg stops the gradient. The teacher's logits are divided by its current temperature,
     which ends at the objective's ``teacher_temperature``.
 
@@ -70,9 +70,9 @@ class DINOMethod(ImageMethod):
     cosine, except on biases and norms; gradients clipped at 3 (in the paper each tensor by itself);
     the student's temperature 0.1; the teacher's warm-up takes 30 of 300 epochs.
 
-    Ours: 2,048 prototypes, which suit small images (the paper has 65,536), and no small crops up to
-    64 pixels unless ``local_crops`` is set; both as in lightly's CIFAR benchmark. Crops of one size
-    go through the encoder together, as in the authors' code.
+    Ours: 2,048 prototypes, which suit small images (the paper has 65,536), and, for images up to 64
+    pixels, no small crops unless ``local_crops`` is set. Both are as in lightly's CIFAR benchmark.
+    Crops of one size go through the encoder together, as in the authors' code.
 
     Reference: Caron et al., 2021, algorithm 1.
     """

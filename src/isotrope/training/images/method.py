@@ -1,7 +1,7 @@
 """The ImageMethod base class; each method's own file turns crops into Views.
 
 In a step, the batch is cropped at random, passes through encoder and heads, and gives one or more
-``Views`` of raw embeddings. Their mean loss leads to one update, and then moving averages, queues
+``Views`` of raw embeddings. Their mean loss gives one optimiser step; then moving averages, queues
 and centres are updated. All state is in buffers and modules of the method, so checkpoints are
 exact. Randomness depends on (seed, step) for the whole batch, not on the process.
 """
@@ -61,7 +61,7 @@ class Options:
 
 
 class ImageMethod(nn.Module, ABC):
-    """Encoder, heads, objective and optimiser of one run; a subclass has its paper's name.
+    """Encoder, heads, objective and optimiser of one run; a subclass has the method's name.
 
     A subclass defines its ``recipe``, its ``Options``, ``build`` and ``views`` and, if needed,
     ``completed`` (for steps that need the rows of all processes, such as a queue),
@@ -71,16 +71,16 @@ class ImageMethod(nn.Module, ABC):
     Args:
         encoder: Encoder to train in place. It maps pictures (n x 3 x S x S, in [0, 1]) to
             embeddings (n x d).
-        objective: Any registered objective or composition that the method can feed.
+        objective: Objective or composition that can be computed from the method's views.
         plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's own.
         options: The method's own settings; by default those of its recipe.
         augments: An augmentation for each crop; by default those of the recipe.
         seed: Seed of heads, queue, crops and dropout.
         log_every: Number of steps between measurements of the embeddings.
-        caching: Number of images whose graphs are kept at a time; None for the whole batch. A
-            number is refused if the encoder has batch normalisation.
+        caching: Number of images whose graphs are kept at a time; None for the whole batch. An
+            encoder with batch normalisation needs None.
         scaled: Whether float16 gradients are scaled, so that some may overflow.
-        backend: How the loss is computed (``isotrope.kernels.choose``).
+        backend: Backend that computes the loss (``isotrope.kernels.choose``).
 
     Attributes:
         measured: Numbers of the last step if it was logged, otherwise empty.
@@ -182,7 +182,7 @@ class ImageMethod(nn.Module, ABC):
     def features(self, crops: Tensor) -> Tensor:
         """Return the encoder's pooled features, n x d, by one forward pass.
 
-        With ``caching`` there is the graph of a few images at a time.
+        With ``caching``, the graphs of only a few images are kept at a time.
         """
         features: Tensor
         if self.caching is None:
@@ -197,8 +197,8 @@ class ImageMethod(nn.Module, ABC):
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
         """Apply a moving average of encoder and head to images, without gradients.
 
-        With ``caching`` a few images go through the encoder at a time, and all through the head,
-        whose batch normalisations need the whole batch.
+        With ``caching``, a few images at a time pass through the encoder; all pass together through
+        the head, whose batch normalisations need the whole batch.
         """
         encoder, head = target.module.children()
         pieces = torch.split(crops, self.caching or len(crops))

@@ -30,11 +30,11 @@ class MoCoV2Options(Options):
 
 
 class MoCoV2(ImageMethod):
-    r"""Queries are compared with keys of a slowly moving encoder; older keys are the negatives.
+    r"""Compare queries with keys of a slowly moving encoder; older keys are the negatives.
 
     Pairs of views: (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). The query q = g(f(x))
-    comes from one crop. The key k' comes from the other crop, by moving averages of the encoder f
-    and the head g. Q is the queue. Rows of the batch do not push each other (``in_batch=False``).
+    comes from one crop. The key k' comes from the other crop, through moving averages of encoder f
+    and head g. Q is the queue. Rows of the batch do not push each other (``in_batch=False``).
     After the step the keys of both crops and of all processes are added to the queue, in the order
     of the batch.
 

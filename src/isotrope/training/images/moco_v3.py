@@ -34,12 +34,12 @@ class MoCoV3Options(Options):
 
 
 class MoCoV3(ImageMethod):
-    r"""Predicted queries are compared with the batch's keys from a slowly moving encoder.
+    r"""Compare predicted queries with the batch's keys from a slowly moving encoder.
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[k']) and the same with the crops x and x' exchanged.
     q is the predictor. The keys k' = g'(f'(x')) of all processes come from f' and g', moving
     averages of encoder f and projector g. The keys of other rows are the negatives. The mean of
-    both losses is L / (4 tau), where L is the loss of Chen et al., who multiply their sum by 2 tau.
+    both losses is L / (4 tau), where L is the loss of Chen et al., 2 tau times the sum of the two.
 
     Heads: The projector has widths d -> 1024 -> 1024 -> 256, the predictor 256 -> 1024 -> 256, with
     batch normalisation and ReLU between linear layers and a normalisation without scale and shift

@@ -29,15 +29,15 @@ class SimSiamOptions(Options):
 
 
 class SimSiam(ImageMethod):
-    r"""BYOL without the moving average: a predictor and a stopped gradient keep it from collapse.
+    r"""BYOL without the moving average: a predictor and a stopped gradient prevent collapse.
 
     Pairs of views: Two pairs, (q(z), sg[z']) and (q(z'), sg[z]), where z = g(f(x)) with encoder f
     and projector g, q is the predictor, and sg stops the gradient. The loss is the negative cosine.
 
     Heads: The projector has widths d -> 2048 -> 2048, with batch normalisation after each layer
     (without scale and shift after the last). The predictor has widths 2048 -> 512 -> 2048, with
-    batch normalisation after the first layer. Chen and He use a projector of three layers
-    (``layers``) on ImageNet and of two on CIFAR-10.
+    batch normalisation after the first layer. The projector of Chen and He has three layers
+    (``layers``) on ImageNet and two on CIFAR-10.
 
     Target update: none.
 

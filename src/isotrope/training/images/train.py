@@ -1,7 +1,7 @@
 """Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
-The saved model is that of the last step: kNN accuracy during training is measured on the test set,
-so choosing a step by it would tune on the test set.
+The model of the last step is saved. kNN accuracy during training is measured on the test set, so
+choosing a step by it would tune on the test set.
 """
 
 import functools
@@ -82,9 +82,9 @@ def fit_images(
     Args:
         data: Folder, .npz file or name.
         encoder: A name or folder, or your own encoder, such as
-            ``ImageEncoder.wrap(module, dimension=512, image_size=32)``: it is trained in place, and
-            its weights count as pretrained.
-        resume: Whether to continue, start or do nothing, as with ``--resume``.
+            ``ImageEncoder.wrap(module, dimension=512, image_size=32)``. Your own encoder is trained
+            in place, and its weights count as pretrained.
+        resume: Whether to continue a run, start it or do nothing, as with ``--resume``.
         callbacks: Callbacks of transformers, called between steps after those of isotrope.
         settings: Any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.

@@ -35,7 +35,7 @@ class VICRegMethod(ImageMethod):
     weight decay 5e-4 on all parameters, 200 epochs, 10 of them warm-up. Bardes et al. use LARS with
     0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
 
-    Ours: The learning rate and the warm-up; without normalisation the loss is not bounded.
+    Ours: The learning rate and the warm-up, because without normalisation the loss is not bounded.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
