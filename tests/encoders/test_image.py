@@ -134,7 +134,7 @@ class TestBuild:
             ("resnet18", {"stem": "small"}, "'auto', 'cifar' or 'imagenet'; found 'small'"),
             ("resnet18", {"width": 0}, "sizes must be at least 1; found image 32, width 0"),
             ("resnet18", {"image_size": 0}, "sizes must be at least 1; found image 0"),
-            ("vit-tiny", {"stem": "cifar"}, "leave the stem of vit-tiny 'auto'"),
+            ("vit-tiny", {"stem": "cifar"}, "use the stem 'auto' for vit-tiny"),
             ("vit-tiny", {"image_size": 30}, "30 pixels cannot be cut into patches of 4"),
             ("vit-tiny", {"width": 13}, "width must be a multiple of its 3 heads; found 13"),
             ("resnet9", {"std": (0.2, 0, 0.2)}, "standard deviation must be above 0"),

@@ -65,7 +65,7 @@ def png(width: int, height: int) -> bytes:
 X = np.zeros((4, 8, 8, 3), np.uint8)
 # arrays of an .npz file, and what is said
 ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "no pictures among them": ({"labels": np.arange(4)}, "no array called images"),
+    "no pictures among them": ({"labels": np.arange(4)}, "name the array of pictures images"),
     "floats": ({"images": X.astype(float)}, "holds float64, but pictures must be uint8"),
     "signed": ({"images": X.astype(np.int8)}, "holds int8"),
     "two dimensions": ({"images": X[0, :, :, 0]}, "has the shape (8, 8)"),
@@ -99,7 +99,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "strips given as a file": (
         {"webp": np.zeros(9, np.uint8), "offsets": np.array([0, 9]), "labels": np.arange(1)},
-        "no array called images",
+        "name the array of pictures images",
     ),
 }
 # names in a file of strips
@@ -158,7 +158,7 @@ RAW: dict[str, tuple[Made, str]] = {
     ),
     "a member above it": (
         lambda path: zipped(path, **{"..__..__images.npy": header_only("(4,)")}),
-        "no array called images",
+        "name the array of pictures images",
     ),
     "a damaged member": (
         lambda path: (npz(path, images=X), content(path, _flipped(path.read_bytes()))),

@@ -31,7 +31,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
 
     Args:
         path: The file.
-        within: An untrusted folder, out of which no link may lead.
+        within: An untrusted folder, from which no link may lead outside.
     """
     try:
         mode = path.stat().st_mode
@@ -40,9 +40,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        raise InputError(
-            f"{place(path)}: leads out of {place(within)}; replace the link by the file"
-        )
+        raise InputError(f"{place(path)}: a link leads outside {place(within)}; copy the file here")
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: is a folder where a file is needed")
     if not stat.S_ISREG(mode):

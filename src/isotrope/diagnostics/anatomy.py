@@ -126,8 +126,8 @@ class Anatomy:
     ) -> Row | None:
         """Measure a batch by the pairs that its loss compared, and return its row.
 
-        A batch with less than half as many rows as the largest batch, such as the rest of an epoch,
-        is not measured; the result is then None.
+        A batch with less than half as many rows as the largest batch is not measured, such as a
+        short last batch of an epoch. The result is then None.
 
         Args:
             readings: One reading per backward pass of the losses; a cached loss has several.

@@ -42,7 +42,7 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def copied(*times: Callable[[str], float | None]) -> bool:
-    """Return whether most anchors push what looks like a positive at each of these times."""
+    """Return whether most anchors push a negative that looks like a positive, at all times."""
     return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
 

@@ -71,9 +71,7 @@ def build_net(
         if name in _RESNETS:
             return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
         if stem != "auto":
-            raise InputError(
-                f"leave the stem of {name} 'auto'; only ResNets have a choice of stems"
-            )
+            raise InputError(f"use the stem 'auto' for {name}; only ResNets have other stems")
         size = _VITS[name]
         return _vit(width or size.width, size.heads, image_size)
 

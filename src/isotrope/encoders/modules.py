@@ -277,14 +277,14 @@ def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: b
 
 
 class PaddedStatic(nn.Module):
-    """Static embeddings of rows of tokens that are padded, as transformers take them."""
+    """Static embeddings of padded tokens, with the same input as a transformer."""
 
     def __init__(self, module: "StaticEmbedding") -> None:
         super().__init__()
         self.module = module
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Any]:
-        """Return the features with the mean of the vectors of each row."""
+        """Return the features with the mean vector of the tokens of each text."""
         mask = features["attention_mask"].bool()
         lengths = mask.sum(dim=1)
         flat = {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(0) - lengths}

@@ -29,9 +29,10 @@ def retrieval(
 
     For each query the corpus is ranked by cosine, or by :class:`BM25`. ``mrr@k`` is the mean of
     1/place of the first relevant text, or 0 if that place is beyond k. ``recall@k`` is the mean
-    share of the relevant texts among the first k. ``ndcg@k`` is the mean of the sum of
-    gain/log2(place + 1) over the first k, divided by the sum for the best order. All lie in [0, 1].
-    A document that is the query itself (``data.itself``) is not ranked, as in BEIR.
+    share of the relevant texts among the first k. ``ndcg@k`` is the mean over the queries of a
+    ratio: gain/log2(place + 1), summed over the first k, divided by this sum in the best order.
+    All lie in [0, 1]. As in BEIR, a document that is the query itself (``data.itself``) is not
+    ranked.
 
     Args:
         encoder: Anything with ``encode``.

@@ -79,7 +79,7 @@ class Pairs(ABC):
         return self.logsumexp(temperature, against) - self.positive / temperature
 
     def hardest(self, against: Against = "cross") -> Tensor:
-        """Largest similarity with a negative (first at ties), n values; -inf without one."""
+        """Largest similarity with a negative (the first if equal), n values; -inf without one."""
         return self._hardest(against)
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:

@@ -170,9 +170,9 @@ class ModifiedBarlowTwins(
     and averaged over both directions.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = w_ij = e^{h'_i.h'_j/tau} /
-    sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With normaliser="row" the sum is over k != i, as in an
-    earlier version of Li et al. (2024). That version also prints h_i.h'_j in W, which would not be
-    the weight of Barlow Twins.
+    sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With normaliser="row" the denominator of row i is
+    sum_{k != i} e^{h'_i.h'_k/tau}, as in an earlier version of Li et al. (2024). That version also
+    prints h_i.h'_j in W, but Barlow Twins weighs by h'_i.h'_j.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij

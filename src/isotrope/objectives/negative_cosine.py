@@ -25,8 +25,8 @@ class NegativeCosine(
 
     Loss: L_i = -h_i.h'_i. BYOL's ||h_i - h'_i||^2 = 2 + 2 L_i has twice the gradient.
 
-    Gradient: GD = 1; W = 0; the positive is pulled by 1, so that a raw embedding z_i receives
-    -(I - h_i h_i^T) h'_i / ||z_i||, of norm sin(theta_ii') / ||z_i||.
+    Gradient: GD = 1; W = 0; the pull of the positive is 1. The gradient at a raw embedding
+    z_i is -(I - h_i h_i^T) h'_i / ||z_i||. Its norm is sin(theta_ii') / ||z_i||.
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 

@@ -136,8 +136,9 @@ class MET(
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
 
     Gradient: GD_i = 1[d_in' - d_ii' < m], n the hardest negative (first index at ties);
-    W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. This is exact in the ambient space
-    for sqrt(2 - 2 s); the derivative of |h_i - h'_j| itself has an additional part along h_i.
+    W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. These are the derivative of
+    sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an additional part along h_i, which the
+    normalisation removes.
 
     A pair closer than 0.01 is clamped at 0.01 and neither pulls nor pushes. Li et al. (2024,
     appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m; d_in' - d_ii' <

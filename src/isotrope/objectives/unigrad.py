@@ -139,9 +139,9 @@ class SimCLRGrad(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022. They take the targets from a momentum encoder, which is left to the
-    training method here. They also count the target of h_i itself as a negative, which is omitted
-    here: without a momentum encoder that target equals h_i, so its push is along h_i and only the
-    normaliser of the softmax would change.
+    training method here. They also count the target of h_i itself as a negative. Here it is not
+    counted: without a momentum encoder it equals h_i, so its push would be along h_i and would only
+    change the normaliser of the softmax.
 
     Example:
         >>> import torch

@@ -219,7 +219,7 @@ def _noise_terms(objective: Objective) -> Terms:
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Return a part, given as itself, ``"name"``, ``"name:value:value"`` or a number (ratios)."""
+    """Return a part from a part, ``"name"``, ``"name:value:value"`` or a number (for a ratio)."""
     if isinstance(component, kind):
         return component
     if kind is Ratio and isinstance(component, (int, float)):

@@ -209,8 +209,8 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
         if not isinstance(value, Tensor) or value.ndim:
             kind = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(
-                f"loss_fn must return a scalar tensor; found {kind}: reduce it, and give the "
-                "reduction as reduction="
+                f"loss_fn must return a scalar tensor; found {kind}: return the mean or the "
+                "sum of the losses, and pass reduction='mean' or 'sum'"
             )
         slope = None
         if value.requires_grad:

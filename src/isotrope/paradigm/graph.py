@@ -93,9 +93,9 @@ class Similarity:
     rooted: bool = False
 
     def complete(self) -> None:
-        """Take products x.y as squared distances |x|^2 + |y|^2 - 2 x.y if the loss adds lengths.
+        """Mark products x.y as squared distances |x|^2 + |y|^2 - 2 x.y if the loss computes these.
 
-        The lengths may be the diagonal of the product of a matrix with itself.
+        The squared lengths may be the diagonal of the matrix of products x x^T.
         """
         a, b, g = self.a, self.b, self.gradient
         if a is not None and b is not None and g is not None and g.ndim == 2 and a.equal(b.mT):

@@ -37,8 +37,8 @@ class Run:
         name: The folder's name.
         folder: Folder from which it was read.
         settings: Settings in config.yaml; empty for the log of your own training loop.
-        steps: Logged steps in ascending order, t values.
-        series: Values of each column of metrics.csv, t each, NaN where nothing was measured.
+        steps: Numbers of the t logged steps, in ascending order.
+        series: Values of each column of metrics.csv at these steps, NaN if not measured.
         result: Contents of result.json; None while the run is in progress (or was stopped).
         judgement: Whether training helped; None if no scores were stored.
     """

@@ -66,10 +66,10 @@ class Sweep:
 
     Attributes:
         settings: Class of the settings of the runs: text or images.
-        base: Settings that all runs share, by the names of flags or of a file.
+        base: Settings that all runs share: values by the names of flags or YAML keys.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: Sampler of values, which is a grid if there are trials for all combinations.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if the trials suffice for all values.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.

@@ -45,7 +45,7 @@ def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
 
 
 def without_auto(settings: TrainSettings) -> TrainSettings:
-    """Return the settings with defaults for ``auto`` temperatures, to check the rest."""
+    """Return the settings without ``auto`` temperatures, so that all others can be checked."""
     if not _asked(settings):
         return settings
     _refuse(settings)

@@ -188,14 +188,14 @@ class Metrics:
 
 
 class Dev:
-    """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
+    """Measures the dev score at step 0, every k steps and at the end; may keep the best model.
 
     Other measures of held-out data at these steps go into the same rows of metrics.csv.
 
     Args:
         history: Evaluations so far, with the name of the score and the step that is saved.
-        score: Function that evaluates the current encoder; or, if there is nothing to score, the
-            verdict on the run.
+        score: Function that evaluates the current encoder. If there is nothing to score, the
+            sentence that the run reports in place of a judgement.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
         every: Steps between scores; 0 for scores at the start and the end only.
         patience: Evaluations without a rise after which the run ends; None for no early end.

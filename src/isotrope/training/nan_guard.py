@@ -87,7 +87,7 @@ def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 
 def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
-    """Yield lines on the finite and non-finite values of a step and their size."""
+    """Yield lines on a step: how many values are finite, the smallest and the largest."""
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
     for view in map(Views.detached, views):

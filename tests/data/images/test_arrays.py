@@ -111,14 +111,17 @@ class TestNpz:
     @pytest.mark.parametrize(
         ("arrays", "message"),
         [
-            ({"z": X}, "no array called images, x, x_train, train_images; found z"),
-            ({}, "no array called images, .*; found none"),
+            (
+                {"z": X},
+                "name the array of pictures images or x or x_train or train_images; found z",
+            ),
+            ({}, "name the array of pictures images or .*; found none"),
             ({"x": X / 255}, r"'x' holds float64, but pictures must be uint8, from 0 to 255"),
             ({"x": X.astype(np.int64)}, "'x' holds int64"),
             ({"x": X[..., :2]}, r"'x' has the shape \(6, 8, 8, 2\); pictures are n x h x w"),
             ({"x": X[0, 0]}, r"has the shape \(8, 3\); pictures are"),
             ({"x": X[None]}, r"has the shape \(1, 6, 8, 8, 3\); pictures are"),
-            ({"x": X[:0]}, r"has the shape \(0, 8, 8, 3\): no pictures"),
+            ({"x": X[:0]}, r"holds no pictures \(shape \(0, 8, 8, 3\)\)"),
             ({"x": X[:1]}, "1 picture to train on; at least 2 are needed"),
             ({"x": X, "y": Y[:5]}, r"'x' holds 6 pictures, but 'y' has the shape \(5,\)"),
             ({"x": X, "y": np.eye(6)}, r"give one label for each .* 'y' has the shape \(6, 6\)"),

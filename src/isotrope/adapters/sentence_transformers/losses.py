@@ -84,8 +84,8 @@ class ObjectiveLoss(nn.Module):
             objective = registry.build(objective, settings)
         elif settings:
             raise InputError(
-                f"set {', '.join(settings)} in {type(objective).__name__}(...): keywords are "
-                "hyperparameters of an objective that is given by name"
+                f"set {', '.join(settings)} in {type(objective).__name__}(...): "
+                "hyperparameters can be given here only with the name of an objective"
             )
         self.model = model
         self.objective = objective

@@ -91,7 +91,7 @@ def load_npz(path: Path) -> ImageSet:
         key = arrays.one_of(_IMAGES)
         if key is None:
             raise InputError(
-                f"{place(path)}: no array called {', '.join(_IMAGES)}; "
+                f"{place(path)}: name the array of pictures {' or '.join(_IMAGES)}; "
                 f"found {quoted(', '.join(arrays.names), 200)[1:-1] or 'none'}"
             )
         names = arrays.strings("class_names")
@@ -217,7 +217,7 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
             "n x channels x h x w or n x h x w, with 1, 3 or 4 channels"
         )
     if not array.size:
-        raise InputError(f"{place(path)}: {name!r} has the shape {shape}: no pictures")
+        raise InputError(f"{place(path)}: {name!r} holds no pictures (shape {shape})")
     if array.shape[1] == 1:
         array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
     if array.shape[1] == 4:

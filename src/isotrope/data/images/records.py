@@ -108,10 +108,10 @@ class ImageSet:
 
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
-    """Return the positions of ``n`` pictures that are taken from the classes in turn.
+    """Return the positions of ``n`` pictures: the first of every class, then the second, and on.
 
-    In every class the pictures keep their stored order. Without labels, these are the first ``n``
-    pictures; a larger ``n`` selects all.
+    The positions ascend. Without labels, these are the first ``n`` pictures. If there are fewer
+    than ``n``, all are returned.
     """
     if labels is None:
         return np.arange(min(n, total))

@@ -47,9 +47,9 @@ def load_images(
 
     Args:
         path: Folder, ``.npz`` file, or ``"digits"``.
-        side: Side in pixels, to which the shorter side is resized before the centre is cut out.
-            None keeps the pictures' side if all are square, equal and at most 96. Otherwise it is
-            the largest of 32, 64, 96, 128 and 256 that half of the shorter sides reach.
+        side: Side in pixels to which the shorter side is resized before the centre is cut out. None
+            keeps the side of square pictures of one size up to 96. For others, it is the largest of
+            32 (at least), 64, 96, 128 and 256 up to the median of the shorter sides.
         holdout: Share of the training pictures of every class to test on, if the set has no test
             part.
         seed: Seed of the choice of the pictures to test on.

@@ -149,7 +149,9 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         parts = (cell_text(cell, path, line, "text") for cell in (*cells[2:], cells[1]))
         texts.append(" ".join(parts).strip())
     if not texts:
-        raise InputError(f"{place(path)}: holds no object; give a line for each text")
+        raise InputError(
+            f"{place(path)}: holds no text; write a JSON object with _id and text on each line"
+        )
     return places, texts
 
 

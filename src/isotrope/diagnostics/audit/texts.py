@@ -90,7 +90,7 @@ class TextAudit(Audit):
 
     @property
     def sentence_transformers(self) -> str:
-        """The same for sentence-transformers: a loss, and an argument of its trainer."""
+        """The recommended loss in sentence-transformers, and the argument of its trainer."""
         name, chosen = registry.as_settings(self.objective)[0], {**self._own(), **self.recommended}
         if name == "infonce" and set(chosen) == {"temperature"}:
             scale = 1 / float(chosen["temperature"])

@@ -51,9 +51,9 @@ class MoCoV2(ImageMethod):
 
     Ours: A queue of 4,096, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's
     CIFAR notebook, because Draganov et al. and Manna et al. do not print them. The notebook adds
-    the two terms; here they are averaged. Batch normalisation is not shuffled, because it uses the
-    whole batch on any number of processes. The crops are SimCLR's, as in the benchmark; ``--augment
-    mocov2`` uses the paper's.
+    the losses of both directions; here they are averaged. Batch normalisation is not shuffled,
+    because it uses the whole batch on any number of processes. The crops are SimCLR's, as in the
+    benchmark; ``--augment mocov2`` uses the paper's.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """
