@@ -250,7 +250,7 @@ SPREADS = Setting(pairs, raw=True, rate=3e-4)
 QUESTIONS = (
     Question(
         "sentence-transformers 3469", "huggingface/sentence-transformers/issues/3469",
-        "After CosineSimilarityLoss any two texts have a cosine above 0.99. Why?",
+        "After CosineSimilarityLoss, any two texts have a cosine above 0.99. Why?",
         "CosineSimilarityLoss, half of the pairs labelled 1 and half 0, learning rate 5e-3",
         ("diverging", "collapsed", "dimensional-collapse"),
         Setting(labelled(1.0, 0.0), losses.CosineSimilarityLoss, rate=5e-3),
@@ -259,7 +259,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 2365", "huggingface/sentence-transformers/issues/2365",
-        "From the second epoch on all texts have nearly the same embedding. Why?",
+        "From the second epoch on, all texts have nearly the same embedding. Why?",
         "CosineSimilarityLoss, all pairs labelled 1",
         ("only-pulled", "collapsed"),
         Setting(labelled(1.0, None), losses.CosineSimilarityLoss),
@@ -337,7 +337,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 2770", "huggingface/sentence-transformers/issues/2770",
-        "What does it change to go from scale 20 to 50?",
+        "What changes from scale 20 to 50?",
         "scale=50",
         ("healthy",),
         Setting(pairs, scale(50)),
@@ -360,7 +360,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 1183", "huggingface/sentence-transformers/issues/1183",
-        "With a triplet loss of cosines all similarities are 0.9999. Why?",
+        "With a triplet loss on cosines, all similarities are 0.9999. Why?",
         "TripletLoss of cosine distances, its default margin of 5, learning rate 2e-3",
         ("collapsed", "diverging", "never-dissipating", "dimensional-collapse"),
         Setting(mined, triplets(5.0), rate=2e-3),
@@ -370,7 +370,7 @@ QUESTIONS = (
     ),
     Question(
         "ms-swift 5298", "modelscope/ms-swift/issues/5298",
-        "After fine-tuning the score is nearly 0. Why?",
+        "After fine-tuning, the score is nearly 0. Why?",
         "learning rate 1e-2",
         ("diverging", "collapsed", "dimensional-collapse"),
         Setting(pairs, rate=1e-2),
@@ -400,7 +400,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 1891", "huggingface/sentence-transformers/issues/1891",
-        "The model gets worse by fine-tuning. Why?",
+        "Fine-tuning makes the model worse. Why?",
         "triplets whose positive and negative columns are exchanged",
         ("unrelated-positives",),
         Setting(swapped),
@@ -408,7 +408,7 @@ QUESTIONS = (
     ),
     Question(
         "FlagEmbedding 603", "FlagOpen/FlagEmbedding/issues/603",
-        "Embeddings are not normalised, the temperature is 0.01: worse than before. Why?",
+        "Without normalisation and at temperature 0.01, the model gets worse. Why?",
         "a masked language model, dot products of embeddings as they are, temperature 0.01",
         ("temperature-too-low",),
         Setting(pairs, scale(100, similarity_fct=dot_score), raw=True),
@@ -427,7 +427,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 608", "huggingface/sentence-transformers/issues/608",
-        "A query has several positives, in rows of their own. Does that do harm?",
+        "A query has several positives, each in its own row. Does that hurt?",
         "forty texts with four positives each, batches of 32",
         ("false-negatives",),
         Setting(parted(40)),
@@ -438,7 +438,7 @@ QUESTIONS = (
     ),
     Question(
         "colpali 148", "illuin-tech/colpali/issues/148",
-        "Is there no temperature needed for sums of similarities over tokens?",
+        "Do sums of similarities over tokens need no temperature?",
         "MultiVectorMultipleNegativesRankingLoss with scale=1",
         ("healthy",),
         Setting(pairs, several_scale(1), vectors=True),
@@ -457,7 +457,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 3041", "huggingface/sentence-transformers/issues/3041",
-        "The loss is unstable since there are negatives in the data. What is wrong?",
+        "The loss is unstable since negatives were added to the data. What is wrong?",
         "triplets with mined negatives, batch of 16",
         ("healthy",),
         Setting(mined, batch=16),
@@ -473,7 +473,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 1095", "huggingface/sentence-transformers/issues/1095",
-        "May labels of a cosine go from 0 to 5?",
+        "May the labels of CosineSimilarityLoss go from 0 to 5?",
         "CosineSimilarityLoss, half of the pairs labelled 5 and half 2",
         ("only-pulled", "collapsed"),
         Setting(labelled(5.0, 2.0), losses.CosineSimilarityLoss),

@@ -67,8 +67,8 @@ class InfoNCE(
         if not self.in_batch:
             if views.negatives is None:
                 raise ValueError(
-                    "InfoNCE with in_batch=False needs additional negatives: give a queue or "
-                    "hard negatives, or set in_batch=True"
+                    "give a queue or hard negatives, or set in_batch=True: InfoNCE with "
+                    "in_batch=False needs additional negatives"
                 )
             views = replace(views, in_batch=False)
         return super().prepare(views)

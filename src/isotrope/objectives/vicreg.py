@@ -88,9 +88,8 @@ class VICReg(
         """
         if self.space == "raw" and views.anchors.dtype == torch.float16:
             raise Overflow(
-                "the gradient of VICReg on raw embeddings grows with the third power of their "
-                "norm and leaves float16 at 65504; found float16: pass float32 or bfloat16, or "
-                "choose space='sphere'"
+                "pass float32 or bfloat16, or choose space='sphere': the gradient of VICReg on raw "
+                "embeddings grows with the third power of their norm and overflows float16 at 65504"
             )
         return super().prepare(views)
 
