@@ -329,7 +329,7 @@ QUESTIONS = (
     ),
     Question(
         "colpali 372", "illuin-tech/colpali/issues/372",
-        "Why a temperature of 1 here and of 0.02 there?",
+        "Why does one loss use a temperature of 1 and another one of 0.02?",
         "cosines at a temperature of 1 (scale=1)",
         ("negatives-not-hard",),
         Setting(pairs, scale(1)),
@@ -418,7 +418,7 @@ QUESTIONS = (
     Question(
         "open_clip 821", "mlfoundations/open_clip/issues/821",
         "The captions are made of few labels, and the loss does not converge. Why?",
-        "sentences and their first word, one of eight",
+        "sentences paired with their first word, which is one of eight words",
         ("false-negatives",),
         Setting(tagged),
         "texts that differ", {"data": pairs},
@@ -457,7 +457,7 @@ QUESTIONS = (
     ),
     Question(
         "sentence-transformers 3041", "huggingface/sentence-transformers/issues/3041",
-        "The loss is unstable since negatives were added to the data. What is wrong?",
+        "The loss became unstable when negatives were added to the data. What is wrong?",
         "triplets with mined negatives, batch of 16",
         ("healthy",),
         Setting(mined, batch=16),

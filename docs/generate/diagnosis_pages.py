@@ -50,7 +50,7 @@ The page of each verdict explains what its thresholds measure and where their va
 
 The benchmark is a set of small trainings. Some are healthy, and the others have one of twelve
 planted faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty training is right
-if it names the planted fault first, with the change that undoes it. The diagnosis of a healthy
+if the planted fault is at the top, with the change that undoes it. The diagnosis of a healthy
 training is right if it finds nothing. Healthy trainings whose held-out score fell are not counted.
 
 {zoo}
@@ -62,11 +62,15 @@ The pages of the verdicts abbreviate the source of a threshold:
   has other encoders, texts and seeds, is an independent test.
 - *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
   training of the benchmark got this verdict.
-- *our choice, newer*: The threshold is newer than these results. Only the healthy text trainings in
-  `judged` were diagnosed again, and none of them got this verdict.
+- *our choice, added later*: The threshold was added after these results. Only the healthy text
+  trainings in `judged` were diagnosed again, and none of them got this verdict.
 """
 
-_SOURCES = {ZOO: "tuned", OURS: "our choice, not in the benchmark", NEWER: "our choice, newer"}
+_SOURCES = {
+    ZOO: "tuned",
+    OURS: "our choice, not in the benchmark",
+    NEWER: "our choice, added later",
+}
 """Sources that "How it was tested" explains, in short."""
 
 _FIRST = (
@@ -188,7 +192,7 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     """The trainings of the benchmark with this fault and what was proposed, or a sentence."""
     faulty = [row for row in trainings if row["planted"] == word]
     if not faulty:
-        missing = "The benchmark has no training with this fault."
+        missing = "No training of the benchmark was made to get this verdict."
         return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
     lines = ["| training | verdict | change |", "|---|---|---|"]
     for row in {row["command"]: row for row in faulty}.values():
@@ -229,7 +233,7 @@ def _fault(t: Threshold) -> str:
 
 def _zoo(trainings: Sequence[Mapping[str, str]]) -> list[str]:
     """How many of each part are right, and which are not."""
-    lines = ["| part | faulty, fault named first | healthy, nothing found | not right |"]
+    lines = ["| part | faulty, right fault at the top | healthy, nothing found | not right |"]
     lines += ["|---|---|---|---|"]
     for half in dict.fromkeys(row["half"] for row in trainings):
         run = [row for row in trainings if row["half"] == half and row["verdict"] != "not run"]

@@ -32,8 +32,8 @@ _HELD = {
     "everything": "everything except the anchor is constant",
 }
 _FADES = {
-    "1": "With its default settings its gradient never fades. On text such objectives tend to "
-    "overfit, so watch the held-out score "
+    "1": "The dissipation of its gradient is 1 at every angle{defaults}, so no anchor ever stops "
+    "learning. On text, such objectives tend to overfit: watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
     "1 or 0": "Its gradient on an anchor stops abruptly. If it stops for most anchors soon after "
     "the start, more training changes nothing "
@@ -54,7 +54,6 @@ _LEFT = {
     "the model, `{folder}/metrics.csv` the log. "
     "[Example of the output](../commands/train-images.md#output).",
 }
-_BOTH = {"mean": "averaged", "sum": "summed"}
 _HEADS = (
     "Loss", "Gradient", "Shapes", "Reference",
     "Pairs of views", "Heads", "Target update", "Recipe", "Ours",
@@ -240,7 +239,9 @@ def left(command: str) -> str:
 
 def _limits(objective: Objective) -> list[str]:
     """What an objective cannot do, and what to watch for."""
-    limits = [_FADES[fades]] if (fades := summary(objective)["dissipation"]) in _FADES else []
+    fades = summary(objective)["dissipation"]
+    defaults = " with the default settings" if hypers(type(objective)) else ""
+    limits = [_FADES[fades].format(defaults=defaults)] if fades in _FADES else []
     if objective.holds == "everything":
         limits.append("Ignore the loss curve: only the gradient has a meaning, not the value.")
     if not objective.takes_negatives:
@@ -251,7 +252,12 @@ def _limits(objective: Objective) -> list[str]:
 
 
 def _declared(objective: Objective) -> str:
-    both = f"the rows of both views; the losses are {_BOTH[objective.reduction]}"
+    both = "the rows of each view in turn. The value is the mean over both directions"
+    value = (
+        "one number"
+        if objective.batch_level
+        else f"the {objective.reduction} of one loss per anchor"
+    )
     first = (
         f"the rows of the first view. `{type(objective).__name__}().symmetric()` is the mean over "
         "both directions"
@@ -263,7 +269,7 @@ def _declared(objective: Objective) -> str:
     )
     lines = [
         f"- Input: {_SPACES[objective.space]}.",
-        f"- Value: {'one for the whole batch' if objective.batch_level else 'one per anchor'}.",
+        f"- Value: {value}.",
         f"- Anchors: {both if objective.two_directions else first}.",
         f"- Additional negatives: {'accepted' if objective.takes_negatives else 'refused'}.",
         f"- Groups: {grouped}.",

@@ -25,7 +25,8 @@ change that it proposed.
 
 The numbers in the last column are the MRR@10 (out of 100) before training, after the training in
 question, and after the changed training. If the changed training was not healthy either, its
-verdict is in parentheses.
+verdict is in parentheses. *(wrong)* marks a verdict that we did not expect
+([how the answers were judged](#how-the-answers-were-judged)).
 
 {questions}
 
@@ -112,7 +113,8 @@ SYMPTOMS = (
     ),
     Symptom(
         "the evaluation is perfect from the first step on",
-        "`dead` at the first step, if the training set is as easy (a leak is not visible)",
+        "`dead` at the first step, if the training pairs are as easy as the evaluation (isotrope "
+        "cannot see a leak)",
         ("nothing-left-to-learn",),
     ),
     Symptom(
@@ -228,7 +230,7 @@ def _misses(rows: Sequence[Mapping[str, str]]) -> str:
         + (f", and {row['verdict_after']} after the change." if row["verdict_after"] else ".")
         for row in rows
     ]
-    return "\n".join(["The wrong answers are:", "", *said])
+    return "\n".join(["These answers are wrong:", "", *said])
 
 
 def _symptoms() -> str:

@@ -230,7 +230,7 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
         if uncovered["raw"] is not None:
             raw, whitened = uncovered["raw"], uncovered["whitened"]
             scores = (
-                f"{uncovered['score']} {raw:.2f} as it is, {whitened:.2f} whitened "
+                f"{uncovered['score']} {raw:.2f}, whitened {whitened:.2f} "
                 f"({whitened - raw:+.2f}, 95% interval {uncovered['low']:+.2f} to "
                 f"{uncovered['high']:+.2f}); "
             )

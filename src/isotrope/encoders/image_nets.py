@@ -176,7 +176,7 @@ def _first_token(net: nn.Module, x: Tensor) -> Tensor:
 
 
 def _vit_token(net: nn.Module, x: Tensor) -> Tensor:
-    """The same; positions are interpolated for crops of another size, as DINO's local ones."""
+    """The class token; positions are interpolated for crops of another size, as in DINO."""
     config: Any = net.config  # of transformers
     patch = config.patch_size
     if x.shape[-2] % patch or x.shape[-1] % patch:

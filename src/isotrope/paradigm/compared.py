@@ -376,7 +376,7 @@ class SoftmaxEvidence:
     """Sums over pairs that give the temperature of a softmax; they add up over steps.
 
     In a softmax the log of the push is linear in the scores of a row, with slope 1 / temperature.
-    The weight of a pair is the square root of its share of the push of its row.
+    The weight of a pair is the square root of its share in the push of its row.
     """
 
     xx: float = 0.0

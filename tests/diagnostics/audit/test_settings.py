@@ -83,7 +83,7 @@ def test_rules_of_margin_and_ratio() -> None:
     found = {each.name: each for each in recommend([*margins, *ratios])}
     assert (found["margin"].value, found["ratio"].value) == (0.2, 1.0)
     none = recommend([line("margin", 0.1, dead=0.9), line("margin", 0.2, dead=0.8)])
-    assert (none[0].value, none[0].reason[:4]) == (0.2, "none")
+    assert (none[0].value, none[0].reason[:14]) == (0.2, "at every value")
     unknown = recommend([line("ratio", 1.0, above=None)])
     assert unknown[0].value == 1.0
 

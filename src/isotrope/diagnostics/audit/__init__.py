@@ -4,7 +4,7 @@ The components GD, W and R need embeddings and a batch, not a training; the embe
 initial encoder are enough. ``isotrope.audit`` and ``isotrope audit`` combine
 
 - ``rows``: the records of a file as training pairs them, their lines, and their embeddings;
-- ``settings``: GD, share of anchors done, the hardest negative's share and Lemma 1's bound over a
+- ``settings``: GD, share of anchors that learn, hardest negative's share, Lemma 1's bound over a
   grid of temperatures, margins and ratios, and over batch sizes; recommended values with reasons;
 - ``push``: how strongly rows push each other, in linear memory;
 - ``alike``: which rows belong together by all their similarities: likely false negatives;

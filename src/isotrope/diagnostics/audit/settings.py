@@ -1,13 +1,13 @@
 """Measures the first step of an objective over a grid of settings, and recommends values.
 
 Batches are drawn as in training, and four numbers are averaged over them: GD, the share of anchors
-done (GD < 0.01), the hardest negative's share of the push, and the share of active anchors above
-the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time. Two rules recommend
-values:
+with nothing left to learn (GD < 0.01), the hardest negative's share of the push, and the share of
+other anchors above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time. Two
+rules recommend values:
 
-- the smallest temperature, or margin, at which at most 30% of the anchors are done: the smaller it
-  is, the more push is on hard negatives, and the more anchors have nothing left to learn;
-- the smallest ratio at which 95% of the active anchors are above the bound.
+- the smallest temperature, or margin, at which at most 30% of the anchors have nothing left to
+  learn; a smaller value concentrates the push on hard negatives, and leaves more anchors so;
+- the smallest ratio at which 95% of the other anchors are above the bound.
 
 Their effect on the score after training was measured for temperatures, and on one task for margins
 (benchmarks/tuning.py).
@@ -35,7 +35,7 @@ GRID: Mapping[str, Sequence[float]] = {
 }
 """The values to try, by setting."""
 
-_DONE = 0.3  # the most anchors done at the first step: thresholds["done_by_temperature"]
+_DONE = 0.3  # the most with nothing left to learn: thresholds["done_by_temperature"]
 _ABOVE = 0.95
 _ANCHORS = 4096  # looked at for each setting: shares are then known to 1 or 2 percent
 
@@ -148,8 +148,8 @@ def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
     live = [row for row in rows if _or_zero(row.dead) <= _DONE]
     best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
     reason = (
-        f"{'the smallest' if live else 'none'} with at most {_DONE:.0%} of the anchors done at the "
-        f"first step; here {_or_zero(best.dead):.0%}"
+        f"{'the smallest at which at most' if live else 'at every value, more than'} {_DONE:.0%} "
+        f"of the anchors have nothing left to learn at first; here {_or_zero(best.dead):.0%}"
     )
     return Recommendation(best.name, best.value, reason)
 
@@ -159,8 +159,8 @@ def _ratio(rows: Sequence[Setting]) -> Recommendation:
     above = [row for row in known if _or_zero(row.above_bound) >= _ABOVE]
     best = above[0] if above else max(known, key=lambda row: _or_zero(row.above_bound))
     reason = (
-        f"{'the smallest' if above else 'none'} with {_ABOVE:.0%} of the live anchors above the "
-        f"bound of Lemma 1; here {_or_zero(best.above_bound):.0%}"
+        f"{'the smallest at which' if above else 'at every value, less than'} {_ABOVE:.0%} of the "
+        f"other anchors are above the bound of Lemma 1; here {_or_zero(best.above_bound):.0%}"
     )
     return Recommendation("ratio", best.value, reason)
 

@@ -171,13 +171,13 @@ class TextAudit(Audit):
 
     def _uncovered(self) -> TitledTable:
         of = self.uncovered
-        if of.get("raw") is None:
-            return TitledTable("Whitening", str(of["sentence"]), (), ())
-        note = (
-            f"{of['score']} {of['raw']:.2f} as it is, {of['whitened']:.2f} whitened by "
-            f"{of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} to "
-            f"{of['high']:+.2f}), mean cosine {of['mean_cosine']:.2f}: {of['sentence']}."
-        )
+        note = of["sentence"][0].upper() + of["sentence"][1:]
+        if of.get("raw") is not None:
+            note = (
+                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} whitened "
+                f"by {of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} "
+                f"to {of['high']:+.2f}). Mean cosine: {of['mean_cosine']:.2f}. {note}."
+            )
         return TitledTable("Whitening", note, (), ())
 
 

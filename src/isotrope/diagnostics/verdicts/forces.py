@@ -234,7 +234,7 @@ def _stopping(objective: Objective) -> str:
 
 NEVER_DISSIPATING = Verdict(
     "never-dissipating",
-    "no anchor is ever done: a risk of overfitting",
+    "every anchor always has something left to learn: a risk of overfitting",
     "Every anchor is pulled and pushed at full strength to the last step, even if its positive is "
     "already far closer than all negatives. Such losses tend to overfit sentences.",
     thresholds=(
@@ -330,7 +330,7 @@ def _warmer(case: RunEvidence) -> str:
 
 TEMPERATURE_TOO_LOW = Verdict(
     "temperature-too-low",
-    "the temperature is too low: anchors are done or push one negative only",
+    "the temperature is too low: anchors have nothing left to learn, or push one negative",
     "From the first step on, most anchors have no gradient, and each other anchor pushes only one "
     "negative. The temperature is so low that an anchor stops learning as soon as its positive is "
     "slightly closer than its negatives.",

@@ -60,7 +60,7 @@ _GAIN = Threshold(
 
 NOTHING_LEFT_TO_LEARN = Verdict(
     "nothing-left-to-learn",
-    "most anchors were done before training, and no gain was measured",
+    "most anchors had nothing left to learn at the start, and no gain was measured",
     "Before the first update, the positives of most anchors were already much closer than all "
     "negatives, and no gain was measured. The encoder already knows these data.",
     (
@@ -76,8 +76,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "done (GD below 0.01) throughout",
-            "anchors with GD < 0.01, median of the whole run; without a dev score, the threshold "
-            "of dead_early applies",
+            "anchors with GD < 0.01, median of the whole run; without a dev score, the value must "
+            "be above that of `dead_early` (see dissipated-early)",
             NEWER,
             above=0.75,
             unit="of the anchors",
