@@ -52,10 +52,10 @@ class AlignUniform(
     mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
 
     Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser for
-    the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by (1 - lambda) alpha ||h_i -
-    h'_i||^{alpha - 2} / N. As h'_i approaches h_i, this coefficient grows without bound for alpha <
-    2 (the length of the gradient only for alpha < 1), so positives closer than 0.01 are not pulled.
-    Within a view, W_ij includes the push on h_i as a negative of anchor j.
+    the batch, with s_ij = h_i.h'_j or h_i.h_j; the pull of the positive is (1 - lambda) alpha
+    ||h_i - h'_i||^{alpha - 2} / N. As h'_i approaches h_i, this coefficient grows without bound for
+    alpha < 2 (the length of the gradient only for alpha < 1), so positives closer than
+    0.01 are not pulled. Within a view, W_ij includes the push on h_i as a negative of anchor j.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -28,7 +28,7 @@ class BarlowTwins(
     space="batchnorm" the columns of each view are standardised over the batch instead, and L is
     the loss of Zbontar et al., who use nu = 0.0051.
 
-    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the positive is pulled by the matrix (2/N) (I -
+    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is the matrix (2/N) (I -
     (1 - nu) diag C), one value for each coordinate; the residual is (2 nu / N^2) |h'_i|^2 h_i,
     along h_i. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j in
     W_ij; neither form gives the gradient. With space="batchnorm" there are no GD, W and R.

@@ -50,7 +50,7 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
     Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), j over the other rows of
     both views; the mean over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the positive is pulled by
+    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the positive is
     sigmoid(-s_ii'/tau) / tau. Each pair fades separately, so a row has no common dissipation.
     The residual is the gradient that an anchor receives as a positive and a negative of others.
 
@@ -81,7 +81,7 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
     Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), j over the other rows of both views; the
     mean over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the positive is pulled by 1/tau.
+    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the positive is 1/tau.
     The residual is the gradient that an anchor receives as a positive and a negative of others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
@@ -103,7 +103,7 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
     Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, j over the other rows of both views; the mean
     over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the positive is pulled by 1/tau. The
+    Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the positive is 1/tau. The
     residual is the gradient that an anchor receives as a positive and a negative of others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
