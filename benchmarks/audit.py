@@ -58,10 +58,12 @@ from sklearn.metrics import average_precision_score
 import isotrope
 import ledger
 from corpus import STANDARD_LIBRARY, collect, fields
+from isotrope.core.views import unit
 from isotrope.diagnostics.audit import push
 from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.kernels.tiles import chunked_topk
 from isotrope.objectives.infonce import InfoNCE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,7 +147,7 @@ def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
     )
     cosines = a @ p.T
     own = np.maximum(np.diag(cosines), 0.05)[:, None]
-    found, evidence = alike(embedded, book), np.full((n, n), -10.0)
+    found, evidence = alike(embedded, push.nearest(embedded), book), np.full((n, n), -10.0)
     evidence[tuple(found.rows.T)] = found.evidence
     several = {
         "evidence": evidence,
@@ -246,8 +248,8 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
     n = len(embedded)
     drawn = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:DRAWN]
     exact, seconds = book_of(embedded, drawn)
-    near = np.unique(exact.partners[drawn][exact.push[drawn] >= POSSIBLE])
-    others = torch.from_numpy(np.setdiff1d(near, drawn.numpy()))
+    possible = np.unique(exact.partners[drawn][exact.push[drawn] >= POSSIBLE])
+    others = torch.from_numpy(np.setdiff1d(possible, drawn.numpy()))
     more, spent = book_of(embedded, others)
     for name in ("partners", "push", "force"):
         getattr(exact, name)[others] = getattr(more, name)[others]
@@ -257,7 +259,8 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
     pairs = np.unique(np.sort(pairs[pairs[:, 1] >= 0], axis=1), axis=0)
     pairs = pairs[push.between(exact, pairs)[0] >= PUSHED]
     start = time.process_time()
-    book = push.ledger(embedded, InfoNCE(), progress=True)
+    near = push.nearest(embedded, progress=True)
+    book = push.ledger(embedded, InfoNCE(), near, progress=True)
     took = time.process_time() - start
     have = push.between(book, pairs)[0]
     shared = {"rows": n, "belong": len(have), "dimension": embedded.anchors.shape[1]}
@@ -270,7 +273,52 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
         for least in (1e-9, PUSHED / 4, PUSHED / 2, PUSHED)
     ]
     rows[0]["seconds"] = round(took, 1)
-    return [*rows, {"score": "all pairs of some rows", **shared, "seconds": round(seconds + spent)}]
+    all_pairs = {"score": "all pairs of some rows", **shared, "seconds": round(seconds + spent)}
+    return [*rows, all_pairs, {**shared, **listed(embedded, near, book, drawn)}]
+
+
+def listed(
+    embedded: Embedded, near: push.Near, book: push.Ledger, drawn: torch.Tensor
+) -> dict[str, Any]:
+    """Return how much of what the exact evidence lists, of some rows, the audit lists."""
+    a, p = unit(embedded.anchors), unit(embedded.positives)
+    sides = ((a, a), (p, p), (a, p), (p, a))
+
+    def nearest_of(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return cosines with the 20 nearest of all rows, and these, both 4 x rows x 20."""
+        found = (
+            torch.zeros(4, len(rows), push.NEAREST),
+            torch.zeros(4, len(rows), push.NEAREST).long(),
+        )
+        for place in torch.arange(len(rows)).split(512):
+            for side, (one, other) in enumerate(sides):
+                tile = one[rows[place]] @ other.T
+                tile[torch.arange(len(place)), rows[place]] = -torch.inf
+                found[0][side, place], found[1][side, place] = chunked_topk(tile, push.NEAREST)
+        return found
+
+    cosines, places = nearest_of(drawn)
+    usual = torch.zeros(4, len(a))  # no row is below 0, so none is left out too early
+    usual[:, drawn] = cosines.mean(dim=2)
+    side, row, slot = (2 * cosines - usual[:, drawn, None] >= SUSPECT).nonzero().unbind(dim=1)
+    pairs = torch.stack([drawn[row], places[side, row, slot]], dim=1).sort(dim=1).values
+    pairs = pairs.unique(dim=0)
+    rest = pairs[~torch.isin(pairs, drawn)].unique()
+    usual[:, rest] = nearest_of(rest)[0].mean(dim=2)
+    i, j = pairs.unbind(dim=1)
+    cosines = torch.stack([(one[i] * other[j]).sum(dim=1) for one, other in sides])
+    above = (2 * cosines - usual[:, i] - usual[[0, 1, 3, 2]][:, j]) / 0.05
+    right = {*map(tuple, pairs[0.05 * (above.logsumexp(dim=0) - np.log(4)) >= SUSPECT].tolist())}
+    found = alike(embedded, near, book)
+    mine = found.rows[(found.evidence >= SUSPECT) & np.isin(found.rows, drawn).any(axis=1)]
+    both = right & {*map(tuple, mine.tolist())}
+    return {
+        "score": f"evidence from {SUSPECT}",
+        "belong": len(right),
+        "flagged": len(mine),
+        "precision": round(len(both) / max(len(mine), 1), 3),
+        "recall": round(len(both) / max(len(right), 1), 3),
+    }
 
 
 def book_of(embedded: Embedded, some: torch.Tensor) -> tuple[push.Ledger, float]:
@@ -314,7 +362,8 @@ def cost(n: int, d: int) -> dict[str, Any]:
         watching = threading.Thread(target=watch)
         watching.start()
         start = time.process_time()
-        alike(embedded, push.ledger(embedded, InfoNCE(), progress=True))
+        near = push.nearest(embedded, progress=True)
+        alike(embedded, near, push.ledger(embedded, InfoNCE(), near, progress=True))
         seconds = time.process_time() - start
         over.set()
         watching.join()

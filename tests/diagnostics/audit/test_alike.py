@@ -8,7 +8,7 @@ from torch import Tensor
 from isotrope.core.views import unit
 from isotrope.diagnostics.audit import push
 from isotrope.diagnostics.audit.alike import alike
-from isotrope.diagnostics.audit.push import ledger
+from isotrope.diagnostics.audit.push import ledger, nearest
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.objectives.infonce import InfoNCE
 from tests.diagnostics.audit.handmade import of
@@ -23,7 +23,7 @@ def near(x: Tensor) -> Tensor:
 
 
 def found(rows: Embedded):
-    return alike(rows, ledger(rows, InfoNCE(), keep=20))
+    return alike(rows, nearest(rows), ledger(rows, InfoNCE(), keep=20))
 
 
 @pytest.mark.parametrize("sides", [(0, 0), (1, 1), (0, 1), (1, 0)])
@@ -54,18 +54,21 @@ def test_a_row_near_to_all_others_is_no_evidence() -> None:
     assert (found(of(anchors, positives)).evidence < 0.6).all()
 
 
-def test_by_partners_alone_the_first_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_clusters_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     anchors = drawn(100)
     positives = near(anchors)
     anchors[40], positives[40] = near(anchors[7:8]), near(positives[7:8])
+    anchors[50] = near(anchors[20:21])  # by one similarity of the four
     rows = of(anchors, positives)
-    book = ledger(rows, InfoNCE(), keep=99)
-    every = alike(rows, book)
-    monkeypatch.setattr(push, "_EXACT", 0)
-    some = alike(rows, book)
-    assert every.rows[0].tolist() == some.rows[0].tolist() == [7, 40]
-    assert every.push[0] == some.push[0] > 0
-    assert every.evidence[0] == pytest.approx(some.evidence[0], abs=1e-5)  # all are its partners
+    every = found(rows)
+    for constant, size in {"_EXACT": 0, "_CLUSTER": 25, "_ASKED": 4}.items():
+        monkeypatch.setattr(push, constant, size)
+    some = found(rows)
+    assert every.rows[:2].tolist() == some.rows[:2].tolist() == [[7, 40], [20, 50]]
+    assert every.evidence[:2] == pytest.approx(some.evidence[:2], abs=1e-5)
+    assert (some.evidence >= 0).all()
+    positive = every.evidence > 0
+    assert every.rows[positive].tolist() == some.rows[: positive.sum()].tolist()
 
 
 def test_rows_of_a_group_are_left_out_and_two_rows_are_enough() -> None:

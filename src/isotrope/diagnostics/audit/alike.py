@@ -14,15 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from isotrope.core.views import unit
-from isotrope.diagnostics.audit.push import Ledger, between, compares_all
+from isotrope.diagnostics.audit.push import NEAREST, Ledger, Near, beside, between, compares_all
 from isotrope.diagnostics.audit.rows import Embedded
-from isotrope.kernels.tiles import chunked_topk
 
-_NEAREST = 20  # others of a row that say what is usual, and that may belong to it
-_TEMPERATURE, _ROWS, _PAIRS = 0.05, 512, 8192  # rows and pairs looked at together
+_TEMPERATURE = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,49 +39,25 @@ class Alike:
 
 
 @torch.no_grad()
-def alike(embedded: Embedded, book: Ledger) -> Alike:
+def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     """Return pairs of each row and its nearest rows by any similarity, with their evidence.
 
-    If there are too many rows to compare all, the row's partners in the ledger replace its nearest
-    rows. Rows of one group are left out, because they are known to belong together.
+    Rows of one group are left out, because they are known to belong together. If there are too many
+    rows to compare all, pairs with evidence below 0 are left out too, to save memory.
     """
-    n, a, p = len(embedded), embedded.anchors, embedded.positives
-    near = None if compares_all(embedded) else torch.from_numpy(book.partners)
-    if near is None:
-        a, p = unit(a), unit(p)  # of many rows, that are in a file, only parts are in memory
-    usual, keys = torch.empty(4, n), []
-    for rows in torch.arange(n).split(_ROWS):
-        for side, (mine, others) in enumerate(((a, a), (p, p), (a, p), (p, a))):
-            values, places = _nearest(embedded, mine, others, rows, near)
-            finite = values.isfinite()
-            usual[side, rows] = values.where(finite, 0).sum(dim=1) / finite.sum(dim=1).clamp_min(1)
-            first, second = rows[:, None].expand_as(places)[finite], places[finite]
-            keys.append(torch.minimum(first, second) * n + torch.maximum(first, second))
-        keys[-4:] = [torch.cat(keys[-4:]).unique()]
-    key = torch.cat(keys).unique()
-    pairs = torch.stack([key // n, key % n], dim=1)
-    evidence = torch.empty(len(pairs))
-    for part in torch.arange(len(pairs)).split(_PAIRS):
-        i, j = pairs[part].unbind(dim=1)
-        ai, pi, aj, pj = unit(a[i]), unit(p[i]), unit(a[j]), unit(p[j])
-        cosines = torch.stack([ai * aj, pi * pj, ai * pj, pi * aj]).sum(dim=2)
-        above = 2 * cosines - usual[:, i] - usual[[0, 1, 3, 2]][:, j]
+    n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0
+    finite = (cosines := near.cosines[..., :NEAREST]).isfinite()
+    usual = cosines.where(finite, 0).sum(dim=2) / finite.sum(dim=2).clamp_min(1)
+    keys, found = [], []
+    for rows, others, cosines in beside(embedded, near):
+        above = 2 * cosines - usual[:, rows, None] - usual[[0, 1, 3, 2]][:, others]
         joined = (above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above))
-        evidence[part] = _TEMPERATURE * joined
-    order = evidence.argsort(descending=True, stable=True)
-    chosen = pairs[order].numpy()
-    return Alike(chosen, evidence[order].double().numpy(), *between(book, chosen))
-
-
-def _nearest(
-    embedded: Embedded, mine: Tensor, others: Tensor, rows: Tensor, near: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return the cosines of some rows with their nearest others, and those; -inf for none."""
-    if near is not None:
-        own = near[rows]
-        cosines = torch.einsum("nd,nkd->nk", unit(mine[rows]), unit(others[own]))
-        first = cosines.masked_fill_(own < 0, -torch.inf).topk(min(_NEAREST, own.shape[1]), dim=1)
-        return first.values, own.gather(1, first.indices)
-    same = embedded.groups[rows, None] == embedded.groups
-    cosines = (mine[rows] @ others.T).masked_fill_(same, -torch.inf)
-    return chunked_topk(cosines, min(_NEAREST, len(others) - 1))
+        some = (others >= 0) & ((evidence := _TEMPERATURE * joined) >= least)
+        rows = rows[:, None].expand_as(others)
+        keys.append((torch.minimum(rows, others) * n + torch.maximum(rows, others))[some])
+        found.append(evidence[some])
+    key, first = np.unique(torch.cat(keys).numpy(), return_index=True)
+    evidence = torch.cat(found)[torch.from_numpy(first)]
+    order = evidence.argsort(descending=True, stable=True).numpy()
+    chosen = np.stack([key[order] // n, key[order] % n], axis=1)
+    return Alike(chosen, evidence.double().numpy()[order], *between(book, chosen))

@@ -36,7 +36,10 @@ from isotrope.paradigm.objective import Objective
 _ANCHORS, _COLUMNS = 512, 8192  # of a block
 _SQUARE = 1024  # rows of either of two blocks that form a square batch
 _EXACT = 30_000  # rows up to which each pair meets
+_SIDES = (0, 0), (1, 1), (0, 1), (1, 0)  # views of two rows that are compared
+NEAREST = 20  # others that a row is compared with where it meets only its nearest
 _CLUSTER, _ASKED = 512, 12  # rows of a cluster in the mean; clusters that a row is compared with
+_BESIDE = 256  # rows whose nearest are in memory together
 _SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
 _DRAWN, _PIECE = 4096, 4096  # rows drawn for those that are not around, and rows looked at together
 _AGAIN = 0.03  # push from which a row meets one of its nearest rows without the others
@@ -78,22 +81,92 @@ class Mined:
     short: int
 
 
+@dataclass(frozen=True)
+class Near:
+    """The nearest other rows of each row, by each of the four similarities of two rows.
+
+    They are those of anchor and anchor, positive and positive, anchor and positive, and positive
+    and anchor. Rows of one group are left out.
+
+    Attributes:
+        cosines: 4 x n x k, the largest first; -inf if there are fewer.
+        rows: int32 (4 x n x k), their numbers; -1 if there are fewer.
+    """
+
+    cosines: Tensor
+    rows: Tensor
+
+
+@torch.no_grad()
+def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bool = False) -> Near:
+    """Search the nearest rows of each row: among all, or in the clusters around it.
+
+    Only parts of the embeddings are in memory, since those of many rows are in a file.
+    """
+    n, k = len(embedded), min(k, len(embedded) - 1)
+    views = embedded.anchors, embedded.positives
+    cosines = views[0].new_full((4, n, k), -torch.inf)
+    found = torch.full(cosines.shape, -1, dtype=torch.int32)
+    for number, (mine, others) in enumerate(_SIDES):
+        visits = list(_visits(views[mine], views[others], seed, exact=compares_all(embedded)))
+        best, near, last = cosines[number], found[number], None
+        with bar(len(visits), f"neighbours {number + 1} of 4", "parts", show=progress) as done:
+            for columns, rows in visits:
+                if columns is not last:
+                    right, last = unit(views[others][columns]).T, columns
+                same = embedded.groups[rows, None] == embedded.groups[columns]
+                tile = (unit(views[mine][rows]) @ right).masked_fill_(same, -torch.inf)
+                nearer = tile.amax(dim=1) > best[rows, -1]
+                rows, tile = rows[nearer], tile[nearer]
+                # of a wide tile, chunks are faster
+                topk = chunked_topk if len(columns) > _COLUMNS else torch.topk
+                values, where = topk(tile, min(k, len(columns)))
+                chosen = torch.cat([best[rows], values], dim=1).topk(k, dim=1)
+                best[rows] = chosen.values
+                numbers = torch.cat([near[rows], columns[where.clamp_min(0)].int()], dim=1)
+                near[rows] = numbers.gather(1, chosen.indices)
+                done(1)
+    return Near(cosines, found.masked_fill_(cosines == -torch.inf, -1))
+
+
+def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield some rows (b), all that are among their nearest (b x q), and the cosines (4 x b x q).
+
+    -1 and -inf fill what a row has fewer.
+    """
+    views = embedded.anchors, embedded.positives
+    for rows in torch.arange(len(embedded)).split(_BESIDE):
+        others = near.rows[:, rows].transpose(0, 1).flatten(1).long().sort(dim=1).values
+        others[:, 1:].masked_fill_(others[:, 1:] == others[:, :-1], -1)
+        place, slot = (others >= 0).nonzero().unbind(dim=1)
+        mine = [unit(view[rows])[place] for view in views]
+        other = [unit(view[others[place, slot]]) for view in views]
+        cosines = views[0].new_full((4, *others.shape), -torch.inf)
+        for side, (one, two) in enumerate(_SIDES):
+            cosines[side, place, slot] = (mine[one] * other[two]).sum(dim=1)
+        yield rows, others, cosines
+
+
 @torch.no_grad()
 def ledger(
     embedded: Embedded,
     objective: Objective,
+    near: Near | None = None,
     *,
     keep: int = 16,
     seed: int = 0,
     progress: bool = False,
 ) -> Ledger:
-    """Compare the pairs of rows, and keep the strongest partners of each row."""
+    """Compare the pairs of rows, and keep the strongest partners of each row.
+
+    ``near`` are the nearest rows, where they are known; at least ``keep`` of each row are needed.
+    """
     n = len(embedded)
     keep = min(keep, n - 1)
     separable = _separable(embedded, objective)
     if separable and not compares_all(embedded):
-        near = _nearest(embedded, keep, seed, progress)
-        return _among(embedded, objective, near, seed, progress)
+        near = near or nearest(embedded, max(NEAREST, keep), seed=seed, progress=progress)
+        return _among(embedded, objective, _partners(embedded, near, keep), seed, progress)
     partners = torch.full((n, keep), -1)
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
@@ -243,47 +316,49 @@ def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
     return terms.dissipation[:, None] * weight, weight.sum(dim=1)
 
 
-def _nearest(embedded: Embedded, keep: int, seed: int, progress: bool) -> Tensor:
+def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
     """Return the rows whose other view is nearest to each row, n x keep; -1 for none.
 
-    Rows are put into clusters by the mean of their views, and each row is compared with the nearest
-    clusters. Nearness is the similarity of each row's anchor to the other row's positive, summed
-    over both rows. The push of two rows on each other grows with this sum.
+    Nearness is the similarity of each row's anchor to the other row's positive, summed over both
+    rows. The push of two rows on each other grows with this sum.
     """
-    n, a, p = len(embedded), embedded.anchors, embedded.positives
-    middles = a.new_empty(a.shape)
-    for piece in torch.arange(n).split(_PIECE):
-        middles[piece] = unit(unit(a[piece]) + unit(p[piece]))
-    centres = _centres(middles, seed)
-    asked = [(x @ centres.T).topk(min(_ASKED, len(centres))).indices for x in middles.split(_PIECE)]
-    del middles
-    clusters = torch.cat(asked)
-    members = _places(clusters[:, 0], len(centres))
-    visits = _places(clusters.flatten(), len(centres))
-    best, near = a.new_full((n, keep), -torch.inf), torch.full((n, keep), -1)
-    with bar(clusters.numel(), "neighbours", "visits", show=progress) as done:
-        for cluster, visit in zip(members, visits, strict=True):
-            for columns in cluster.split(_COLUMNS) if len(cluster) else ():
-                others = unit(p[columns]), unit(a[columns])
-                for rows in (visit // clusters.shape[1]).split(_PIECE):
-                    score = unit(a[rows]) @ others[0].T + unit(p[rows]) @ others[1].T
-                    same = embedded.groups[rows, None] == embedded.groups[columns]
-                    values, where = chunked_topk(
-                        score.masked_fill_(same, -torch.inf), min(keep, len(columns))
-                    )
-                    found = columns[where.clamp_min(0)].masked_fill_(where < 0, -1)
-                    chosen = torch.cat([best[rows], values], dim=1).topk(keep, dim=1)
-                    best[rows] = chosen.values
-                    near[rows] = torch.cat([near[rows], found], dim=1).gather(1, chosen.indices)
-            done(len(visit))
-    return near
+    chosen = []
+    for _, others, cosines in beside(embedded, near):
+        best = (cosines[2] + cosines[3]).topk(min(keep, others.shape[1]), dim=1)
+        chosen.append(others.gather(1, best.indices))
+    return torch.cat(chosen)
+
+
+def _visits(
+    mine: Tensor, others: Tensor, seed: int, *, exact: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield rows of ``others``, and rows of ``mine`` that are compared with these.
+
+    A row is compared with the clusters whose centres are nearest to it, or, ``exact``, with all.
+    """
+    every = torch.arange(len(mine))
+    if exact:
+        yield from ((every, rows) for rows in every.split(_ANCHORS))
+        return
+    centres = _centres(others, seed)
+
+    def near(x: Tensor, count: int) -> Tensor:
+        parts = [(unit(x[part]) @ centres.T).topk(count).indices for part in every.split(_PIECE)]
+        return torch.cat(parts)
+
+    members = _places(near(others, 1).flatten(), len(centres))
+    asked = min(_ASKED, len(centres))
+    visits = _places(near(mine, asked).flatten(), len(centres))
+    for cluster, visit in zip(members, visits, strict=True):
+        for columns in cluster.split(_COLUMNS) if len(cluster) else ():
+            yield from ((columns, rows) for rows in (visit // asked).split(_PIECE))
 
 
 def _centres(points: Tensor, seed: int) -> Tensor:
-    """Return the centres of clusters of unit vectors: k-means on a sample."""
+    """Return the centres of clusters of the directions of points: k-means on a sample."""
     draw = torch.Generator().manual_seed(seed)
     count = -(-len(points) // _CLUSTER)
-    sample = points[torch.randint(len(points), (count * _SAMPLE,), generator=draw)]
+    sample = unit(points[torch.randint(len(points), (count * _SAMPLE,), generator=draw)])
     centres = sample[:count]
     for _ in range(_ROUNDS):
         own = torch.cat([(x @ centres.T).argmax(dim=1) for x in sample.split(_PIECE)])

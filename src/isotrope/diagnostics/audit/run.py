@@ -13,7 +13,14 @@ from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
-from isotrope.diagnostics.audit.push import Ledger, groups_of, ledger, mine
+from isotrope.diagnostics.audit.push import (
+    NEAREST,
+    Ledger,
+    groups_of,
+    ledger,
+    mine,
+    nearest,
+)
 from isotrope.diagnostics.audit.rows import (
     Embedded,
     EmbeddedTexts,
@@ -190,8 +197,9 @@ def _measured(
 ) -> tuple[Ledger, dict[str, Any]]:
     """Return the push ledger, and the fields of an audit that need only embeddings."""
     size, seed = settings.batch_size, settings.seed
-    book = ledger(embedded, objective, keep=keep, seed=seed, progress=progress)
-    pairs = alike(embedded, book)
+    near = nearest(embedded, max(NEAREST, keep), seed=seed, progress=progress)
+    book = ledger(embedded, objective, near, keep=keep, seed=seed, progress=progress)
+    pairs = alike(embedded, near, book)
     suspects = int((pairs.evidence >= settings.suspect).sum())
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
     same = np.stack([first[group], np.arange(len(embedded))], axis=1)
