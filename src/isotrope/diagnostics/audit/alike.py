@@ -48,16 +48,19 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0
     finite = (cosines := near.cosines[..., :NEAREST]).isfinite()
     usual = cosines.where(finite, 0).sum(dim=2) / finite.sum(dim=2).clamp_min(1)
-    keys, found = [], []
+    room = near.rows.numel()
+    # in place: small parts that stay, between large ones that go, would fill the memory with holes
+    keys, found, count = torch.empty(room, dtype=torch.long), cosines.new_empty(room), 0
     for rows, others, cosines in beside(embedded, near):
         above = 2 * cosines - usual[:, rows, None] - usual[[0, 1, 3, 2]][:, others]
         joined = (above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above))
         some = (others >= 0) & ((evidence := _TEMPERATURE * joined) >= least)
         rows = rows[:, None].expand_as(others)
-        keys.append((torch.minimum(rows, others) * n + torch.maximum(rows, others))[some])
-        found.append(evidence[some])
-    key, first = np.unique(torch.cat(keys).numpy(), return_index=True)
-    evidence = torch.cat(found)[torch.from_numpy(first)]
+        key = (torch.minimum(rows, others) * n + torch.maximum(rows, others))[some]
+        keys[count : count + len(key)], found[count : count + len(key)] = key, evidence[some]
+        count += len(key)
+    key, first = np.unique(keys[:count].numpy(), return_index=True)
+    evidence = found[torch.from_numpy(first)]
     order = evidence.argsort(descending=True, stable=True).numpy()
     chosen = np.stack([key[order] // n, key[order] % n], axis=1)
     return Alike(chosen, evidence.double().numpy()[order], *between(book, chosen))

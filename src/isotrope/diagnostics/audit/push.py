@@ -322,11 +322,11 @@ def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
     Nearness is the similarity of each row's anchor to the other row's positive, summed over both
     rows. The push of two rows on each other grows with this sum.
     """
-    chosen = []
-    for _, others, cosines in beside(embedded, near):
+    partners = torch.full((len(embedded), keep), -1)
+    for rows, others, cosines in beside(embedded, near):
         best = (cosines[2] + cosines[3]).topk(min(keep, others.shape[1]), dim=1)
-        chosen.append(others.gather(1, best.indices))
-    return torch.cat(chosen)
+        partners[rows, : best.indices.shape[1]] = others.gather(1, best.indices)
+    return partners
 
 
 def _visits(
