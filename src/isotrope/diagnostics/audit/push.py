@@ -343,8 +343,10 @@ def _visits(
     centres = _centres(others, seed)
 
     def near(x: Tensor, count: int) -> Tensor:
-        parts = [(unit(x[part]) @ centres.T).topk(count).indices for part in every.split(_PIECE)]
-        return torch.cat(parts)
+        found = torch.empty(len(x), count, dtype=torch.long)
+        for part in every.split(_PIECE):
+            found[part] = (unit(x[part]) @ centres.T).topk(count).indices
+        return found
 
     members = _places(near(others, 1).flatten(), len(centres))
     asked = min(_ASKED, len(centres))
