@@ -286,10 +286,7 @@ def sentence(results: Path = RESULTS) -> str:
     starts, paired = recorded(results), gains(results)
     there = len(JobStore(results / "cells").seconds.get("text", []))
     if not paired:
-        return (
-            "Not known yet: trainings from six checkpoints of each of five pre-trainings are in "
-            f"progress (`python -m papers starts`; {there} of 360 are done)."
-        )
+        return f"Not known yet: `python -m papers starts` has {there} of its 360 trainings."
     dev = {seed: [row["dev"] for row in six] for seed, six in starts.items()}
     told = []
     for name, by_seed in paired.items():

@@ -227,18 +227,23 @@ def _encoders(
 
 def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
     """What is known of the first step of table 5 with nu and the rate held."""
-    known = [
-        f"{_LOSS_NAMES[name]} {_measured(j)} ({form}, n = {j.change.count})"
-        for name in _LOSS_NAMES
-        for form in ("printed", "released")
-        if (j := by_id[f"li-table5-{name}-dissipation-held-{form}"]).change is not None
-    ]
-    told = "; ".join(known) if known else "not measured yet"
+    told = []
+    for form in ("released", "printed"):
+        known = [
+            f"{_LOSS_NAMES[name]} {_measured(j)}{_fewer(j.change.count)}"
+            for name in _LOSS_NAMES
+            if (j := by_id[f"li-table5-{name}-dissipation-held-{form}"]).change is not None
+        ]
+        told += [f"as {form}: {'; '.join(known)}"] if known else []
     return (
-        "The first step of table 5 uses the published nu, but the original losses here are tuned "
-        "to another nu. With equal nu and learning rate, exchanging only the dissipation gives: "
-        f"{told}."
+        "The first step of table 5 keeps the published nu; our originals are tuned. With nu and "
+        "learning rate held, the dissipation alone gives, "
+        f"{'; '.join(told) or 'nothing yet: not measured'}."
     )
+
+
+def _fewer(count: int) -> str:
+    return "" if count == len(text_protocol.SEEDS) else f" (n = {count})"
 
 
 def _cuts(by_id: Mapping[str, ClaimJudgement]) -> str:
@@ -300,8 +305,8 @@ def missing_trainings(results: Path) -> str:
         return ""
     hours = sum(int(job.settings["max_steps"]) for job in left) * seconds / steps / 3600
     return (
-        f"\nOn text, {len(left)} trainings with the encoder `{RAW}` are still missing. They need "
-        f"about {math.ceil(hours)} h on one core (`python -m papers text`)."
+        f"\nOn text, {len(left)} trainings with the encoder `{RAW}` are still missing (about "
+        f"{math.ceil(hours)} h on one core, `python -m papers text`)."
     )
 
 
