@@ -31,7 +31,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.table import table
+from isotrope.core.table import TitledTable, table
 from isotrope.core.views import Views
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.diagnostics.findings import Diagnosis
@@ -44,7 +44,7 @@ from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.reports.html import HtmlTable, write_report
+from isotrope.reports.html import write_report
 from isotrope.training.fit_text import fit
 from isotrope.training.run import Outcome
 
@@ -294,7 +294,7 @@ def _train(name: str, output: Path, seed: int, recipe: DemoRecipe) -> Outcome:
 
 def _table(
     rows: Sequence[Row], heldout: int, best: str, seed: int, recipe: DemoRecipe
-) -> HtmlTable:
+) -> TitledTable:
     """Return the demo's table for the report, with a note on what it shows."""
     note = (
         f"{heldout:,} held-out functions: query the first sentence of the docstring, target "
@@ -305,7 +305,7 @@ def _table(
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )
     cells = [row.shown() for row in rows]
-    return HtmlTable("Held-out functions", COLUMNS, cells, note)
+    return TitledTable("Held-out functions", note, COLUMNS, cells)
 
 
 def _make_room(output: Path) -> None:
@@ -391,7 +391,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(measured) if measured else None
 
 
-def _searches(examples: Sequence[Example]) -> HtmlTable:
+def _searches(examples: Sequence[Example]) -> TitledTable:
     """Return the examples as a table of the report."""
     rows = [
         (example.query if not place else "", *(_mark(name, example.answer) for name in found))
@@ -400,7 +400,7 @@ def _searches(examples: Sequence[Example]) -> HtmlTable:
     ]
     note = "The first results for a query, best first; \N{CHECK MARK} marks the right one."
     columns = ("query", "before training", "after training")
-    return HtmlTable("Searches before and after training", columns, rows, note)
+    return TitledTable("Searches before and after training", note, columns, rows)
 
 
 def _mark(name: str, answer: str) -> str:

@@ -43,7 +43,8 @@ def held_out(
             encoder.train()
             for start in range(0, len(texts) - batch_size + 1, batch_size):
                 ids, _ = encoder.tokenize([*texts[start : start + batch_size]] * 2, length)
-                batches.append(Views(*encoder.of_tokens(ids).float().cpu().chunk(2)))
+                first, second = encoder.of_tokens(ids).float().cpu().chunk(2)
+                batches.append(Views(first, second))
     finally:
         for module, mode in modes:
             module.training = mode

@@ -20,7 +20,7 @@ import yaml
 
 import isotrope
 from isotrope.cli import check
-from isotrope.core import seal
+from isotrope.core import run_folder
 from isotrope.core.hub import known_to_hub
 from isotrope.core.legible import LegibleStream, csv_text, legible
 from isotrope.core.run_folder import RunFolder
@@ -205,11 +205,11 @@ def test_what_a_run_made_here_names_is_opened(
     assert {str(outside / "a b.tsv"), str(outside / "encoder/config.json")} <= {*opened}
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of another user"))
-    seal.key.cache_clear()
+    run_folder._key.cache_clear()
     opened.clear()
     assert "is not opened" in run("diagnose", folder).out
     assert opened == []
-    seal.key.cache_clear()
+    run_folder._key.cache_clear()
 
 
 def test_data_that_a_result_names_are_not_opened(
@@ -255,8 +255,8 @@ def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def key(home: object = tmp_path) -> bytes:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-        seal.key.cache_clear()
-        return seal.key()
+        run_folder._key.cache_clear()
+        return run_folder._key()
 
     first = key()
     assert (first, len(first), file.stat().st_mode & 0o777) == (file.read_bytes(), 32, 0o600)
@@ -271,7 +271,7 @@ def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "relative").exists()
     (tmp_path / "file").write_text("")
     assert len(key(tmp_path / "file")) == 32
-    seal.key.cache_clear()
+    run_folder._key.cache_clear()
 
 
 def test_within_a_folder_no_library_asks_either(asked: list[object], tmp_path: Path) -> None:

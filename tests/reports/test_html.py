@@ -233,6 +233,13 @@ def test_tables() -> None:
         assert words in page
 
 
+def test_further_tables_follow_the_comparison(tmp_path: Path) -> None:
+    table = TitledTable("Find it", "A note.", ["model", "MRR"], [["old", 0.5], ["new", None]])
+    _, page = report(tmp_path, write_run(tmp_path / "one"), tables=[table])
+    for words in ("Find it", "A note.", "0.500"):
+        assert words in page.text
+
+
 @pytest.mark.usefixtures("words")
 def test_diagnoses_come_first(tmp_path: Path) -> None:
     faulty = write_diagnosis(write_run(tmp_path / "faulty"), FAULTY)

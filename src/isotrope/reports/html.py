@@ -46,6 +46,7 @@ def write_report(
     output: Path,
     *,
     title: str = "Training report",
+    tables: Sequence[TitledTable] = (),
     pictures: Path | None = None,
 ) -> Path:
     """Compare run folders in one self-contained HTML file.
@@ -54,6 +55,7 @@ def write_report(
         runs: Output folders of trainings on text or images, finished or in progress.
         output: The HTML file to write. An existing file is replaced.
         title: The page's title.
+        tables: Additional tables, shown after the comparison.
         pictures: Folder to which every picture is also written, as SVG and as PNG.
 
     Returns:
@@ -69,7 +71,7 @@ def write_report(
     if pictures is not None and Path(pictures).resolve() == output.resolve():
         raise InputError(f"{output} cannot be both page and folder of pictures; give two names")
     read = _named([read_run(Path(run)) for run in runs])
-    page = _page(read, title)
+    page = _page(read, title, tables)
     with atomic_replace(output) as temporary:
         # a folder's name may be no text
         temporary.write_text(page, encoding="utf-8", errors="replace")
@@ -111,7 +113,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
     ]
 
 
-def _page(runs: Sequence[Run], title: str) -> str:
+def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str:
     diagnoses = [read_diagnosis(run.folder) for run in runs]
     drawn = sections(runs)
     scales = {
@@ -151,6 +153,7 @@ def _page(runs: Sequence[Run], title: str) -> str:
             table_row=table_row,
             columns=columns(runs),
             comparison=cells(runs),
+            tables=[(table, _cells(table)) for table in tables],
             sections=drawn,
             second=SECOND,
             markup=Markup,

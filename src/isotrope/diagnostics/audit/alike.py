@@ -56,9 +56,9 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
         joined = (above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above))
         some = (others >= 0) & ((evidence := _TEMPERATURE * joined) >= least)
         rows = rows[:, None].expand_as(others)
-        key = (torch.minimum(rows, others) * n + torch.maximum(rows, others))[some]
-        keys[count : count + len(key)], found[count : count + len(key)] = key, evidence[some]
-        count += len(key)
+        new = slice(count, count := count + int(some.sum()))
+        keys[new] = (torch.minimum(rows, others) * n + torch.maximum(rows, others))[some]
+        found[new] = evidence[some]
     key, first = np.unique(keys[:count].numpy(), return_index=True)
     evidence = found[torch.from_numpy(first)]
     order = evidence.argsort(descending=True, stable=True).numpy()
