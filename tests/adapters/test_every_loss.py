@@ -408,15 +408,14 @@ OFTEN = {
 """Losses of each kind that `make test` trains with; the others are slow."""
 
 KNOWN = {
-    ("sentence_transformer", "CachedGISTEmbedLoss"): "a healthy training is not-examined",
     ("multi_vector_encoder", "MultiVectorDistillKLDivLoss"): "unrelated-positives is a false alarm",
     ("multi_vector_encoder", "MultiVectorMarginMSELoss"): "unrelated-positives is a false alarm",
 }
-"""Wrong verdicts since the Doctor reads late interaction and masked scores; to be mended."""
+"""Wrong verdicts since the Doctor reads late interaction; to be mended."""
 
 
 def _marks(key: tuple[str, str]) -> list[pytest.MarkDecorator]:
-    wrong = [pytest.mark.xfail(reason=KNOWN[key])] if key in KNOWN else []
+    wrong = [pytest.mark.xfail(reason=KNOWN[key], strict=True)] if key in KNOWN else []
     return wrong if key in OFTEN else [pytest.mark.slow, *wrong]
 
 

@@ -142,7 +142,9 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
         if group and not _fit(group[0], table):
             left, group = left + group, []
         # such as those of the other direction
-        again = table.vectors and any(_same_columns(t, table) for t in group)
+        again = table.vectors and any(
+            t.roots == table.roots and t.columns.equal(table.columns) for t in group
+        )
         if table.balanced:
             whole.append(table)
         elif not again and (both := _beside([*group, table])).balanced:
