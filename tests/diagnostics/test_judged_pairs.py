@@ -1,5 +1,6 @@
 """What the doctor says of losses that pick their pairs, and of temperatures that are too low."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -35,6 +36,39 @@ def test_labels_that_mean_nothing_are_seen_by_the_pairs_that_a_loss_picks() -> N
     diagnosis = watched(batch_hard).diagnose()
     assert diagnosis.verdict == ("unrelated-positives",)
     assert "labels" in diagnosis.findings[0].change
+
+
+def leads(x: Tensor, y: Tensor) -> Tensor:
+    """How much nearer the own text of a row is than that of the next row, compared row by row."""
+    return (x * y).sum(dim=1) - (x * y.roll(1, dims=0)).sum(dim=1)
+
+
+TAUGHT = {
+    "margins": lambda x, y: F.mse_loss(leads(x, y), 0.2 + 0.1 * torch.rand(16)),
+    "distributions": lambda x, y: F.binary_cross_entropy_with_logits(
+        5 * leads(x, y), 0.6 + 0.1 * torch.rand(16)
+    ),
+}
+ORDERED = {
+    "margin": lambda lead: F.relu(0.5 - lead).mean(),
+    "softmax": lambda lead: F.softplus(-5 * lead).mean(),
+}
+
+
+@pytest.mark.parametrize("steps", [3, 12])
+@pytest.mark.parametrize("name", TAUGHT)
+def test_a_teacher_that_sees_a_smaller_lead_shows_no_positives(name: str, steps: int) -> None:
+    """Such a loss pulls the negatives at first."""
+    doctor = watched(TAUGHT[name], steps)
+    assert doctor.diagnose().verdict == ("not-examined",)
+    assert all(row["positive_mean"] is None for row in doctor.rows)
+
+
+@pytest.mark.parametrize("steps", [3, 12])
+@pytest.mark.parametrize("name", ORDERED)
+def test_pairs_of_the_next_row_in_place_of_the_own_are_unrelated(name: str, steps: int) -> None:
+    diagnosis = watched(lambda x, y: ORDERED[name](-leads(x, y)), steps).diagnose()
+    assert diagnosis.verdict == ("unrelated-positives",)
 
 
 def test_the_temperature_is_the_cause_of_what_follows_from_it() -> None:

@@ -95,6 +95,8 @@ class Anatomy:
         self._looked: int | None = None
         self._most = 0  # rows of the largest batch
         self._evidence = SoftmaxEvidence()
+        self._own: list[tuple[Row, set[str]]] = []  # whose anchors have candidates of their own
+        self._taught = False
         self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -168,18 +170,30 @@ class Anatomy:
             self.kind = "known"
             row.update(self._of_known(objective, views))
         else:
-            numbers = self._compared(joined([t for r in some for t in r.compared]), factor)
+            compared = joined([t for r in some for t in r.compared])
+            numbers = self._compared(compared, factor)
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["queue"] = not any(t.both for r in some for t in r.compared)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
             # if there are other terms, the pairs alone do not describe the training
             kept = _LIE if left > _LEFT_OUT else numbers.keys()
             row.update({name: value for name, value in numbers.items() if name in kept})
+            if self.kind in ("softmax", "other", "scores") and all(t.blocks for t in compared):
+                self._own.append((row, numbers.keys() - _LIE))
+                self._withdraw()
         # in other losses a row need not push all others
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
+
+    def _withdraw(self) -> None:
+        """Withdraw what was taken for positives once a batch shows that a teacher chose them."""
+        self._taught |= self.kind == "scores"
+        if self._taught:
+            self.kind = "scores"
+            for row, names in self._own:
+                row.update(dict.fromkeys(names))
 
     def _of_known(self, objective: Objective, views: Views) -> Row:
         """Return the measurements of an objective of this library."""

@@ -17,7 +17,7 @@ from isotrope.diagnostics.observe import (
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import hardest_share, summary
-from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
+from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stacked
 
 _ENOUGH = 24  # pairs that suffice to find the temperature from one batch
 _EQUAL = 0.05  # difference allowed between the dissipation of a softmax and that of InfoNCE
@@ -114,8 +114,8 @@ def measure_compared(
         torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
         table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
     )
-    if table.blocks and not _of_one_column(table, own, pull > 0):
-        # the pulled candidate changes from row to row, as with labels or a teacher
+    # the pulled candidate, or its pull, does not follow from place and scores, as with a teacher
+    if (table.blocks and not _of_one_column(table, own, pull > 0)) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
     unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
@@ -295,6 +295,24 @@ def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
     """Whether the positive has the same place among the candidates of each anchor."""
     place = own - table.mask.int().argmax(dim=1)
     return len(place[pulled].unique()) < 2
+
+
+def _taught(table: Compared) -> bool:
+    """Whether an anchor with a smaller lead than another is pulled less to a candidate of its own.
+
+    The more a positive leads, the less a loss pulls it. A loss that fits scores to those of a
+    teacher pulls whatever scores too low, a negative included.
+    """
+    if not table.blocks or not table.balanced:
+        return False
+    pull, own = torch.where(table.mask, -table.gradient, -torch.inf).max(dim=1)
+    others = table.scores.masked_fill(~table.mask, -torch.inf).scatter(1, own[:, None], -torch.inf)
+    most = int(table.mask.sum(dim=1).max()) - 1
+    leads = table.scores.gather(1, own[:, None]) - others.topk(most, dim=1).values
+    size = torch.finfo(torch.bfloat16 if table.rounded else leads.dtype).eps
+    near = size * table.scores.where(table.mask, 0).abs().max()
+    behind = (leads[:, None] < leads - near).all(dim=2) & (pull[:, None] > 0)
+    return bool((behind & (pull[:, None] < pull - BALANCED * pull.max())).any())
 
 
 def _of_infonce(
