@@ -5,7 +5,7 @@ all alike. Seconds count everything after the model is loaded: tokenizing, embed
 ``isotrope encode``, reading the file twice, starting further processes with a model each, and
 writing the matrix.
 
-    python benchmarks/encode.py [--texts 20000] [--rounds 3] [--csv FILE]
+    python benchmarks/encode.py [--texts 20000] [--rounds 3] [--device cpu] [--csv FILE]
 
 The texts are the first sentences of ``../shared/data/corpus`` (Wikipedia), or without that folder
 of the docstrings installed here; the model is all-MiniLM-L6-v2.
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 WIKIPEDIA = Path(__file__).parents[2] / "shared" / "data" / "corpus" / "wiki_en_1m.txt.gz"
-COLUMNS = ("way", "round", "sentences_per_second", "texts", "cores", "torch")
+COLUMNS = ("way", "round", "sentences_per_second", "texts", "device", "cores", "torch")
 WAYS = {"sentence-transformers": 0, "isotrope": 1, "isotrope, 2 processes": 2}
 
 
@@ -40,14 +40,14 @@ def texts(file: Path, count: int) -> None:
     file.write_text("\n".join(line for line in lines if line) + "\n", encoding="utf-8")
 
 
-def seconds(jobs: int, file: Path) -> float:
+def seconds(jobs: int, file: Path, device: str) -> float:
     """Encode the texts of a file, and return the seconds after the model is loaded."""
     if jobs == 0:
         from sentence_transformers import SentenceTransformer
 
         from isotrope.encoders.names import resolve
 
-        model = SentenceTransformer(str(resolve("all-MiniLM-L6-v2")), device="cpu")
+        model = SentenceTransformer(str(resolve("all-MiniLM-L6-v2")), device=device)
         lines = file.read_text(encoding="utf-8").splitlines()
         start = time.perf_counter()
         model.encode(lines, batch_size=128)
@@ -56,10 +56,10 @@ def seconds(jobs: int, file: Path) -> float:
     from isotrope.evaluation.files import encode_file
 
     start = time.perf_counter()
-    SentenceEncoder.load("all-MiniLM-L6-v2", device="cpu")
+    SentenceEncoder.load("all-MiniLM-L6-v2", device=device)
     loading = time.perf_counter() - start
     start = time.perf_counter()
-    encode_file("all-MiniLM-L6-v2", file, file.with_suffix(".npy"), device="cpu", jobs=jobs)
+    encode_file("all-MiniLM-L6-v2", file, file.with_suffix(".npy"), device=device, jobs=jobs)
     return time.perf_counter() - start - loading
 
 
@@ -71,10 +71,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--csv", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(seconds(int(options.one[0]), Path(options.one[1])))
+        print(seconds(int(options.one[0]), Path(options.one[1]), options.device))
         return
     import torch
 
@@ -85,9 +86,13 @@ def main() -> None:
         count = len(file.read_text(encoding="utf-8").splitlines())
         for turn, (way, jobs) in itertools.product(range(options.rounds), WAYS.items()):
             command = [sys.executable, __file__, "--one", str(jobs), str(file)]
+            command += ["--device", options.device]
             said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             rate = count / float(said.split()[-1])
-            rows.append((way, turn, round(rate, 1), count, os.cpu_count(), torch.__version__))
+            where = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
+            rows.append(
+                (way, turn, round(rate, 1), count, where, os.cpu_count(), torch.__version__)
+            )
             print(f"{way}: {rate:.0f} sentences a second", flush=True)
     with options.csv.open("w", encoding="utf-8", newline="") as handle:
         csv.writer(handle).writerows([COLUMNS, *rows])

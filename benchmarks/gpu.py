@@ -11,22 +11,26 @@ the limit of the same run; the share is flops / rate / seconds, with the flops o
 Up to 4,096 rows the gradients are compared with those of the same formula in float64 (`error`: norm
 of the difference over the norm, the worse of the two views).
 
-Each loss and width is a process of its own: what runs out of memory, or breaks, leaves a note in
-its row. Rows in the CSV are not measured again while the versions are the same. Inf-CL is a peer
-if it is there: pip install --no-deps inf-cl==1.2.1. Without a GPU nothing is measured, and the exit
-code is 2; `--smoke` runs a few tiny rows on the CPU, under TRITON_INTERPRET=1.
+The rows are measured in a process of their own. A row that runs out of memory gets a note. So does
+one that breaks the process, and a new process goes on behind it. Rows in the CSV are not measured
+again while the versions are the same. Peers are Inf-CL (pip install --no-deps inf-cl==1.2.1) and
+sentence-transformers, if they are there. Without a GPU nothing is measured, and the exit code is 2;
+`--smoke` runs a few tiny rows on the CPU, under TRITON_INTERPRET=1.
 """
 
 import argparse
 import contextlib
+import gc
 import importlib.metadata
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -59,9 +63,9 @@ COLUMNS = (
     "note",
 )
 SIDE = 8192  # of the products whose rate is the limit
-LEAST, MOST, SPENT, LONG = 5, 50, 1.0, 20.0  # repeats, seconds of them, and what is a long one
+LEAST, MOST, SPENT, LONG = 5, 50, 0.3, 20.0  # repeats, seconds of them, and what is a long one
 CHECKED = 4096  # rows up to which gradients are compared with float64's
-PATIENCE = 900  # seconds for one loss of one width
+PATIENCE = 120  # seconds for one row
 TINY = (48, 16)
 SMOKE = [("infonce", how, "bfloat16") for how in ("triton", "plain", "chunked")]
 SMOKE += [("step", "triton", "bfloat16")]
@@ -165,60 +169,70 @@ def measure(case: gpu_cases.Case, n: int, d: int, device: str) -> dict[str, obje
     return row
 
 
-def several(place: int, d: int, sizes: list[int], device: str) -> None:
-    """Measure one case of one width; print a line for each number of rows."""
-    case = gpu_cases.every()[place]
+def several(rows: list[tuple[int, int, int]], device: str) -> None:
+    """Measure rows, each the place of a case, n and d; print a line for each."""
     torch.set_float32_matmul_precision("high")  # TensorFloat-32, as Inf-CL has it
-    for n in sizes:
+    for place, n, d in rows:
         try:
-            row = measure(case, n, d, device)
+            row = measure(gpu_cases.every()[place], n, d, device)
         except torch.OutOfMemoryError:
             row = {"note": "out of memory"}
-            torch.cuda.empty_cache()
-        print("RESULT " + json.dumps({"n": str(n)} | row), flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch._dynamo.reset()
+        print("RESULT " + json.dumps(row), flush=True)
 
 
-def run(place: int, rows: list[Row], device: str) -> list[Row]:
-    """Measure rows of one case and width in a fresh process."""
-    d, sizes = rows[0]["d"], [row["n"] for row in rows]
-    command = [sys.executable, __file__, "--one", str(place), d, *sizes, "--device", device]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
-        )
-        output, lines = done.stdout, done.stderr.strip().splitlines()
-        ended = lines[-1][:200] if lines else f"ended with {done.returncode}"
-    except subprocess.TimeoutExpired as late:
-        output = (late.stdout or b"").decode()  # bytes, whatever text says
-        ended = f"stopped after {PATIENCE} s"
-    numbers = [json.loads(x[7:]) for x in output.splitlines() if x.startswith("RESULT ")]
-    by_size = {one.pop("n"): one for one in numbers}
-    return [row | _written(by_size.get(row["n"], {"note": ended})) for row in rows]
+def run(todo: list[tuple[int, Row]], device: str) -> Iterator[Row]:
+    """Measure rows in one process, and in a further one behind a row that broke it."""
+    while todo:
+        left = json.dumps([(place, int(row["n"]), int(row["d"])) for place, row in todo])
+        command = [sys.executable, __file__, "--one", left, "--device", device]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            ) as process,
+        ):
+            patience = threading.Timer(PATIENCE, process.kill)
+            patience.start()
+            for said in process.stdout or ():
+                if said.startswith("RESULT "):
+                    patience.cancel()
+                    yield todo.pop(0)[1] | _written(json.loads(said[7:]))
+                    patience = threading.Timer(PATIENCE, process.kill)
+                    patience.start()
+            patience.cancel()
+            code = process.wait()
+            errors.seek(0)
+            lines = errors.read().strip().splitlines()
+        if todo:
+            late = f"stopped after {PATIENCE} s"
+            note = late if code == -9 else lines[-1][:200] if lines else f"ended with {code}"
+            yield todo.pop(0)[1] | {"note": note}
 
 
 def _written(numbers: dict[str, object]) -> Row:
     return {key: f"{x:.6g}" if isinstance(x, float) else str(x) for key, x in numbers.items()}
 
 
-def wanted(options: argparse.Namespace, table: losses.Table) -> list[tuple[int, list[Row]]]:
-    """Return what has to be measured: the place of a case, and its rows of one width."""
-    groups = []
+def wanted(options: argparse.Namespace, table: losses.Table) -> list[tuple[int, Row]]:
+    """Return what has to be measured: the place of a case, and its row."""
+    todo = []
     for place, case in enumerate(gpu_cases.every()):
-        if options.only not in f"{case.by} {case.loss}, {case.how}":
+        if options.only not in f"{case.by} {case.loss}, {case.how}, {case.dtype}":
             continue
         if not case.version:
             print(f"{case.by} {case.loss}: not installed, left out")
             continue
         if options.smoke and (case.loss, case.how, case.dtype) not in SMOKE:
             continue
-        for width in TINY[1:] if options.smoke else case.widths:
-            sizes = TINY[:1] if options.smoke else case.sizes
-            rows = [blank(case, n, width) for n in sizes if n in (options.rows or [n])]
-            rows = [row for row in rows if options.again or not known(row, table)]
-            if rows:
-                groups.append((place, rows))
-    return groups
+        d = TINY[1] if options.smoke else case.width
+        sizes = TINY[:1] if options.smoke else case.sizes
+        rows = [blank(case, n, d) for n in sizes if n in (options.rows or [n])]
+        todo += [(place, row) for row in rows if options.again or not known(row, table)]
+    return todo
 
 
 def blank(case: gpu_cases.Case, n: int, d: int) -> Row:
@@ -262,22 +276,20 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, default=HERE / "gpu.csv")
     parser.add_argument("--smoke", action="store_true", help="a few tiny rows on the CPU")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda", help=argparse.SUPPRESS)
-    parser.add_argument("--one", type=int, nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        place, d, *sizes = options.one
-        several(place, d, sizes, options.device)
+        several(json.loads(options.one), options.device)
         return
     if not options.smoke and not torch.cuda.is_available():
         print("no NVIDIA GPU that torch can use: nothing was measured", file=sys.stderr)
         sys.exit(2)
     table = losses.Table(options.csv, KEY, COLUMNS)
     todo = wanted(options, table)
-    print(f"{sum(len(rows) for _, rows in todo)} rows to measure", flush=True)
-    for place, rows in todo:
-        for row in run(place, rows, "cpu" if options.smoke else "cuda"):
-            table.add(row)
-            print(line(row), flush=True)
+    print(f"{len(todo)} rows to measure", flush=True)
+    for row in run(todo, "cpu" if options.smoke else "cuda"):
+        table.add(row)
+        print(line(row), flush=True)
     print()
     for verdict in gpu_report.verdicts(
         [r for r in table.rows.values() if r["machine"] == machine()]

@@ -19,9 +19,10 @@ import loss_cases
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
-SIZES = (4096, 8192, 16384, 65536, 262144)
-WIDTHS = (128, 768, 1024)
-STEPS = (512, 2048)  # sentences of a training step
+SIZES = (1024, 4096, 16384, 65536)
+FEW = (4096, 65536)  # of losses without a peer
+WIDTH = 768
+STEPS = (2048,)  # sentences of a training step
 CHUNK = 1024  # rows that the chunked peer takes at a time
 TEMPERATURE = 0.05
 HEADS = 256  # numbers that Inf-CL multiplies at a time
@@ -36,6 +37,8 @@ COUNTED = {
     "simclrgrad": "",
 }
 BACKENDS = ("triton", "rowblock", "eager")
+TORCH = ("plain", "chunked", "compiled")
+ST = "sentence-transformers"
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,11 @@ class Case:
 
     Attributes:
         loss: its name, or "step": a whole training step of SimCSE.
-        by: whose it is: isotrope, torch, or the package inf-cl.
-        how: a backend of ours; plain, chunked or compiled.
+        by: whose it is: isotrope, torch, or a package.
+        how: a backend of ours; plain, chunked, compiled or cached.
         dtype: of the embeddings.
         sizes: numbers of rows.
-        widths: numbers of each of them.
+        width: numbers of each of them.
     """
 
     loss: str
@@ -56,7 +59,7 @@ class Case:
     how: str
     dtype: str = "bfloat16"
     sizes: tuple[int, ...] = SIZES
-    widths: tuple[int, ...] = WIDTHS
+    width: int = WIDTH
 
     @property
     def version(self) -> str:
@@ -77,15 +80,16 @@ class Case:
 
 def every() -> list[Case]:
     """All cases; the same order in every process."""
-    losses = list(COUNTED)
-    cases = [Case(loss, "isotrope", how) for loss in losses for how in BACKENDS]
-    cases += [Case(x, "torch", how) for x in losses[:3] for how in ("plain", "chunked", "compiled")]
-    cases += [Case(x, "inf-cl", "plain") for x in losses[:2]]
-    cases += [
-        Case("infonce", *whose, "float32", widths=(768,))
-        for whose in (("isotrope", "triton"), ("torch", "plain"), ("inf-cl", "plain"))
-    ]
-    return cases + [Case("step", "isotrope", x, sizes=STEPS, widths=(768,)) for x in BACKENDS]
+    main, others = list(COUNTED)[:3], list(COUNTED)[3:]
+    cases = []
+    for dtype, ways, those in (("bfloat16", TORCH, main), ("float32", TORCH[:2], main[:1])):
+        for x in those:
+            cases += [Case(x, "isotrope", how, dtype) for how in BACKENDS]
+            cases += [Case(x, "torch", how, dtype) for how in ways]
+        cases += [Case(x, "inf-cl", "plain", dtype) for x in those[:2]]
+        cases += [Case(main[0], ST, how, dtype) for how in ("plain", "cached")]
+    cases += [Case(x, "isotrope", how, sizes=FEW) for x in others for how in BACKENDS]
+    return cases + [Case("step", "isotrope", x, sizes=STEPS) for x in BACKENDS]
 
 
 def loss(case: Case) -> Loss:
@@ -94,6 +98,9 @@ def loss(case: Case) -> Loss:
         return functools.partial(loss_cases.objective(case.loss), backend=case.how)
     if case.by == "inf-cl":
         return functools.partial(_inf_cl, symmetric=case.loss != "infonce")
+    if case.by == ST:
+        cached = CHUNK if case.how == "cached" else 0
+        return loss_cases.loss(loss_cases.Case(ST, "MultipleNegativesRanking", (), step=cached))
     if case.how == "chunked":
         return CHUNKED[case.loss]
     plain = PLAIN[case.loss]

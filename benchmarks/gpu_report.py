@@ -7,7 +7,7 @@ Row = dict[str, str]
 Times = dict[tuple[str, str, str, int, int], float]
 
 SHARE, AT = 0.55, ("65536", "768")  # of the measured matmul rate, over 6 N^2 D
-FROM = 8192  # rows from which no peer is to be quicker
+FROM = 4096  # rows from which no peer is to be quicker
 PEERS = (("inf-cl", "plain"), ("torch", "chunked"), ("isotrope", "rowblock"))
 # times of InfoNCE's time at the same n and d, as on a CPU (loss_report.WITHIN)
 WITHIN = {"mpt": 1.25, "infonce symmetric": 1.5, "ntxent": 3.2, "miov3": 3.2}

