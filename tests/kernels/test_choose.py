@@ -12,6 +12,7 @@ from isotrope.core.errors import InputError, NeedsEager
 from isotrope.core.views import Views
 from isotrope.kernels.choose import choose, extension, pairs
 from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.tiles import height
 from isotrope.objectives import InfoNCE
 
 VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
@@ -94,3 +95,12 @@ def test_a_backend_of_another_package_is_found_by_its_entry_point(
     known.append(EntryPoint("triton", "tests.kernels.test_choose", "isotrope.backends"))
     assert extension("triton") is sys.modules[__name__]
     extension.cache_clear()
+
+
+def test_a_gpu_gets_one_matrix_or_large_blocks() -> None:
+    """Each block starts many kernels there, whatever its size."""
+    for n, backend in ((4096, "eager"), (5000, "rowblock")):
+        x = torch.empty(n, 8, device="meta")
+        assert choose(Views(x, x))[0] == backend
+    assert height(65536, torch.empty(0, device="meta")) == 2048
+    assert height(65536, torch.empty(0)) < 512

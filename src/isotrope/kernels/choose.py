@@ -11,9 +11,11 @@ similarity is rounded to eight bits, so an exponential has a random relative err
 tau); gradients and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used only on
 request, and nothing is rounded for a formula that uses the hardest negative.
 
+On a GPU, starting a kernel takes longer than the arithmetic of a small batch, so one matrix is
+fastest up to some thousand rows (benchmarks/gpu.csv).
+
 ``triton`` is a separate package (``kernels-triton/``), found by :func:`extension`. Its tiles of
-similarities never reach an NVIDIA GPU's memory. It has not been run on a GPU yet, so it is used
-only on request as well.
+similarities never reach an NVIDIA GPU's memory. It is used only on request as well.
 """
 
 import functools
@@ -35,6 +37,7 @@ BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
 # bytes of similarities that are held: up to the first, always; up to the second, if not fused
 EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26
+GPU_EAGER_BYTES = 1 << 26  # the first of these on a GPU
 SHARED_BYTES = (
     1 << 17
 )  # and up to here if both directions share the blocks (kernels.surrogate_sums)
@@ -89,7 +92,7 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             return "eager", "torch.func and torch.compile differentiate every operation themselves"
         n, m, size = len(views.anchors), len(views.positives), _size(views)
         what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
-        if size < EAGER_BYTES:
+        if size <= GPU_EAGER_BYTES if views.anchors.device.type != "cpu" else size < EAGER_BYTES:
             return "eager", f"{what}, held at once"
         return "rowblock", f"{what}, computed in blocks of rows"
     if backend not in BACKENDS:

@@ -84,7 +84,7 @@ class RowBlockPairs(Pairs):
                 use_reentrant=False,
                 preserve_rng_state=False,
             )
-            for rows in blocks(0, len(anchors), height(len(columns), anchors.dtype))
+            for rows in blocks(0, len(anchors), height(len(columns), anchors))
         ]
         return torch.cat(parts)
 

@@ -15,6 +15,9 @@ TILE_BYTES = 1 << 24  # of one block of similarities; nearly the cache of a core
 # rows of a block: fewer slow the products down; more would take memory (88 x 65,536 are 23 MB) or
 # gain nothing
 LEAST, MOST = 88, 512
+# on a GPU each block starts some sixty kernels, a millisecond in which it multiplies 4,096 x 4,096
+# (benchmarks/gpu.csv), so a block is as large as memory allows
+GPU_TILE_BYTES = 1 << 29
 _CACHED = 256  # rows of embeddings that are passed over several times
 _STRIP_BYTES = 1 << 20  # of a block; its results take as much again
 # an addmm this narrow adds term by term to its output, with ten times the rounding of a product
@@ -29,14 +32,18 @@ def blocks(first: int, last: int, height: int) -> Iterator[slice]:
         yield slice(start, min(start + height, last))
 
 
-def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
+def height(columns: int, like: Tensor, most: int | None = None) -> int:
     """Return the number of rows of a block.
 
     Args:
         columns: Number of columns of the block.
-        dtype: Dtype of its entries.
-        most: Largest number of rows of the block; smaller than ``MOST`` where that is better.
+        like: Tensor with the dtype and the device of its entries.
+        most: Largest number of rows of a block on a CPU; smaller than ``MOST`` where that is
+            better.
     """
+    dtype = like.dtype
+    if like.device.type != "cpu":
+        return max(LEAST, GPU_TILE_BYTES // max(1, columns * dtype.itemsize))
     limit, room = MOST, TILE_BYTES
     if dtype == torch.bfloat16:  # larger blocks need fewer sums in float32, which are slow
         limit, room = 2 * limit, 2 * room
@@ -122,7 +129,8 @@ class Vectors:
 
     def to_raw(self, gradient: Tensor) -> None:
         """Turn the gradient of the unit vectors, in place, into that of the raw ones."""
-        for rows in blocks(0, len(self), _CACHED):
+        some = _CACHED if self.raw.device.type == "cpu" else len(self)
+        for rows in blocks(0, len(self), some):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
@@ -173,7 +181,7 @@ class Tiles:
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data
-        for where in blocks(0, len(rows), height(width, data.dtype, self._most)):
+        for where in blocks(0, len(rows), height(width, data, self._most)):
             first = where.start if triangle else 0
             unit = rows.rows(where)
             tile = self._room(len(unit), width - first, data)
