@@ -201,32 +201,39 @@ def angles(pairs: Pairs) -> dict[str, float | None]:
         "negative_mean": float(others.mean()),
         "negative_std": float(others.std(correction=0)),
         "distance_gap": float(gap.mean()),
-        "false_negatives": _share(_false_negative(pairs)[some]),
+        "false_negatives": _share(false_negative(pairs)[some]),
     }
 
 
-def _false_negative(pairs: Pairs) -> Tensor:
-    """Return whether a negative looks like a positive, n booleans; see :func:`measure`."""
+def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
+    """Return whether a negative looks like a positive, n booleans; see :func:`measure`.
+
+    Args:
+        pairs: Anchors, positives and negatives.
+        among: Negatives that count, n x m; by default all.
+    """
     negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
-    of_positive = pairs.views.own @ columns.T
-    looks_like_anchor = _nearest(similarity, negative, _NEAR)
-    hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
+    among, of_positive = negative if among is None else among, pairs.views.own @ columns.T
+    looks_like_anchor = _nearest(similarity, negative, among, _NEAR)
+    hardest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
-    return (same & looks_like_anchor) | _nearest(of_positive, negative, _COPY)
+    return (same & looks_like_anchor) | _nearest(of_positive, negative, among, _COPY)
 
 
-def places_of_false_negatives(pairs: Pairs, rows: int) -> tuple[tuple[int, int], ...]:
+def places_of_false_negatives(
+    pairs: Pairs, rows: int, among: Tensor
+) -> tuple[tuple[int, int], ...]:
     """Return the places of at most three anchors and of the negative that looks like a positive."""
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
-    nearest = torch.maximum(of_anchor, of_positive).masked_fill(~pairs.negative(), -torch.inf)
-    some = pairs.negative().any(dim=1) & _false_negative(pairs)
+    nearest = torch.maximum(of_anchor, of_positive).masked_fill(~among, -torch.inf)
+    some = pairs.negative().any(dim=1) & false_negative(pairs, among)
     found = [int(i) for i in some[:rows].nonzero()[:_SHOWN]]
     return tuple((i, int(nearest[i].argmax())) for i in found)
 
 
-def _nearest(similarity: Tensor, negative: Tensor, share: float) -> Tensor:
-    """Return whether the nearest negative is within a share of the mean distance, n booleans."""
-    nearest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
+def _nearest(similarity: Tensor, negative: Tensor, among: Tensor, share: float) -> Tensor:
+    """Return whether one of some negatives is within a share of all negatives' mean distance."""
+    nearest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     return 1 - nearest <= share * (1 - mean)
 

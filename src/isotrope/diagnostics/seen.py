@@ -10,6 +10,7 @@ from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.observe import (
     angles,
+    false_negative,
     measure_pairs,
     measure_unpaired,
     places_of_false_negatives,
@@ -145,7 +146,7 @@ def measure_compared(
     numbers["negatives"] = float(pairs.negative().sum(dim=1).double().mean())
     numbers["temperature"] = tau
     shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
-    places = places_of_false_negatives(pairs, len(tables[0].anchors)) if shown else ()
+    places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed) if shown else ()
     return SeenBatch(kind, numbers, evidence, times, places)
 
 
@@ -153,7 +154,13 @@ def _of_vectors(
     table: Compared, own: Tensor, terms: Terms, pulled: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
     """Return measurements that replace those of vectors alone."""
-    numbers = _of_labels(table, own, pulled, terms.mass > 0, mined=mined)
+    numbers: dict[str, float | None] = {}
+    some = (pairs := _ComparedPairs(table, own)).negative().any(dim=1)
+    if mined and bool(some.any()):  # rows that are not pushed may be of the anchor's label
+        numbers["false_negatives"] = float(
+            false_negative(pairs, table.pushed)[some].double().mean()
+        )
+    numbers |= _of_labels(table, own, pulled, terms.mass > 0, mined=mined)
     numbers |= {} if table.both else _as_new(table, own)
     # texts of tokens are nearest by their scores, not by the means of their tokens
     by_scores = _ComparedPairs(table, own, table.scores)

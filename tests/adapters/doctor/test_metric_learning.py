@@ -1,0 +1,51 @@
+"""Losses of pytorch-metric-learning in plain loops, with miners and at their own settings."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import isotrope
+
+losses = pytest.importorskip("pytorch_metric_learning.losses")
+miners = pytest.importorskip("pytorch_metric_learning.miners")
+
+MINERS = {
+    "semihard": lambda: miners.TripletMarginMiner(type_of_triplets="semihard"),
+    "hard": lambda: miners.TripletMarginMiner(type_of_triplets="hard"),
+    "batch hard": miners.BatchHardMiner,
+    "distances": miners.DistanceWeightedMiner,
+}
+
+
+def trained(loss: Any, miner: Any = None, *, copies: bool = False) -> isotrope.Doctor:
+    """Train a small encoder on 16 labels of four rows, or on four labels of two for each text."""
+    torch.manual_seed(0)
+    texts, noise = torch.randn(32, 32), 0.3 if copies else 0.5
+    encoder = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 24))
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-3)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(30):
+        some = torch.randperm(32)[: 8 if copies else 16]
+        some = some.repeat(4 if copies else 1).repeat_interleave(2 if copies else 4)
+        labels = torch.arange(64) // (2 if copies else 4)
+        rows = encoder(texts[some] + noise * torch.randn(64, 32))
+        value = loss(rows, labels) if miner is None else loss(rows, labels, miner(rows, labels))
+        doctor.observe(value)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return doctor
+
+
+@pytest.mark.parametrize("name", MINERS)
+def test_rows_of_its_label_that_a_miner_leaves_out_are_no_copies(name: str) -> None:
+    """A finished anchor pushes nothing, and its nearest rows have its label."""
+    found = trained(losses.TripletMarginLoss(), MINERS[name]()).diagnose()
+    assert found.verdict[0] == "healthy", found
+
+
+@pytest.mark.parametrize("name", ["hard", "batch hard", "distances"])
+def test_copies_that_a_miner_picks_are_pushed(name: str) -> None:
+    found = trained(losses.TripletMarginLoss(), MINERS[name](), copies=True).diagnose()
+    assert "false-negatives" in found.verdict, found
