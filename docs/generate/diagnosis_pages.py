@@ -192,7 +192,10 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     """The trainings of the benchmark with this fault and what was proposed, or a sentence."""
     faulty = [row for row in trainings if row["planted"] == word]
     if not faulty:
-        missing = "No training of the benchmark was made to get this verdict."
+        missing = (
+            "The [benchmark](../diagnosis.md#how-it-was-tested) of the Doctor has no training that "
+            "was built to get this verdict."
+        )
         return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
     lines = ["| training | verdict | change |", "|---|---|---|"]
     for row in {row["command"]: row for row in faulty}.values():

@@ -116,7 +116,7 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     found = diagnose(case(**DONE))
     assert found.verdict == ("nothing-left-to-learn",)
     (finding,) = found.findings
-    assert "with hard negatives in a third column, or with other data" in finding.change
+    assert "your data with hard negatives as a third column, or other data" in finding.change
     line = (
         "   - done (GD below 0.01) at the first logged step: 0.8 of the anchors "
         "(a fault if above 0.5)"
@@ -474,7 +474,7 @@ def test_both_similarities_fall_while_embeddings_spread_out() -> None:
     record = json.loads(found.to_json())
     assert record["findings"] == []
     assert record["remarks"][0]["change"] == "none"
-    assert "1. spreading: healthy: both similarities fall" in str(found)
+    assert "1. spreading: healthy: similarities to positives and negatives fall" in str(found)
     # the same where the pull is too weak, and where positives fall further than negatives
     assert diagnose(case(**APART, above_bound=0.1)).verdict == ("losing-pull",)
     assert diagnose(case(**{**APART, "negative_mean": 0.65})).verdict == (HEALTHY,)
@@ -613,7 +613,7 @@ def test_a_log_of_numbers_that_are_none_is_no_healthy_one(broken: float) -> None
     assert found.verdict == ("diverging",)
     assert found.findings[0].evidence[0] == compared("rows_not_finite", 9)
     assert found.findings[0].change == "--learning-rate 3e-06"
-    assert "not finite" in found.findings[0].detail
+    assert "overflowed" in found.findings[0].detail
     assert "inf" not in found.to_json()
 
 

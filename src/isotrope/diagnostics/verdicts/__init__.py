@@ -1,7 +1,7 @@
 """The Doctor's verdicts, one record each, ordered from cause to effect.
 
 To add a verdict, write a :class:`~isotrope.diagnostics.verdict.Verdict` at its place in one of
-these files, and the advice in docs/diagnoses/SLUG.md; ``make docs`` writes the rest of the page. A
+these files, and the advice in docs/diagnoses/SLUG.md. ``make docs`` writes the rest of that page. A
 number that was not measured never leads to a finding.
 """
 

@@ -25,9 +25,9 @@ from isotrope.diagnostics.readings import (
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
-ANOTHER = "--encoder all-MiniLM-L6-v2 (or any other than the present one)"
+ANOTHER = "--encoder all-MiniLM-L6-v2 (or another encoder)"
 _LEAST_GAPS = 6
-_LITTLE = 0.05  # of the loss of guessing; a ratio to a smaller loss says nothing
+_LITTLE = 0.05  # of the loss of random guessing; a smaller loss is no divisor for a ratio
 
 
 def _not_finite(case: RunEvidence) -> Found | None:
@@ -40,8 +40,8 @@ def _not_finite(case: RunEvidence) -> Found | None:
     more = {"logged_steps": len(case.rows), "learning_rate": learning_rate(case)}
     return Found(
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
-        "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
-        "NaN from the start. Ignore the log after the first such step.",
+        "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
+        "the first such step on.",
         lower_rate_flag(case, 10),
     )
 
@@ -66,18 +66,18 @@ def _diverging(case: RunEvidence) -> Found | None:
             if copied(case.first, case.early)
             else (("lost_room", spread), ("loss_well_above", rise[1]))
         ),
-        "moved the embeddings together, and the loss ends above its start": (
+        "moved the embeddings together, and the loss at the end is above its start": (
             ("lost_spread", _over_first(case, "std", case.early)),
             rise,
         ),
         "raised the loss far above its start, and above the loss of random guessing": (
             ("loss_explodes", _over_guess(case)),
         ),
-        "raised the loss at first, and removed directions from the embeddings": (
+        "raised the loss at first, and lowered the effective rank of the embeddings": (
             ("lost_rank", _over_first(case, "effective_rank", case.early)),
             ("loss_up_early", _early_loss(case)),
         ),
-        "made the embeddings many times longer, so that they hardly turn": (
+        "made the embeddings so much longer that their direction hardly changes": (
             ((jump, _over_first(case, "norm", case.early)),) if _may_explode(case) else ()
         ),
     }
@@ -93,7 +93,7 @@ def _diverging(case: RunEvidence) -> Found | None:
 
 
 def _may_explode(case: RunEvidence) -> bool:
-    """Return whether longer norms are a fault; after cut-initialization growth is intended."""
+    """Return whether longer embeddings are a fault. With ``--cut`` they start short on purpose."""
     if crosses("radial", case.end("radial")):
         return False
     if case.kind == "images":
@@ -104,16 +104,16 @@ def _may_explode(case: RunEvidence) -> bool:
 def _over_first(
     case: RunEvidence, column: str, later: Callable[[str], float | None]
 ) -> float | None:
-    """Return a column later in the run, divided by its value before training."""
+    """Return the value of a column later in the run, divided by its value before training."""
     first, value = case.first(column), later(column)
     return value / first if first and value is not None and case.rows else None
 
 
 def _unlearnt(case: RunEvidence) -> float | None:
-    """Return the separation of pairs at the end divided by that at the start.
+    """Return the separation of the pairs at the end, divided by their separation at the start.
 
-    Pairs with labels are separated by label, others into positives and negatives. The result is
-    None with fewer than six measured steps, because one batch is a small sample.
+    With labels, it is the separation of low and high labels; without, of negatives and positives.
+    The result is None with fewer than six measured steps, because one batch is a small sample.
     """
     gaps = case.series("label_gap") or [
         gap for row in case.rows if (gap := separation(row)) is not None
@@ -124,12 +124,12 @@ def _unlearnt(case: RunEvidence) -> float | None:
 
 
 def _guess(case: RunEvidence) -> float:
-    """Return the loss of a softmax over the negatives that guesses."""
+    """Return the softmax loss of an encoder that guesses among the positive and the negatives."""
     return math.log(1 + (negatives(case) or 1))
 
 
 def _over_guess(case: RunEvidence) -> float | None:
-    """Return the final loss over that of step 0, or over that of guessing if it is larger."""
+    """Return the final loss divided by the loss at step 0 or of guessing, whichever is larger."""
     first, end = case.first("loss"), case.end("loss")
     if first is None or end is None or not crosses("radial", case.end("radial")):
         return None  # a loss of cosines is limited by its temperature
@@ -137,15 +137,15 @@ def _over_guess(case: RunEvidence) -> float | None:
 
 
 def _early_loss(case: RunEvidence) -> float | None:
-    """Return the loss in the first third over that of step 0, if that was not almost 0."""
+    """Return the loss in the first third, divided by the loss at step 0 (at least ``_LITTLE``)."""
     first, early = case.first("loss"), case.early("loss")
     return None if first is None or early is None else early / max(first, _LITTLE * _guess(case))
 
 
 def _rise(case: RunEvidence) -> float | None:
-    """Return the final loss divided by that of step 0; None if the latter is not positive.
+    """Return the final loss divided by the loss at step 0; None if that divisor is not positive.
 
-    A queue holds random vectors at first, so that only later losses compare embeddings.
+    A queue holds random vectors at first, so its divisor is the loss in the first third.
     """
     first = case.early("loss") if case.settings.get("queue") else case.first("loss")
     end = case.end("loss")
@@ -155,14 +155,14 @@ def _rise(case: RunEvidence) -> float | None:
 DIVERGING = Verdict(
     "diverging",
     "the learning rate is too high",
-    "Steps that are too large destroy what the encoder has learnt. The loss stays above its start, "
-    "the embeddings move together or grow many times as long, or numbers become NaN.",
+    "The steps are so large that they destroy what the encoder has learnt. The loss stays above "
+    "its start, the embeddings move together or become many times longer, or numbers become NaN.",
     thresholds=(
         Threshold(
             "rows_not_finite",
             "logged steps with numbers that are not finite",
             "steps with a number that is NaN, infinite or above 1e30",
-            "not a choice",
+            "by definition: one such step is a fault",
             above=0,
         ),
         Threshold(
@@ -176,40 +176,40 @@ DIVERGING = Verdict(
         Threshold(
             "lost_gap",
             "lead of positives over negatives at the end",
-            "counts only if `loss_rise` or `lost_spread_at_the_end` is crossed as well. Lead of "
-            "positives over negatives (for labelled pairs: of higher over lower labels) in "
-            "standard deviations at the end, divided by the lead at the first logged step",
-            "our choice, after two public questions had wrongly received the verdict healthy",
+            "how much closer positives are than negatives (with labels: higher than lower labels), "
+            "in standard deviations: at the end, divided by the first logged step. Counts only if "
+            "`loss_rise` or `lost_spread_at_the_end` is crossed as well",
+            "our choice, made after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
             unit="of the start",
         ),
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
-            "counts only if `lost_gap` is crossed as well. Mean standard deviation of the "
-            "dimensions at the end, divided by that at step 0",
-            "as lost_spread; if embeddings were evenly spread at the start, 0.2 means a mean "
-            "cosine of 0.96. A healthy training of a masked language model at a temperature of "
-            "0.02 ends at 0.73",
+            "mean standard deviation of the dimensions at the end, divided by that at step 0. "
+            "Counts only if `lost_gap` is crossed as well",
+            "the value of `lost_spread`. If embeddings were evenly spread at the start, 0.2 means "
+            "a mean cosine of 0.96. A healthy training of a masked language model at a temperature "
+            "of 0.02 ends at 0.73",
             below=0.2,
             unit="of the start",
         ),
         Threshold(
             "lost_room",
             "spread of the embeddings at the end",
-            "counts only if `loss_well_above` is crossed as well, and copies are not pushed apart. "
-            "Mean standard deviation of the dimensions at the end, divided by that at step 0",
-            "two layers of all-MiniLM-L6-v2 at 100 times the learning rate end at 0.57 "
-            "(benchmarks/hosts.py); for healthy trainings see lost_spread_at_the_end",
+            "mean standard deviation of the dimensions at the end, divided by that at step 0. "
+            "Counts only if `loss_well_above` is crossed as well and no copies are pushed apart",
+            "two layers of all-MiniLM-L6-v2, trained at 100 times the usual learning rate, end at "
+            "0.57 (benchmarks/hosts.py). For healthy trainings see `lost_spread_at_the_end`",
             below=0.65,
             unit="of the start",
         ),
         Threshold(
             "loss_well_above",
             "loss at the end",
-            "counts only if `lost_room` is crossed as well. Loss of the last third, divided by "
-            "the loss at step 0",
-            "our choice; the trainings that lost_room was set on have 1.15 and 1.33",
+            "loss of the last third, divided by the loss at step 0. Counts only if `lost_room` is "
+            "crossed as well",
+            "our choice; the trainings from which `lost_room` was chosen have 1.15 and 1.33",
             above=1.1,
             unit="of the start",
         ),
@@ -218,15 +218,15 @@ DIVERGING = Verdict(
             "loss at the end",
             "for scores other than cosines: loss of the last third, divided by the larger of the "
             "loss at step 0 and the loss of guessing among the negatives",
-            "our choice; a training that fails to learn ends at guessing",
+            "our choice; a training that only fails to learn ends near 1, the loss of guessing",
             above=3.0,
-            unit="of the start, or of guessing",
+            unit="times the start, or the loss of guessing",
         ),
         Threshold(
             "lost_rank",
             "effective rank after a third of the run",
-            "counts only if `loss_up_early` is crossed as well. Effective rank in the first "
-            "third, divided by that at step 0",
+            "effective rank in the first third, divided by that at step 0. Counts only if "
+            "`loss_up_early` is crossed as well",
             "a network with batch normalisation has 0.62 at 100 times the learning rate, and 1.0 "
             "at the usual rate (benchmarks/hosts.py)",
             below=0.75,
@@ -235,16 +235,16 @@ DIVERGING = Verdict(
         Threshold(
             "loss_up_early",
             "loss after a third of the run",
-            "counts only if `lost_rank` is crossed as well. Loss in the first third, divided by "
-            "that at step 0",
-            "our choice; the training that lost_rank was set on has 1.9",
+            "loss in the first third, divided by the loss at step 0. Counts only if `lost_rank` is "
+            "crossed as well",
+            "our choice; the training from which `lost_rank` was chosen has the value 1.9",
             above=1.3,
             unit="of the start",
         ),
         Threshold(
             "loss_rise",
             "loss at the end",
-            "loss of the last third over the loss of step 0",
+            "loss of the last third, divided by the loss at step 0",
             ZOO,
             above=1.0,
             unit="of the start",
@@ -252,17 +252,18 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump",
             "norm after a third of the run",
-            "for images, if `norm` is crossed as well: norm in the first third / at step 0",
+            "for images: mean norm in the first third, divided by that at step 0. Counts only if "
+            "`norm` is crossed as well",
             "norms grow by (learning rate x gradient)^2 (Draganov et al., 2024, corollary 3.2); "
-            f"value {ZOO}",
+            f"the value was {ZOO}",
             above=10.0,
             unit="times the start",
         ),
         Threshold(
             "norm_jump_text",
             "norm after a third of the run",
-            "for text: norm in the first third of the run, divided by that at step 0",
-            f"as norm_jump; value {ZOO}",
+            "for text: mean norm in the first third, divided by that at step 0",
+            f"see `norm_jump`; the value was {ZOO}",
             above=4.0,
             unit="times the start",
         ),
@@ -298,15 +299,15 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         return why, "--weight-decay 5e-4", (compared("decay_that_kills", decay),)
     if _nothing_pushes(case):
-        why = "Nothing in the objective pushes embeddings apart."
+        why = "The objective does not push embeddings apart."
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
     if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
         why = (
-            "The encoder could not tell inputs apart at the start. A loss that pushes only the "
-            "hardest negative, or pushes less than it pulls, then moves all embeddings to one "
+            "The encoder could not tell inputs apart at the start. Then a loss that pushes only "
+            "the hardest negative, or pushes less than it pulls, moves all embeddings to one "
             "point, where the loss equals its margin."
         )
-        return why, "--objective infonce (until embeddings differ, then the present objective)", ()
+        return why, "--objective infonce (until embeddings differ; then your objective again)", ()
     why = "No other setting explains the collapse, so the learning rate is probably too high."
     return why, lower_rate_flag(case, 10), ()
 
@@ -340,25 +341,24 @@ COLLAPSED = Verdict(
     thresholds=(
         Threshold(
             "collapse_uniformity",
-            "uniformity at the end (0: one point, -4: even)",
-            "uniformity (0: one point; -4: even), median of the last third",
+            "uniformity at the end (0: one point, -4: evenly spread)",
+            "uniformity (0: one point, -4: evenly spread), median of the last third",
             ZOO,
             above=-0.01,
         ),
         Threshold(
             "collapse_std",
             "deviation of the dimensions at the end",
-            "mean standard deviation of the dimensions of the normalised embeddings, median of "
-            "the last third; it also finds embeddings that are all zeros, for which uniformity "
-            "is undefined",
-            "1/sqrt(d) for even embeddings; only equal embeddings are below the threshold",
+            "mean standard deviation of the dimensions of the normalised embeddings, median of the "
+            "last third. It also detects embeddings of zeros, whose uniformity is undefined",
+            "only equal embeddings are below it; evenly spread ones have 1/sqrt(d)",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay; above the threshold, the weight decay is named as the cause",
-            "Draganov et al., 2024, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
+            "for images: weight decay. Above the threshold, it is named as the cause",
+            "Draganov et al., 2024, table 1 (SimCLR): chance at 5e-2; 54.0, not 81.3, at 5e-3",
             above=5e-3,
         ),
     ),
@@ -374,7 +374,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         return None
     began = case.first("effective_rank")
     if crosses("false_negatives", case.first("false_negatives")):
-        return None  # equal rows span no directions
+        return None  # copies in the data lower the rank
     if _decayed(case):
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         change = "--weight-decay 5e-4"
@@ -382,7 +382,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         why = "Nothing decorrelates the coordinates, because the weight of their covariances is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or crosses("rank_share", began / most):
-        why = "The encoder had this fault before the first step."
+        why = "The embeddings were like this before the first step."
         change = ANOTHER
     else:
         why = "Training has removed the other directions."
@@ -394,15 +394,15 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
             compared("rank_share", rank / most),
             *further_evidence(case, "effective_rank", "uniformity", "std"),
         ),
-        f"The embeddings use about {rank:.1f} of {most} directions. {why}",
+        f"The embeddings spread over about {rank:.1f} of {most} directions. {why}",
         change,
     )
 
 
 DIMENSIONAL_COLLAPSE = Verdict(
     "dimensional-collapse",
-    "the embeddings lie in a few dimensions",
-    "The embeddings differ, but only along a few directions. Most of their coordinates carry no "
+    "the embeddings spread over only a few dimensions",
+    "The embeddings differ, but only along a few directions. Most of their dimensions carry no "
     "information.",
     thresholds=(
         Threshold(
@@ -447,16 +447,17 @@ def _shorter(case: RunEvidence) -> str:
 
 NORMS_TOO_LARGE = Verdict(
     "norms-too-large",
-    "the embeddings are so long that their gradient hardly turns them",
+    "the embeddings are so long that a step hardly turns them",
     "The embeddings are so long that a step hardly turns them. The gradient of a cosine is divided "
     "by the length of the embedding, and every step makes the embedding longer.",
     (
         Threshold(
             "radial",
             "gradient along the embedding",
-            "share of the gradient along the embedding; above this value, neither this verdict nor "
-            "`diverging` judges norms, because dot products and distances allow any length",
-            "0 for cosines, up to rounding; the value is the tolerance of the test of GD, W and R",
+            "share of the gradient along the embedding. Above this value (dot products or "
+            "distances, which allow any length), norms lead neither to this verdict nor to "
+            "`diverging`",
+            "0 for cosines, up to rounding; the value is the tolerance of our gradient tests",
             above=0.05,
             unit="of the gradient",
         ),
@@ -471,15 +472,16 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "counts only below `decay_that_holds`: mean norm, as for `norm`",
-            "Draganov et al., 2024, table 1: 13.5 to 31.4 without decay, 0.41 to 0.81 at 5e-4",
+            "mean norm, as for `norm`. Counts only if `decay_that_holds` is crossed as well",
+            "Draganov et al., 2024, table 1: 13.5 to 31.4 without decay, 0.41 to 0.81 at a decay "
+            "of 5e-4",
             above=1.0,
         ),
         Threshold(
             "decay_that_holds",
             "weight decay",
-            "counts only above `norm_without_decay`: weight decay, in trainings on images",
-            "Draganov et al., 2024, table 1: 5e-6 has no more effect than 0",
+            "for images: weight decay. Counts only if `norm_without_decay` is crossed as well",
+            "Draganov et al., 2024, table 1: a weight decay of 5e-6 has no more effect than 0",
             below=1e-5,
         ),
     ),

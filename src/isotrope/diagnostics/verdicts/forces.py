@@ -1,4 +1,4 @@
-"""Verdicts on forces: easy negatives, copies, temperatures, and GD that never falls."""
+"""Verdicts on pull and push: easy negatives, copies, temperatures, a gradient that never fades."""
 
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-_FEW = 7  # with fewer negatives the hardest is often far ahead at any temperature
-_FEW_OF_COSINES = 2  # the same limit at a temperature that is low for cosines
+_FEW = 7  # of fewer negatives, the hardest is often far ahead at any temperature
+_FEW_OF_COSINES = 2  # the same limit, for cosines at a low temperature
 _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
 _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
@@ -34,9 +34,9 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     if over_even is None or (tau is None and case.objective is not None):
         return None
     if (case.losses and case.end("temperature") is None) or copied(case.first, case.early):
-        return None  # no softmax, or one that several copies share
+        return None  # no softmax, or copies share its hardest place
     spread = case.end("uniformity")
-    radial = case.end("radial")  # unknown of distances
+    radial = case.end("radial")  # None for distances
     cosines = not crosses("radial", radial) and (radial is not None or not case.losses)
     high = cosines and crosses("high_temperature", tau or case.end("temperature"))
     # scores without embeddings have no known distances
@@ -70,16 +70,16 @@ def _cooler(case: RunEvidence) -> str:
 NEGATIVES_NOT_HARD = Verdict(
     "negatives-not-hard",
     "every negative is pushed alike: the temperature is too high",
-    "Every negative is pushed with the same force. The temperature is so high that the softmax "
+    "All negatives are pushed with nearly equal force. The temperature is so high that the softmax "
     "cannot tell near negatives from far ones.",
     thresholds=(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "hardest negative's share of the push, times the number of negatives; with fewer than "
-            "62 negatives, converted to 62",
-            "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value "
-            f"{ZOO}",
+            "hardest negative's share of the push, times the number of negatives. With fewer than "
+            "62 negatives, the value is converted to that of 62",
+            "Li et al., 2024, figure 3 and section 3.2.2 (the share falls from temperature 0.3 "
+            f"on); {ZOO}",
             below=1.5,
             unit="times an even share",
         ),
@@ -88,8 +88,8 @@ NEGATIVES_NOT_HARD = Verdict(
             "push on the hardest negative",
             "used instead of `hardest_times_uniform` for cosines at a temperature above "
             "`high_temperature`",
-            "a small network from scratch has 1.7 at a temperature of 1 and 15 at 0.1 (62 "
-            "negatives, benchmarks/hosts.py)",
+            "a small network that starts from random weights has 1.7 at a temperature of 1, and 15 "
+            "at 0.1 (62 negatives, benchmarks/hosts.py)",
             below=2.5,
             unit="times an even share",
         ),
@@ -97,7 +97,7 @@ NEGATIVES_NOT_HARD = Verdict(
             "high_temperature",
             "temperature",
             "temperature of the loss",
-            "our choice; the highest published for images is 0.5 (SimCLR)",
+            "our choice; the highest published temperature for images is 0.5 (SimCLR)",
             above=0.7,
         ),
     ),
@@ -108,10 +108,10 @@ NEGATIVES_NOT_HARD = Verdict(
 
 
 def _false_negatives(case: RunEvidence) -> float | None:
-    """Share that is present from the start: only a destroyed encoder adds copies later.
+    """Return the share that is there from the start: later, only a destroyed encoder adds some.
 
-    Before training, most anchors have one only where there are copies, which training may separate.
-    An encoder from scratch that has learnt to separate pairs knows copies only then.
+    Most anchors have one before training only if the data have copies, which training may separate.
+    An encoder that starts from random weights shows copies only after it has learnt the pairs.
     """
     first, early, end = (f("false_negatives") for f in (case.first, case.early, case.end))
     if crosses("copies_apart", first) or early is None or end is None:
@@ -123,28 +123,26 @@ def _false_negatives(case: RunEvidence) -> float | None:
 def _copies_apart(case: RunEvidence) -> str:
     detail = (
         "Many texts have a copy that counts as a negative, so training pushes apart texts that "
-        "mean the same. `isotrope train` leaves out exact copies and copies that differ only in "
-        "case and punctuation. Ignore this verdict if the few words that differ are important in "
-        "your data."
+        "mean the same. `isotrope train` does not push copies that are equal except for case and "
+        "punctuation. Ignore this verdict if the few words that differ matter in your data."
     )
     places = [place for loss in case.losses for place in loss.get("false_negatives") or ()]
     if not places:
         return detail
     named = ", ".join(f"anchor {i} and candidate {j}" for i, j in places)
-    return f"{detail} In one batch, counted from 0, such pairs are {named}."
+    return f"{detail} In one batch, such pairs are {named} (rows are counted from 0)."
 
 
 FALSE_NEGATIVES = Verdict(
     "false-negatives",
     "copies of a text are pushed apart",
-    "Many texts have a near-copy in the data, or queries have several positives in one batch. "
-    "Near-copies and other positives count as negatives, so training pushes apart texts that mean "
-    "the same.",
+    "Many texts have a near-copy in the data, or a query has several positives in one batch. These "
+    "count as negatives, so training pushes apart texts that mean the same.",
     (
         Threshold(
             "copies",
-            "near copies",
-            "texts in a sample of the data with a copy that differs in a few words",
+            "texts with a near-copy",
+            "texts, in a sample of the data, that have a copy which differs in a few words only",
             ZOO,
             above=0.2,
             unit="of the texts",
@@ -153,8 +151,9 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "anchors with a negative that looks like a positive, at the end and in the first third "
-            "(at the end alone if positives are a standard deviation nearer than negatives)",
+            "anchors with a negative that looks like a positive, both in the first third and at "
+            "the end (only at the end, if positives are then a standard deviation nearer than "
+            "negatives)",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -162,7 +161,7 @@ FALSE_NEGATIVES = Verdict(
         ),
     ),
     Change(
-        "train on a file without these copies (for example `sort -u`, after removing ids)",
+        "train on a file without these copies (for example, remove ids, then run `sort -u`)",
         lambda case: case.words.copies,
     ),
     texts_only=True,
@@ -180,14 +179,14 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
         return None
     ideal = dissipation_on_ideal(objective)
     margin = parameters(case).get("margin")
-    # Li et al. (2024) study sentences; most objectives for images from scratch have no GD
+    # Li et al. (2024) study sentences; most objectives for images never dissipate
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:
         why, change = "The gradient of this objective never fades.", _stopping(objective)
     else:
         usual = type(objective)().hyperparameters()["margin"]
-        why = f"Even an ideal batch does not reach a margin of {margin}."
+        why = f"Even in an ideal batch, no anchor reaches the margin of {margin}."
         change = f"--objective.margin {usual:g}"
     return Found(
         (
@@ -195,15 +194,15 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
             compared("gd_on_ideal", ideal),
             *further_evidence(case, "dead"),
         ),
-        f"Every anchor is pulled and pushed at full strength to the last step. {why} The risk is "
-        "overfitting: embeddings keep moving although nothing is left to learn.",
+        f"Every anchor is pulled and pushed at full strength until the last step. {why} The model "
+        "may overfit, because embeddings keep moving although nothing is left to learn.",
         change,
         decided_by="gd_on_ideal",
     )
 
 
 def _unreachable(case: RunEvidence) -> Found | None:
-    """Return the finding of a margin above any distance; None if embeddings grow."""
+    """Return the finding that no distance reaches the margin; None if embeddings can grow to it."""
     margin, most = case.settings.get("margin"), case.settings.get("largest-distance")
     norms = case.series("norm")
     if margin is None or not most or not crosses("unreachable_margin", margin / most):
@@ -218,14 +217,14 @@ def _unreachable(case: RunEvidence) -> Found | None:
             *further_evidence(case, "dissipation", "dead", "loss", margin=margin),
         ),
         f"No anchor can reach a margin of {margin:g}, because distances of these embeddings are at "
-        f"most {most:g}. Every anchor is pulled and pushed at full strength to the last step, "
+        f"most {most:g}. Every anchor is pulled and pushed at full strength until the last step, "
         "however close its positive is.",
         f"a margin of {_USUAL_MARGIN:g}",
     )
 
 
 def _stopping(objective: Objective) -> str:
-    """Return the flag for an objective whose gradient vanishes on a good anchor."""
+    """Return the flag for an objective whose gradient vanishes once the positive is well ahead."""
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
         if form in names():
             return f"--objective {form}"
@@ -234,15 +233,16 @@ def _stopping(objective: Objective) -> str:
 
 NEVER_DISSIPATING = Verdict(
     "never-dissipating",
-    "every anchor always has something left to learn: a risk of overfitting",
-    "Every anchor is pulled and pushed at full strength to the last step, even if its positive is "
-    "already far closer than all negatives. Such losses tend to overfit sentences.",
+    "the gradient never fades, however close the positives are: a risk of overfitting",
+    "Every anchor is pulled and pushed at full strength until the last step, even if its positive "
+    "is already far closer than all negatives. On sentences, such losses tend to overfit.",
     thresholds=(
         Threshold(
             "gd_on_ideal",
             "dissipation (GD) on an ideal batch",
-            "GD of the objective on an ideal batch (h = h', negatives orthogonal)",
-            "Li et al., 2024, table 2: 1 for the ineffective objectives; 0 for those that stop",
+            "GD of the objective on an ideal batch: each anchor equals its positive and is "
+            "orthogonal to its negatives",
+            "Li et al., 2024, table 2: 1 for ineffective objectives, 0 if the gradient ends",
             above=0.5,
         ),
         Threshold(
@@ -256,7 +256,7 @@ NEVER_DISSIPATING = Verdict(
             "unreachable_margin",
             "margin",
             "for a triplet loss of another library: margin divided by the largest distance, 2",
-            "not a choice: two distances cannot differ by more",
+            "by definition: two distances of unit vectors differ by 2 at most",
             above=1.0,
             unit="times the largest distance of unit vectors",
         ),
@@ -271,7 +271,7 @@ NEVER_DISSIPATING = Verdict(
 
 
 def _temperature_too_low(case: RunEvidence) -> Found | None:
-    # at the first step that shows the temperature
+    # the first step from which the temperature is known
     rows = [row for row in case.rows if row.get("temperature") is not None]
     first = case if case.objective is not None else replace(case, rows=rows)
     tau = temperature(case) if case.objective is not None else first.first("temperature")
@@ -300,9 +300,9 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
             *([] if gain is None else [compared("gain", gain)]),
             *further_evidence(case, "dead", "dissipation", "positive_mean", "negative_mean"),
         ),
-        f"At a temperature of {tau:.3g}, an anchor either has no gradient or pushes only its "
-        "hardest negative. An anchor stops learning as soon as its positive is slightly closer "
-        "than its negatives.",
+        f"At a temperature of {tau:.3g}, an anchor has no gradient or pushes only its hardest "
+        "negative. It stops learning as soon as its positive is slightly closer than its "
+        "negatives.",
         f"--objective.temperature {max(0.05, 4 * tau):g}",
     )
 
@@ -310,7 +310,7 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
 def _decided(
     case: RunEvidence, share: float, dead: float, force: float | None
 ) -> list[Evidence] | None:
-    """Return the evidence of scores whose scale is not known."""
+    """Return the deciding numbers if the scores are not cosines, so that their scale is unknown."""
     evidence = [compared("hardest_at_first", share)]
     if not crosses("hardest_at_first", share):
         return None
@@ -330,7 +330,7 @@ def _warmer(case: RunEvidence) -> str:
 
 TEMPERATURE_TOO_LOW = Verdict(
     "temperature-too-low",
-    "the temperature is too low: anchors have nothing left to learn, or push one negative",
+    "the temperature is too low: each anchor has no gradient or pushes only one negative",
     "From the first step on, most anchors have no gradient, and each other anchor pushes only one "
     "negative. The temperature is so low that an anchor stops learning as soon as its positive is "
     "slightly closer than its negatives.",
@@ -338,28 +338,28 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "hardest_at_first",
             "hardest negative at the first logged step",
-            "share of the hardest negative at the first logged step",
-            "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative "
-            "is pushed; all-MiniLM-L6-v2 on docstrings has 0.38 to 0.58 at 0.05 and at least "
-            "0.96 from 0.005 down (31 to 255 negatives)",
+            "hardest negative's share of the push at the first logged step",
+            "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative is "
+            "pushed. all-MiniLM-L6-v2 on docstrings has 0.38 to 0.58 at a temperature of 0.05, and "
+            "at least 0.96 at 0.005 and below (31 to 255 negatives)",
             above=0.95,
             unit="of the push",
         ),
         Threshold(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
-            "for cosines at a temperature below `temperature_of_cosines` this threshold decides "
-            "alone. Share of the hardest negative at the first logged step that shows the "
-            "temperature",
-            "two layers of all-MiniLM-L6-v2 have 0.15 to 0.29 at 0.05 and 0.93 at 0.002 (7 to 31 "
-            "negatives), a small network from scratch has 0.7 to 0.99 at 0.002",
+            "for cosines at a temperature below `temperature_of_cosines`, where it decides alone: "
+            "hardest negative's share of the push at the first logged step from which the "
+            "temperature is known, or at the end if that is larger",
+            "at a temperature of 0.05, two layers of all-MiniLM-L6-v2 have 0.15 to 0.29; at 0.002, "
+            "0.93 (7 to 31 negatives), and a small network with random weights has 0.7 to 0.99",
             above=0.6,
             unit="of the push",
         ),
         Threshold(
             "temperature_of_cosines",
             "temperature",
-            "temperature of a loss of cosines; other scores may have any temperature",
+            "for cosines: temperature of the loss. For other scores, any temperature is allowed",
             f"embedding models are trained at 0.01 to 0.05; {NEWER}",
             below=0.01,
         ),
@@ -367,18 +367,18 @@ TEMPERATURE_TOO_LOW = Verdict(
             "done_by_temperature",
             "done (GD below 0.01) at the first logged step",
             "for scores other than cosines: anchors with GD < 0.01 at the first logged step",
-            "the trainings of hardest_at_first have 0.07 to 0.16 at 0.05, and at least 0.6 at "
-            "0.005 and below",
+            "the trainings named at `hardest_at_first` have 0.07 to 0.16 at a temperature of 0.05, "
+            "and at least 0.6 at 0.005 and below",
             above=0.3,
             unit="of the anchors",
         ),
         Threshold(
             "decided",
-            "mean GD plus done anchors at the first logged step",
-            "used instead of `done_by_temperature` if `hardest_at_first` is also crossed at the "
-            "end. Mean GD plus the share of anchors with GD < 0.01, at the first logged step",
-            "1 at a temperature of 0, where GD is 0 or 1; a masked language model has 0.86 at 0.02 "
-            "and 0.90 at 0.05 (31 and 63 negatives)",
+            "mean GD plus share of done anchors at the first logged step",
+            "mean GD plus the share of anchors with GD < 0.01, at the first logged step. Used "
+            "instead of `done_by_temperature` if `hardest_at_first` is also crossed at the end",
+            "1 at a temperature of 0, where each GD is 0 or 1. A masked language model has 0.86 at "
+            "a temperature of 0.02 with 31 negatives, and 0.90 at 0.05 with 63",
             above=0.95,
             unit="of the anchors",
         ),

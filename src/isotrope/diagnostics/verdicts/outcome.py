@@ -20,9 +20,9 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.positives import relation_unknown
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
-_LOGGED_STEPS = 3  # the median of fewer is not judged
-_LEAST_DONE = 5  # logged steps before finished anchors count as evidence
-_MOVED = 10  # logged steps before a risen angle is reported
+_LOGGED_STEPS = 3  # with fewer, the anchors of the first step are not judged
+_LEAST_DONE = 5  # logged steps that a share of finished anchors needs
+_MOVED = 10  # logged steps that a risen angle needs
 
 
 def _done_at_first(case: RunEvidence) -> float | None:
@@ -49,8 +49,8 @@ def _active_without_score(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "gain on the dev set, if there is one; nothing-left-to-learn and dissipated-early are only "
-    "reported below this gain",
+    "highest dev score minus the first, if there is a dev set. nothing-left-to-learn and "
+    "dissipated-early are reported only below this gain",
     OURS,
     below=1.0,
     unit="points",
@@ -60,14 +60,14 @@ _GAIN = Threshold(
 
 NOTHING_LEFT_TO_LEARN = Verdict(
     "nothing-left-to-learn",
-    "most anchors had nothing left to learn at the start, and no gain was measured",
+    "most anchors had nothing left to learn at the start, and no higher dev score was measured",
     "Before the first update, the positives of most anchors were already much closer than all "
-    "negatives, and no gain was measured. The encoder already knows these data.",
+    "negatives, and no dev score rose. The encoder already knows these data.",
     (
         Threshold(
             "done_at_first",
             "done (GD below 0.01) at the first logged step",
-            "anchors with GD < 0.01 at the first logged step, before any update",
+            "share of the anchors with GD < 0.01 at the first logged step, before any update",
             NEWER,
             above=0.5,
             unit="of the anchors",
@@ -76,8 +76,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "done (GD below 0.01) throughout",
-            "anchors with GD < 0.01, median of the whole run; without a dev score, the value must "
-            "be above that of `dead_early` (see dissipated-early)",
+            "share of the anchors with GD < 0.01, median of the whole run. Without a dev score, it "
+            "must be above the value of `dead_early` (see dissipated-early)",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -87,7 +87,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         _GAIN,
     ),
     Change(
-        "another FILE (with hard negatives in a third column, or with other data)",
+        "another FILE (your data with hard negatives as a third column, or other data)",
         lambda case: f"{case.words.harder}, or other data",
     ),
     explains=("dissipated-early",),
@@ -118,13 +118,13 @@ DISSIPATED_EARLY = Verdict(
     "dissipated-early",
     "almost no anchor learns after the first steps",
     "Soon after the start, hardly any anchor still has a gradient, and the held-out score has not "
-    "risen. More steps will change nothing.",
+    "risen (or there is none). More steps will change nothing.",
     (
         Threshold(
             "dead_early",
             "done (GD below 0.01) after the first fifth",
-            "anchors with GD < 0.01, median of the whole run after its first fifth",
-            f"GD below 0.01 as in the released code of Li et al., 2024; share {OURS}",
+            "share of the anchors with GD < 0.01, median of the run without its first fifth",
+            f"0.01 as in the released code of Li et al., 2024; the share is {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,
@@ -137,7 +137,7 @@ DISSIPATED_EARLY = Verdict(
 
 
 def _does_not_pull(case: RunEvidence) -> bool:
-    """Whether another library's loss stops pulling at a margin, which is no fault."""
+    """Whether a loss of another library no longer pulls, as at its margin, which is no fault."""
     ratio = case.end("ratio")
     return case.objective is None and ratio is not None and crosses("pull", abs(ratio))
 
@@ -148,7 +148,7 @@ def _risen_angle(case: RunEvidence) -> Evidence | None:
 
 
 def _risen(case: RunEvidence, column: str) -> float | None:
-    """Return the angle at the end of the log minus that of its first step."""
+    """Return the mean angle at the end of the log minus the one at its first step."""
     values, end = case.series(column), case.end(column)
     return end - values[0] if len(values) > 1 and end is not None else None
 
@@ -157,13 +157,14 @@ LOSING_PULL = Verdict(
     "losing-pull",
     "the pull is too weak to bring positives closer",
     "The pull of the positives is too weak against the push of the negatives. A small step moves "
-    "most anchors away from their positives, and the angle between them does not fall.",
+    "most anchors away from their positives, and the mean angle between the two does not fall.",
     (
         Threshold(
             "above_bound",
-            "ratio above the bound of Lemma 1",
-            "anchors whose ratio exceeds the lower bound of Lemma 1",
-            f"Li et al., 2024, Lemma 1 and figure 8; share {OURS}",
+            "anchors whose ratio is above the bound of Lemma 1",
+            "anchors whose ratio exceeds the lower bound of Lemma 1, which a small step brings "
+            "nearer to their positives",
+            f"Li et al., 2024, Lemma 1 and figure 8; the share is {OURS}",
             below=0.5,
             unit="of the active anchors",
             measure=lambda case: case.end("above_bound"),
@@ -171,8 +172,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "positive_closer",
             "angle of positives, its change since the first logged step",
-            "change of the mean angle of positives; the verdict is not reported if the angle falls "
-            "by more than this",
+            "change of the mean angle to positives since the first logged step. If the angle has "
+            "fallen by more than this, the verdict is not reported",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -180,8 +181,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "R at the end. For a loss of another library, the verdict is not reported below this "
-            "value, because a loss with a margin may stop pulling without a fault",
+            "mean ratio (R) at the end. For a loss of another library, the verdict is not reported "
+            "below this value, because a loss may stop pulling at its margin without a fault",
             OURS,
             below=0.01,
         ),
@@ -199,7 +200,7 @@ LOSING_PULL = Verdict(
 
 
 def _contrastive_training(case: RunEvidence) -> str:
-    """Words for a contrastive training that changed little: its rate may be too low."""
+    """Return the flag for a contrastive training, or for a higher rate if it was one already."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
         rate = learning_rate(case)
         return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
@@ -217,24 +218,23 @@ def _short_training(case: RunEvidence) -> str:
 
 ANISOTROPIC_START = Verdict(
     "anisotropic-start",
-    "all embeddings point the same way at the start",
-    "At the start, the embeddings of different texts have nearly the same direction, as in a "
-    "language model that was never trained to compare texts. Cosines say little until training "
-    "changes this.",
+    "all embeddings have nearly the same direction at the start",
+    "The embeddings of different texts have nearly the same direction, as in a language model that "
+    "was never trained to compare texts. Until training changes this, cosines say little.",
     (
         Threshold(
             "mean_cosine",
             "mean cosine of different texts",
             "mean cosine of different texts",
-            f"about 0.5 in raw BERT (Li et al., 2024, figure 5); value {OURS}",
+            f"about 0.5 for pretrained BERT (Li et al., 2024, figure 5); the value is {OURS}",
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
         Threshold(
             "spread",
-            "uniformity at the end (0: one point, -4: even)",
+            "uniformity at the end (0: one point, -4: evenly spread)",
             "for a training: uniformity at the end. Above the threshold, negatives-not-hard is not "
-            "reported either",
+            "reported, except for cosines at a high temperature",
             ZOO,
             above=-1.0,
         ),
@@ -264,7 +264,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
                 case, "loss", "dissipation", best_score=best, last_score=last, best_step=step
             ),
         ),
-        "The score on held-out data has fallen from its best while training continued."
+        "The score on held-out data has fallen from its highest value while training continued."
         + (" It was never above its start." if never_rose else ""),
         lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
@@ -273,13 +273,13 @@ def _overfitting(case: RunEvidence) -> Found | None:
 OVERFITTING = Verdict(
     "overfitting",
     "the dev score falls while training continues",
-    "The score on held-out data fell from its best while training continued. `isotrope train` "
-    "saves the best checkpoint, so its model loses nothing.",
+    "The score on held-out data fell from its highest value while training continued. `isotrope "
+    "train` saves the model of the highest score, so it is not affected.",
     thresholds=(
         Threshold(
             "dev_fall",
             "best dev score minus the last",
-            "for text: best dev score minus the last",
+            "for text: highest dev score minus the last",
             OURS,
             above=1.5,
             unit="points",
@@ -287,7 +287,7 @@ OVERFITTING = Verdict(
         Threshold(
             "dev_fall_images",
             "best dev score minus the last",
-            "for images: best kNN accuracy minus the last",
+            "for images: highest kNN accuracy minus the last",
             OURS,
             above=5.0,
             unit="points",
@@ -320,16 +320,16 @@ def _spreading(case: RunEvidence) -> Found | None:
 
 SPREADING = Verdict(
     "spreading",
-    "healthy: both similarities fall, because the embeddings spread out",
-    "Nothing is wrong. The embeddings were close together at first and spread out. The similarity "
-    "of positives therefore falls, and the similarity of negatives falls more.",
+    "healthy: similarities to positives and negatives fall, because the embeddings spread out",
+    "Nothing is wrong. The embeddings were close together at first and spread out. Therefore the "
+    "similarity to positives falls, and the similarity to negatives falls more.",
     (
         Threshold(
             "both_fall",
             "angle of positives, its change since the first logged step",
-            "mean angle of positives at the end minus that at the first logged step; counts only "
-            "if the angle of negatives has risen by more",
-            "our choice; the threshold only decides whether spreading is printed after healthy",
+            "mean angle to positives at the end minus that at the first logged step. Counts only "
+            "if the angle to negatives has risen by more",
+            "our choice; it only decides whether `spreading` is printed after `healthy`",
             above=0.05,
             unit="rad",
         ),
@@ -342,7 +342,7 @@ SPREADING = Verdict(
 
 
 _UNREAD = {"unseen", "targets", "broken"}
-"""Kinds of losses whose pairs, or their forces, are unknown."""
+"""Kinds of losses for which the pairs, or their pull and push, are unknown."""
 
 
 def _not_examined(case: RunEvidence) -> Found | None:
@@ -351,16 +351,14 @@ def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
     if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
-        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs.  "
+        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
         return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
-        detail = "The loss selects its own pairs, which do not show which texts belong together.  "
+        detail = "The loss selects its own pairs, which do not show which texts belong together. "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
-        detail = (
-            "Not only the compared pairs but also other terms of the loss act on the embeddings.  "
-        )
+        detail = "Besides the compared pairs, other terms of the loss act on the embeddings. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
     if not relation_unknown(case):
         return None
@@ -376,33 +374,33 @@ _JUDGED_BY = (
     "it cannot say whether this training is healthy."
 )
 _OF_A_TERM = (
-    "doctor.observe(term) with a term of the loss that compares pairs and is not compiled, before "
-    "its backward(); without such a term, judge by a score on held-out data"
+    "before the loss's backward(), call doctor.observe(term) with a term that compares pairs and "
+    "is not compiled; without such a term, judge by a score on held-out data"
 )
-_OF_A_LOOP = "doctor.anatomy.note(dev=SCORE) with each score on held-out data, larger is better"
+_OF_A_LOOP = "after each evaluation, doctor.anatomy.note(dev=SCORE) (larger must be better)"
 
 
 def _examined(case: RunEvidence) -> str:
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
-    return _OF_A_TERM if term else _OF_A_LOOP if loop else "Doctor(dev=NAME): a held-out score"
+    return _OF_A_TERM if term else _OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
 
 
 NOT_EXAMINED = Verdict(
     "not-examined",
-    "nothing is known: the Doctor saw too little of the pairs that the loss compares",
+    "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
     "The Doctor judges a training by the pairs of embeddings that its loss compares. It saw no "
     "pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
-    "pairs belong together. So it cannot say whether the training is healthy.",
+    "pairs belong together. It therefore cannot say whether the training is healthy.",
     (
         Threshold(
             "left_out",
             "gradient at the embeddings that does not come from the compared pairs",
             "for a training outside isotrope: share of the gradient at the embeddings that does "
             "not come from the compared pairs",
-            "The value is 0 for a loss that only compares pairs. Rounding in bfloat16 backward "
-            "passes changes it by up to 0.005, so the threshold is above that.",
+            "The share is 0 for a loss that only compares pairs. Rounding in a backward pass in "
+            "bfloat16 changes it by up to 0.005, so the threshold is above that",
             above=0.02,
             unit="of the gradient",
         ),
@@ -421,7 +419,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
     evidence = (compared("logged_steps", steps),)
     if steps or len(case.rows) <= 1:
         return Found(evidence)
-    change = "an encoder that makes one vector for each text"
+    change = "use an encoder that makes one vector for each text"
     if case.settings.get("loss"):
         change = "isotrope.Doctor() in your own trainer, with this loss"
     told = (
@@ -434,20 +432,19 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
 NOT_ENOUGH_SEEN = Verdict(
     "not-enough-seen",
     "no fault was found, but there was too little to examine",
-    "No fault was found, but the training logged fewer than three steps. These are too few to call "
-    "it healthy.",
+    "No fault was found, but fewer than three logged steps are too few to call a training healthy.",
     (
         Threshold(
             "logged_steps",
             "logged steps",
             "for a training: logged steps",
-            "a trend needs three points: a first step, a last step, and one between them",
+            "a trend needs three points: a first step, a last step, and a step between them",
             below=3,
         ),
     ),
     Change(
         "--log-every 1 (or train longer, then diagnose again)",
-        "Doctor(every=1), or a longer training; give the doctor one vector per text",
+        "Doctor(every=1), or a longer training; the encoder must make one vector for each text",
     ),
     when=_not_enough_seen,
     only_if_healthy=True,

@@ -17,12 +17,12 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
-_CLEAR = 0.3  # lead of positives, in standard deviations
-_FALLS = 0.9  # share of the loss at the start
+_CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
+_FALLS = 0.9  # the loss falls if it ends below this share of its start
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
-    """Loss and gradient are 0 from the first step; a loss of pairs would have a gradient."""
+    """A contrastive loss without negatives has no gradient; a loss of single pairs has one."""
     paired = [row for row in case.rows if row.get("positive_mean") is not None]
     # the angles of negatives that a loss picks itself are not measured
     alone = [row for row in paired if not (row.get("negative_mean") or row.get("negatives"))]
@@ -51,23 +51,23 @@ def _no_negatives(case: RunEvidence) -> Found | None:
 NO_NEGATIVES = Verdict(
     "no-negatives",
     "no anchor has a negative in its batch",
-    "No anchor has a negative in its batch, so a contrastive loss is 0 and the model learns "
+    "No anchor has a negative in its batch. Then a contrastive loss is 0 and the model learns "
     "nothing. A loss of 0 does not mean that training succeeded.",
     (
         Threshold(
             "without_negatives",
             "batches in which no anchor has a negative",
             "logged steps in which no anchor has a negative",
-            "not a choice: a batch of one row, or of one group, has no negatives",
+            "our choice: more than half; a batch of one row, or of one group, has no negatives",
             above=0.5,
             unit="of the logged steps",
         ),
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss of another library: mean gradient of an anchor. A loss that compares only "
-            "the two texts of a pair has a gradient even without negatives",
-            "0 for a softmax over the positive alone, up to rounding",
+            "for a loss of another library: mean length of the gradient on an anchor. A loss that "
+            "compares only the two texts of a pair has a gradient even without negatives",
+            "without negatives, the gradient of a contrastive loss is 0, up to rounding",
             below=1e-6,
         ),
     ),
@@ -97,9 +97,8 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest angle between the two views of a text",
-            "mean angle between an anchor and its positive in a step; the step with the largest "
-            "mean counts",
-            f"0 without dropout, up to rounding; {ZOO}",
+            "mean angle of anchors and positives, in the logged step where it is largest",
+            f"0 without dropout, up to rounding; the value was {ZOO}",
             below=0.001,
             unit="rad",
             measure=_largest_view_angle,
@@ -113,7 +112,7 @@ DEAD_VIEWS = Verdict(
 
 
 def _unrelated_positives(case: RunEvidence) -> Found | None:
-    """Not for images: crops of an image are related even if a random encoder hides it."""
+    """Return the finding; None for images, because crops of one image always belong together."""
     if case.kind == "images":
         return None
     gap = case.first("label_gap")
@@ -131,7 +130,7 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     sampled = case.start is not None or case.probe is not None
     if not sampled and (_something_else(case) or _learnt(case)):
         return None
-    # one batch is a small sample, so only a clear separation overrules the finding
+    # one batch is a small sample, so only a clear separation in it overrules the finding
     if (separation(case.rows[0] if case.rows else None) or 0) > _CLEAR:
         return None
     columns = ("positive_mean", "negative_mean", "loss")
@@ -139,10 +138,10 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
 
 
 def _decided(case: RunEvidence) -> float | None:
-    """Return the separation in a sample of the data, or in the first third of many steps.
+    """Return the separation in a sample of the data; without one, in the first third of the log.
 
-    One batch is a small sample. An encoder from scratch separates no pairs at its first step, but
-    learns within a few steps to separate pairs that belong together.
+    One batch is a small sample. An encoder that starts from random weights separates no pairs at
+    its first step, but learns within a few steps to separate pairs that belong together.
     """
     sampled = separation(case.start if case.start is not None else case.probe)
     if sampled is not None or not case.rows:
@@ -158,10 +157,10 @@ def _median(rows: Sequence[Row]) -> float | None:
 
 
 def _something_else(case: RunEvidence) -> bool:
-    """Whether copies, a collapse or the temperature explain that positives are no nearer.
+    """Whether copies, the temperature or a collapse explain why positives are no nearer.
 
-    A copy of the positive among the negatives is as near as the positive itself. Two encoders from
-    scratch separate nothing at first, and never do if they collapse or at too low a temperature.
+    A copy of the positive among the negatives is as near as the positive itself. Two encoders with
+    random weights separate nothing at first, nor after a collapse or at a too low temperature.
     """
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
     cold = sharp and crosses("temperature_of_cosines", case.first("temperature"))
@@ -174,7 +173,7 @@ def _something_else(case: RunEvidence) -> bool:
 
 
 def _learnt(case: RunEvidence) -> bool:
-    """Whether an encoder from scratch has learnt the pairs, perhaps by heart."""
+    """Whether the encoder has learnt the pairs, without signs that it only memorised them."""
     first, end = case.first("loss"), case.end("loss")
     late = _median(case.rows[-max(1, len(case.rows) // 3) :])
     if not first or end is None or late is None or len(case.rows) < _MANY or _by_heart(case):
@@ -183,9 +182,9 @@ def _learnt(case: RunEvidence) -> bool:
 
 
 def _by_heart(case: RunEvidence) -> bool:
-    """Whether the second epoch separates pairs at once that the first did not begin to separate.
+    """Whether the second epoch at once separates pairs that the first did not begin to separate.
 
-    Pairs that belong together are learnt step by step, also those that were not seen yet.
+    Pairs that belong together are learnt step by step, in the first epoch too.
     """
     epochs = [[r for r in case.rows if int(r.get("epoch") or 0) == epoch] for epoch in (0, 1)]
     if min(map(len, epochs)) < _MANY:
@@ -196,10 +195,10 @@ def _by_heart(case: RunEvidence) -> bool:
 
 
 def _perhaps_by_heart(case: RunEvidence) -> bool:
-    """Whether pairs that were not separated at first were learnt later, perhaps by heart.
+    """Whether pairs that were not separated at first were learnt later, perhaps by memorising.
 
-    Pairs that do not belong together are learnt, too, if they are seen again and again. Those of
-    the first epoch were not seen before.
+    An encoder also learns pairs that do not belong together if it sees them again and again. In the
+    first epoch, it sees each pair once.
     """
     at_first = _median(case.rows[:3]) if len(case.rows) >= _MANY else None
     if case.kind == "images" or not crosses("separation", at_first):
@@ -209,7 +208,7 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
 
 
 def relation_unknown(case: RunEvidence) -> bool:
-    """Whether nothing shows that the pairs that the loss pulls together belong together."""
+    """Whether nothing shows that the pairs which the loss pulls together belong together."""
     gain = gained(case)
     if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
         return False
@@ -226,21 +225,21 @@ def _belonging(case: RunEvidence) -> str:
     if gap is None:
         return case.words.related
     if crosses("label_gap", gap):
-        return "1 - label: labels that are larger for pairs that belong together"
+        return "1 - label, so that labels are larger for pairs that belong together"
     return "labels that are equal for rows that belong together, and only for these"
 
 
 UNRELATED_POSITIVES = Verdict(
     "unrelated-positives",
-    "positives are no closer than negatives",
+    "positives are no closer to their anchors than negatives",
     "Before training, positives are no closer to their anchors than other texts are. Real pairs "
-    "are closer, so the columns or lines of the file are probably mixed up.",
+    "would be closer, so the columns or lines of the file are probably mixed up.",
     (
         Threshold(
             "separation",
-            "lead of positives over negatives before training",
+            "how much closer positives are than negatives before training",
             "before training: mean angle to negatives minus mean angle to positives, divided by "
-            "the larger of their standard deviations. Without a sample of the data: median over "
+            "the larger standard deviation of the two. Without a sample of the data: median over "
             "the first third of at least nine logged steps",
             ZOO,
             below=0.15,
@@ -248,26 +247,26 @@ UNRELATED_POSITIVES = Verdict(
         ),
         Threshold(
             "label_gap",
-            "lead of pairs with high labels at the first logged step",
-            "for labelled pairs, at the first logged step: mean angle of pairs with a label below "
-            "the mean, minus the mean angle of the others",
-            f"two standard errors if each side has 8 pairs; {NEWER}",
+            "how much closer pairs with high labels are at the first logged step",
+            "for labelled pairs, at the first logged step: mean angle of the pairs with lower "
+            "labels minus the mean angle of the others, in standard deviations",
+            f"two standard errors if each side has 8 pairs. The value is {NEWER}",
             below=-1.0,
             unit="standard deviations",
         ),
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "anchors with a negative that looks like a positive. If their share exceeds this "
-            "value in the first third and at the end, the verdict is not reported, because "
-            "copies make negatives as near as positives",
-            "1 for data with four captions per picture, in batches of 32; 0 to 0.05 for shuffled "
-            "captions (benchmarks/hosts.py)",
+            "anchors with a negative that looks like a positive. Above this value in the first "
+            "third and at the end, the verdict is not reported: copies of positives are as near as "
+            "positives",
+            "with four captions per picture and batches of 32, the share is 1; with shuffled "
+            "captions, 0 to 0.05 (benchmarks/hosts.py)",
             above=0.5,
             unit="of the anchors",
         ),
     ),
-    Change("--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)", _belonging),
+    Change("--columns ANCHOR,POSITIVE (columns that belong together, or another file)", _belonging),
     explains=("diverging", "collapsed", *EFFECTS),
     when=_unrelated_positives,
 )
@@ -275,16 +274,15 @@ UNRELATED_POSITIVES = Verdict(
 
 ONLY_PULLED = Verdict(
     "only-pulled",
-    "all pairs have the same label: every pair is pulled together, none is pushed apart",
-    "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
-    "Such a loss is smallest if all embeddings are equal, so training makes them equal.",
+    "all pairs have the same label, so every pair is pulled together and none is pushed apart",
+    "All pairs have the same high label, so the loss pulls every pair together and pushes none "
+    "apart. Such a loss is smallest if all embeddings are equal, so training makes them equal.",
     (
         Threshold(
             "pulled",
             "pairs that are pulled together",
-            "share of labelled pairs with a gradient that are pulled together, in batches with "
-            "equal labels",
-            "not a choice: with equal labels the share is 1",
+            "share of the labelled pairs with a gradient that are pulled, if all labels are equal",
+            "by definition: with equal, high labels the share is 1",
             above=0.99,
             unit="of the pairs",
             measure=lambda case: statistics.fmean(x) if (x := case.series("pulled")) else None,
@@ -298,7 +296,7 @@ ONLY_PULLED = Verdict(
         ),
     ),
     explains=("diverging", "collapsed", *EFFECTS),
-    # labels differ; pairs that belong apart may be finished and not pushed
+    # labels differ; pairs with low labels may be far apart already and not pushed
     unless=(lambda case: bool(case.series("label_gap")),),
     shows=("uniformity", "std", "loss"),
 )

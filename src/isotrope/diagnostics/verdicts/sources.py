@@ -1,24 +1,24 @@
-"""Sources of the thresholds that no paper gives, and verdicts that share a cause."""
+"""Sources of the thresholds that are not from a paper, and lists of verdicts with one cause."""
 
 ZOO = (
-    "set on the tuning parts of the benchmark of broken trainings, judged on its last part "
+    "chosen on the tuning parts of the benchmark of faulty trainings, and tested on its last part "
     "(docs/results/zoo.csv)"
 )
 
 OURS = (
-    "our choice; no training of the benchmark has this fault, and no healthy one has this verdict"
+    "our choice; no training of the benchmark has this fault, and no healthy one got this verdict"
 )
 
 NEWER = (
-    "our choice, newer than docs/results/zoo.csv: only the benchmark's healthy text trainings of "
-    "the part `judged` were diagnosed again, and none of them has this verdict"
+    "our choice, made after the benchmark (docs/results/zoo.csv): only its healthy text trainings "
+    "in the part `judged` were diagnosed again, and none of them got this verdict"
 )
 
 EFFECTS = (
     *("dimensional-collapse", "false-negatives", "norms-too-large", "negatives-not-hard"),
     *("never-dissipating", "losing-pull", "anisotropic-start", "overfitting"),
 )
-"""Verdicts that follow from a collapse, and from what leads to one."""
+"""Verdicts that follow from a collapse, or from a cause of a collapse."""
 
 DONE = ("nothing-left-to-learn", "dissipated-early")
 """Verdicts on anchors that have no gradient."""
