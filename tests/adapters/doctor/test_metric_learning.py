@@ -49,3 +49,9 @@ def test_rows_of_its_label_that_a_miner_leaves_out_are_no_copies(name: str) -> N
 def test_copies_that_a_miner_picks_are_pushed(name: str) -> None:
     found = trained(losses.TripletMarginLoss(), MINERS[name](), copies=True).diagnose()
     assert "false-negatives" in found.verdict, found
+
+
+def test_a_loop_names_no_argument_of_a_library_that_is_imported() -> None:
+    (finding,) = trained(losses.NPairsLoss()).diagnose().findings
+    assert finding.verdict == "negatives-not-hard"
+    assert "temperature=" not in finding.change

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from isotrope.adapters.doctor.hosts import words_of
 from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
 from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
@@ -172,9 +171,7 @@ class Doctor:
                 "the loss must be the scalar tensor on which backward() is called next; found "
                 f"{brief(loss)} ({type(loss).__name__})"
             )
-        if "trainer" not in self.anatomy.settings:
-            self.anatomy.settings["trainer"] = "loop"
-            self.anatomy.words = words_of()
+        self.anatomy.settings.setdefault("trainer", "loop")
         self.quietly(self._listen)(loss, step)
 
     def _listen(self, loss: Tensor, step: int | None) -> None:

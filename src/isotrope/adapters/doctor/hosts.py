@@ -4,7 +4,6 @@ The Doctor works without a record. With a record, its advice names the trainer's
 otherwise the advice is in plain words.
 """
 
-import sys
 from collections.abc import Iterable
 
 from isotrope.diagnostics.evidence import Words
@@ -62,15 +61,7 @@ HOSTS: dict[str, Words] = {
 """Records by package; a package comes before those that it is built on."""
 
 
-def words_of(things: Iterable[object] = ()) -> Words:
-    """Return the words of the first known package that defines one of the objects.
-
-    Args:
-        things: Losses, trainer and modules of a training. If there are none, as in a custom loop,
-            the words of an imported loss library are returned.
-    """
+def words_of(things: Iterable[object]) -> Words:
+    """Return the words of the first known package that defines one of the objects."""
     roots = {kind.__module__.partition(".")[0] for x in things for kind in type(x).__mro__}
-    if not roots:
-        libraries = {name for name, words in HOSTS.items() if words.batch == Words().batch}
-        roots = (libraries | {"open_clip"}) & sys.modules.keys()
     return next((words for name, words in HOSTS.items() if name in roots), Words())
