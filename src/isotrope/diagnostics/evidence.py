@@ -48,7 +48,7 @@ class Words:
         without_labels: How to use a contrastive loss on data with labels.
     """
 
-    temperature: str = "a temperature of {}"
+    temperature: str = "similarities divided by a temperature of {}"
     inverse: bool = False
     rate: str = "a learning rate of {}"
     batch: str = "a batch of {} rows"

@@ -37,4 +37,14 @@ def test_a_trainer_made_from_another_has_its_own_words() -> None:
 def test_a_scale_is_one_over_the_temperature() -> None:
     words = HOSTS["sentence_transformers"]
     assert words.of_temperature(0.05, 0.001) == "scale=20 (now 1e+03)"
-    assert Words().of_temperature(0.05, None) == "a temperature of 0.05"
+    plain = "similarities divided by a temperature of 0.05"
+    assert Words().of_temperature(0.05, None) == plain
+
+
+def test_only_an_argument_that_a_loss_has_is_named() -> None:
+    library = {"__module__": "sentence_transformers.losses"}
+    scaled, other = (type("Loss", (), {**library, **more}) for more in ({"scale": 20}, {}))
+    assert words_of([other(), scaled()]) == HOSTS["sentence_transformers"]
+    words = words_of([other()])
+    assert words.of_temperature(0.05, 1.0).endswith("a temperature of 0.05 (now 1)")
+    assert words.margin == HOSTS["sentence_transformers"].margin

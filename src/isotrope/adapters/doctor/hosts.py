@@ -5,6 +5,7 @@ otherwise the advice is in plain words.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from isotrope.diagnostics.evidence import Words
 
@@ -62,6 +63,14 @@ HOSTS: dict[str, Words] = {
 
 
 def words_of(things: Iterable[object]) -> Words:
-    """Return the words of the first known package that defines one of the objects."""
-    roots = {kind.__module__.partition(".")[0] for x in things for kind in type(x).__mro__}
-    return next((words for name, words in HOSTS.items() if name in roots), Words())
+    """Return the words of the first known package that defines one of the objects.
+
+    An argument for the temperature is named only if one of the objects has it.
+    """
+    known = list(things)
+    roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}
+    words = next((words for name, words in HOSTS.items() if name in roots), Words())
+    argument = words.temperature.removesuffix("={}")
+    if argument not in ("temperature", "scale") or any(hasattr(x, argument) for x in known):
+        return words
+    return replace(words, temperature=Words().temperature, inverse=False)

@@ -133,7 +133,7 @@ class HuggingFaceEvents:
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
         """Read the settings that the diagnosis needs from arguments and losses."""
         anatomy = self.doctor.anatomy
-        anatomy.words = words_of([trainer, *losses])
+        anatomy.words = words_of([trainer, *(m for loss in losses for m in loss.modules())])
         # not those of an earlier training
         anatomy.settings = {
             "trainer": "sentence-transformers" if losses else "transformers",
