@@ -1,12 +1,13 @@
-"""What the letters GD, W and R mean, in one line for every page that uses them."""
+"""Explains the letters GD, W and R, in one line for every page that uses them."""
 
 import re
 
 LETTERS = {
-    "GD": "GD (dissipation) is a factor on an anchor's whole gradient: 1 while everything is left "
-    "to learn, 0 when nothing is.",
-    "W": "W (weight) is the push of each negative on the anchor.",
-    "R": "R (ratio) is the pull of the positive relative to this push.",
+    "GD": "GD (gradient dissipation) is a factor on the whole gradient of an anchor: with 1, the "
+    "anchor learns at full strength; with 0, it does not learn.",
+    "W": "W (weight) is the strength with which each negative pushes the anchor.",
+    "R": "R (ratio) is the pull of the positive on the anchor, divided by the push of the "
+    "negatives.",
 }
 _USED = re.compile(r"\b(GD|W|R)(?:\b|_|\\_)(?!\()")
 

@@ -44,17 +44,17 @@ _UNMEASURED = "not measured yet"
 _NEVER_FELL = "in no seed does the value fall in every training, so the claim has no number"
 
 _SHORT: dict[str, str] = {
-    "Li et al. 2024": "Exchanging all [components](notation.md) of a loss raises the STS average "
+    "Li et al. 2024": "Replacing all [components](notation.md) of a loss raises the STS average "
     "of MHE ({li-table3-mhe}; paper: 15.8), Barlow Twins ({li-table3-barlowtwins}; 12.7) and "
     "VICReg ({li-table3-vicreg}; 12.7), and lowers that of MHS ({li-table3-mhs}; 5.5). The "
     "gain comes from the weight (MHE {li-table5-mhe-weight}). Three results are the opposite of "
     "the paper's. A ratio of 2 instead of 1 lowers the average ({li-figure6-ratio-above}). "
-    "Exchanging the ratio lowers it for MHE ({li-table5-mhe-ratio}) and Barlow Twins "
-    "({li-table5-barlowtwins-ratio}). Exchanging all components lowers the transfer average for "
+    "Replacing the ratio lowers it for MHE ({li-table5-mhe-ratio}) and Barlow Twins "
+    "({li-table5-barlowtwins-ratio}). Replacing all components lowers the transfer average for "
     "Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}).",
     "Nie et al. 2023": "InfoNCE ends above DCL ({nie-table1-infonce-dcl}; paper: 4.9) and above "
-    "alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). The lead of MET and MAT "
-    "over InfoNCE is less than a quarter of the printed one ({nie-table1-met-infonce}, "
+    "alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). MET and MAT are "
+    "ahead of InfoNCE in the paper, but not here ({nie-table1-met-infonce}, "
     "{nie-table1-mat-infonce}). Other effects of a margin or a cut-off are mostly too small to "
     "decide.",
     "Manna et al. 2023": "MIOv3 is ahead of its earlier versions ({manna-table2-miov1}, "
@@ -67,7 +67,7 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-They replicate in part, on small encoders. Large printed effects (10 points of STS and more) have the same direction on all three text encoders, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
+They replicate in part, on small encoders. The papers' large effects (10 points of STS and more) have the same direction on all three of our text encoders, at a quarter to nine tenths of their size. Smaller effects are often undecided.
 
 {counts}
 
@@ -75,13 +75,13 @@ They replicate in part, on small encoders. Large printed effects (10 points of S
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-The table lists the main claims, in points out of 100. A positive number supports the paper.
+The table lists the main claims. Numbers are points out of 100; positive ones support the paper.
 
 - *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
 - An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)).
-- † marks images; other rows are from the encoder `{encoder}`.
+- † marks claims about images; the others were measured on the encoder `{encoder}`.
 - ‡ marks claims written down after their results were known.
-- *+GD* exchanges the dissipation, *+W* also the weight. {letters}
+- *+GD* replaces the dissipation, *+W* also the weight. {letters}
 
 {headline}
 {waiting}
@@ -95,13 +95,13 @@ The table lists the main claims, in points out of 100. A positive number support
 ## What the intervals leave out
 
 - Intervals cover only training seeds, not the encoder or the tuning (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than its interval.
-- The rows share trainings, and the intervals are not corrected for the number of rows, so some 90% intervals miss the true effect.
+- Rows share trainings. Intervals are not corrected for the number of rows, so some miss the true effect.
 - `{encoder}` replaced an earlier encoder after results were known. This changed the verdicts about MHS, MET and "not behind".
 - Every training here lowers the transfer average (65.6 at the start). In the papers it changes by -1.0 to +3.3.
 
 **Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}). Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
-**More results**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md), which are not counted here. `python -m papers bench my_loss.py` trains your own loss in the same way.
+**More results**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` trains your own loss in the same way.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
@@ -220,7 +220,7 @@ def _encoders(
             turned.append(claim.headline)
     first = (
         "The gains of table 3 are largest on the encoder that was used for tuning, and smaller on "
-        "seed1. seed0 is an earlier encoder with its own tuning, whose weights are lost."
+        "seed1. seed0 is an earlier encoder with its own tuning; its weights are lost."
     )
     return f"{first} The verdict depends on the encoder for: {', '.join(turned) or 'no claim'}."
 
@@ -236,8 +236,8 @@ def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
         ]
         told += [f"as {form}: {'; '.join(known)}"] if known else []
     return (
-        "The first step of table 5 keeps the published nu; our originals are tuned. With nu and "
-        "learning rate held, the dissipation alone gives, "
+        "In the first step of table 5, nu changes too: from our tuned value to the published one. "
+        "With nu and learning rate held, the new dissipation alone changes the average, "
         f"{'; '.join(told) or 'nothing yet: not measured'}."
     )
 
