@@ -1,7 +1,7 @@
-"""One page for each verb, written from its own parser, and what the verb prints.
+"""Writes one page for each command: its options, from its parser, and an example of its output.
 
-Outputs are files in docs/generate/outputs, copied from a terminal; their first line is the command.
-Short ones are printed before the options, long ones at the end.
+The examples are files in docs/generate/outputs, copied from a terminal. Their first line is the
+command. A page has a short output before the options, and a long one at the end.
 """
 
 import argparse
@@ -23,49 +23,53 @@ RESULTS = {
     "train": "prints the settings, the scores during training, and whether training improved "
     "the model. `--output` receives `model/`, an ordinary sentence-transformers folder; "
     "`metrics.csv`, a row for each logged step; `config.yaml`, the settings; and `result.json`, "
-    "the scores. It trains bi-encoders: do not use it for rerankers or sparse encoders.",
-    "train-images": "prints the settings, the loss and, if the images have labels and a test "
-    "part, the accuracy of nearest neighbours. `--output` receives `model/`, `metrics.csv` (a row "
-    "for each logged step), `config.yaml` (the settings) and `result.json` (the scores). For a "
-    "text encoder use [`train`](train.md).",
-    "evaluate": "prints a table of scores out of 100, and with `--compare` also the "
-    "differences from the first model, each with its interval. Name the data with one of the "
-    "options under [Data to score on](#data-to-score-on-in-any-combination); without data the "
-    "command stops with exit code 2 and lists them. To find out why a training failed, use "
+    "the scores. It trains bi-encoders only: for rerankers or sparse encoders, use another library "
+    "([comparison](../guide/compare.md)).",
+    "train-images": "prints the settings and the loss. If the images have labels and a test "
+    "split, it also prints the accuracy of nearest neighbours. `--output` receives `model/`, "
+    "`metrics.csv` (a row for each logged step), `config.yaml` (the settings) and `result.json` "
+    "(the scores). To train a text encoder, use [`train`](train.md).",
+    "evaluate": "prints a table of scores out of 100. With `--compare` it also prints the "
+    "differences from the first model, each with its interval. Name the data with at least one of "
+    "the options under [Data to score on](#data-to-score-on-in-any-combination); otherwise the "
+    "command lists these options and ends with exit code 2. To find out why a training failed, use "
     "[`diagnose`](diagnose.md).",
     "encode": "writes one `.npy` file with a float32 row for each text or picture, and prints "
-    "its shape. To find texts, use [`search`](search.md), which prints lines instead of numbers.",
+    "the shape of the matrix. To find the texts that are nearest to a query, use "
+    "[`search`](search.md).",
     "search": "prints the nearest texts for each query: cosine, line number, text. It encodes "
     "the whole file for each call. To search the same file often, encode it once with "
     "[`encode`](encode.md) and give the matrix with `--embeddings`.",
-    "objectives": "prints a line for each objective and the parts that can be exchanged; with a "
-    "name, it prints the objective's formula, gradient, settings and presets. It writes no file.",
+    "objectives": "prints a line for each objective, and the names of the components that can "
+    "replace others. With a name, it prints the objective's formula, gradient, settings and "
+    "presets. It writes no file.",
     "check": "prints a line for each comparison: `ok`, `WRONG`, or `-`. A dash is not a fault: "
-    "the line at the end explains what the loss does differently. The exit code is 1 if a line is "
-    "`WRONG`. It writes no file. It does not tell whether the loss trains a good model.",
+    "a line at the end explains what the loss does differently. The exit code is 1 if a line is "
+    "`WRONG`. The command writes no file, and does not show whether the loss trains a good model.",
     "simulate": "writes a picture (`.png`, `.svg`) and its numbers (`.csv`) to `--output`, and "
-    "prints the main number of each objective. It uses no data: to see what an objective does to "
+    "prints the main number of each objective. It uses no data. To see what an objective does to "
     "your texts, use [`audit`](audit.md).",
-    "audit": "prints recommended settings, likely false negatives, suspicious rows, and whether "
-    "whitening helps. With `--output` it also writes a page and, for texts, cleaned files to train "
-    "on. It trains nothing. After a training, use [`diagnose`](diagnose.md).",
-    "diagnose": "prints a verdict, the numbers behind it, and one setting to change. For a run "
-    "it also writes `diagnosis.json` to the run's folder. The page of each "
+    "audit": "prints recommended settings, texts that a training would push apart although they "
+    "belong together (false negatives), suspicious rows, and whether whitening helps. With "
+    "`--output` it also writes a page and, for texts, cleaned files to train on. It trains "
+    "nothing. To judge a training, use [`diagnose`](diagnose.md).",
+    "diagnose": "prints a verdict, the numbers behind it, and one setting to change. If it "
+    "diagnoses a run, it also writes `diagnosis.json` to the run's folder. The page of each "
     "[verdict](../diagnosis.md) says when to ignore it. To find out whether one model is better "
     "than another, use [`evaluate --compare`](evaluate.md).",
-    "sweep": "trains every setting with three seeds, prints a table and the best setting as a "
-    "command, and writes a run folder for each training and the table to `--output`. With "
-    "`--dry-run` it prints the trainings and starts none. To compare runs that you already have, "
+    "sweep": "trains every setting with three seeds. It prints a table, and the best setting as "
+    "a command. `--output` receives the table and a run folder for each training. With "
+    "`--dry-run` it only prints what it would train. To compare runs that you already have, "
     "use [`report`](report.md).",
     "report": "writes one HTML file with the charts, scores and verdicts of the runs, and prints "
-    "its path. To find out whether a difference in score is more than noise, use "
+    "the path of the file. To find out whether a difference in score is more than noise, use "
     "[`evaluate --compare`](evaluate.md).",
 }
-"""What each verb prints and writes, and when to use another."""
+"""What each command prints and writes, and when to use another."""
 
 
 def write_command_pages(directory: Path) -> list[Path]:
-    """Write ``README.md`` and, for each verb, ``VERB.md``.
+    """Write ``README.md`` and, for each command, ``VERB.md``.
 
     Args:
         directory: Folder to write to. It is created if necessary; other files in it are kept.
@@ -81,7 +85,7 @@ def write_command_pages(directory: Path) -> list[Path]:
 
 
 def command_page(verb: str) -> str:
-    """Return the page of one verb in Markdown."""
+    """Return the page of one command in Markdown."""
     parser = load(verb).parser()
     command, printed = (OUTPUTS / f"{verb}.txt").read_text(encoding="utf-8").split("\n\n", 1)
     output = ["## Output", f"```console\n{command}\n```", f"```text\n{printed}```"]
@@ -97,9 +101,9 @@ def command_page(verb: str) -> str:
 def _index() -> str:
     lines = [[f"[`{verb}`]({verb}.md)", line] for verb, line in VERBS.items()]
     return (
-        "# Commands\n\nChoose a verb by what you want to do. Its page shows what it prints and "
-        "writes, and its options, which `isotrope VERB --help` also prints.\n\n"
-        + grid(["verb", "what it does"], lines)
+        "# Commands\n\nChoose a command by what you want to do. Its page lists its options and has "
+        "an example of its output. `isotrope COMMAND --help` prints the options as well.\n\n"
+        + grid(["command", "what it does"], lines)
     )
 
 
@@ -112,7 +116,7 @@ def _head(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The arguments and flags of the verb, by the groups of its help."""
+    """The arguments and flags of the command, by the groups of its help."""
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
         lines = [[_name(a), _meaning(a, parser)] for a in actions if not _is_help(a)]

@@ -19,29 +19,31 @@ KINDS = {
 """The parts of the page, in order."""
 
 _INTRODUCTION = {
-    "result": "The printed form does not have the claimed property.",
+    "result": "What the paper prints here is wrong, and the error changes a result.",
     "misprint": "The right form is on the same page, in a proof or in the released code.",
-    "code": "These are not errors. The published numbers belong to the released code. Both forms "
-    "can be trained (`variant`).",
+    "code": "These are not errors, but the published numbers are those of the released code. "
+    "isotrope can train with either form (`variant`).",
     "withdrawn": "These entries were wrong. Their numbers stay, because they may be cited.",
 }
 
 _PAGE = """# Errata of the papers
 
-Look here before you implement a formula from one of the four papers. isotrope implements the right
-forms. [Another page](replication.md) reports whether the *experiments* replicate.
+Use this page before you implement a formula from one of the four papers. isotrope implements the
+right form of each formula. [Another page](replication.md) reports whether the *experiments*
+replicate.
 
 | entries | count |
 |---|---|
-| the printed form changes a formula, a bound or a statement | {result} |
+| a formula, a bound or a statement that is wrong as printed | {result} |
 | misprints | {misprint} |
 | differences between a paper and its released code | {code} |
 | withdrawn | {withdrawn} |
 
-Cite an entry as *isotrope, erratum E23*; numbers do not change. To check an entry, run
-`pytest tests/papers/test_errata.py -k E23`: the printed formula must fail, the right one must fit.
+Cite an entry as *isotrope, erratum E23*; its number will not change. To check an entry, run
+`pytest tests/papers/test_errata.py -k E23`. The test fails if the printed formula is right, or if
+the corrected one is wrong.
 
-Texts used:
+We read these versions of the papers:
 
 {versions}
 

@@ -17,31 +17,33 @@ _SIDES = (32, 224)  # for which the crops are shown: small images and large ones
 _RULES = {"sgd": "SGD", "lars": "LARS", "adamw": "AdamW"}
 _MEASURED = "([measured](../guide/choose.md#images))"
 USES = {
-    "simclr": "Use it first. It needs no second network, and every objective that compares rows "
-    "works with it. Its negatives are the other images of the batch, so remove near-copies: they "
-    "would be pushed apart.",
+    "simclr": "Use it first. It needs no second network, and works with every objective that "
+    "compares images with each other. Remove near-copies from the data: the negatives are the "
+    "other images of the batch, so copies would be pushed apart.",
     "mocov2": "Use it if the memory allows only small batches: a queue of older embeddings "
-    "provides the negatives. The queue holds random vectors at first, so the loss of the first "
-    "steps says little.",
+    "provides the negatives. Ignore the loss of the first steps, because the queue starts with "
+    "random vectors.",
     "mocov3": "Use it for vision transformers, for which its authors designed it. They train with "
-    "batches of 4,096 images; we have not measured small ones.",
-    "byol": "Use it for long trainings without negatives. Do not use it for short ones: after "
-    f"eight epochs it was no better than raw pixels {_MEASURED}.",
-    "simsiam": "Use it in place of BYOL if there is no memory for a second network. Do not use it "
-    f"for short trainings: after eight epochs it was hardly better than raw pixels {_MEASURED}.",
+    "batches of 4,096 images. We have not measured smaller batches.",
+    "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
+    f"eight epochs, its accuracy was that of nearest neighbours by pixels {_MEASURED}.",
+    "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
+    "not use it for short trainings: after eight epochs, its accuracy was hardly above that of "
+    f"nearest neighbours by pixels {_MEASURED}.",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
-    f"eight epochs it was behind SimCLR and VICReg {_MEASURED}.",
+    f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
     "`--objective.cov_coeff` to 0: the embeddings then collapse to a few dimensions "
     "([`dimensional-collapse`](../diagnoses/dimensional-collapse.md)).",
-    "dino": "Use it for vision transformers and large images, where the student also sees small "
-    "crops. We have not measured it.",
+    "dino": "Use it for vision transformers and images larger than 64 x 64, from which its student "
+    "network also sees small crops. We have not measured it.",
 }
 """When to use a method, and when not."""
 
 _EVALUATED = (
     "The second command prints the accuracy of nearest neighbours and of a linear classifier, both "
-    "on frozen embeddings. It needs labels; give them with `--labels` if IMAGES has none."
+    "on frozen embeddings. It needs labels. If IMAGES has none, give labelled images with "
+    "`--labels`."
 )
 
 
@@ -82,11 +84,13 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     ]
     return (
         "# Methods on images\n\n"
-        "A method makes two or more views of each image from random crops, and an objective "
-        "compares them. Choose one with `isotrope train-images IMAGES --method NAME`. Each method "
-        "has a recipe, which provides defaults for the objective and its temperature, optimiser, "
-        "learning rate, weight decay, warm-up and crops. If you have no reason to choose another, "
-        "use SimCLR.\n\n" + grid(header, lines)
+        "A method, such as SimCLR, is a way to train an image encoder without labels. It makes two "
+        "or more views of each image from random crops, and an objective compares them. Choose "
+        "a method with `isotrope train-images IMAGES --method NAME`. If you have no reason to "
+        "choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the objective "
+        "and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
+        '"In proportion to the batch" means that the learning rate is multiplied by the batch '
+        "size divided by 128.\n\n" + grid(header, lines)
     )
 
 
@@ -141,7 +145,7 @@ def _recipe(recipe: Any) -> str:  # noqa: ANN401
         ["epochs", f"{recipe.epochs}, {_warmup(recipe.warmup_epochs)}"],
         ["gradients", "not clipped" if recipe.clip is None else f"clipped at {recipe.clip:g}"],
         ["crops", f"`{recipe.augment}`"],
-        ["from", recipe.source],
+        ["source", recipe.source],
     ]
     return grid(["what", "value"], lines)
 
@@ -173,10 +177,12 @@ def _crops(cls: type[Any]) -> str:
     ]
     chances = ["colours", "grey", "blur", "solarize"]
     text = (
-        "Each line is one kind of crop. *Crops* is their number per image, *side* their side in "
-        "pixels, and *share of the area* the part of the image that a crop covers. The last four "
-        "columns are probabilities. *Together*: all four changes of colour are applied, or none. "
-        "*Each by itself*: each is applied with the probability in the column *colours*."
+        "Each line is one kind of crop, for images of the given size. *Crops* is the number of "
+        "such crops per image. *Side* is the side of a crop in pixels. *Share of the area* is the "
+        "part of the image that a crop covers before it is resized. The next column has the "
+        "largest changes of colour. *Together* means that all four changes are applied to a crop, "
+        "or none; *each by itself* means that chance decides on each change. The last four columns "
+        "are probabilities: of the changes of colour, and of the other changes."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

@@ -16,33 +16,33 @@ from isotrope.diagnostics.verdicts import VERDICTS
 _PAGE = """# Is this normal?
 
 Use this page to look up a question like yours. To check your own training, add
-`callbacks=[isotrope.Doctor()]` to its trainer. We reproduced {count} public questions about
-training embedding models as small trainings. In each,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gave a verdict, and we then made the
-change that it proposed.
+`callbacks=[isotrope.Doctor()]` to its trainer. For {count} public questions about training
+embedding models, we ran a small training with the settings of the question. In each training,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gave a verdict. Then we made the
+change that it proposed, and trained again.
 
 ## {count} questions
 
 The numbers in the last column are the MRR@10 (out of 100) before training, after the training in
-question, and after the changed training. If the changed training was not healthy either, its
-verdict is in parentheses. *(wrong)* marks a verdict that we did not expect
-([how the answers were judged](#how-the-answers-were-judged)).
+question, and after the changed training. If the changed training was not healthy either, the column
+*change made* has its verdict in parentheses. *(wrong)* marks a verdict that differs from the one
+that we expected ([how the answers were judged](#how-the-answers-were-judged)).
 
 {questions}
 
 ## How the answers were judged
 
-We committed the expected verdict before running each training. An answer is right if the Doctor
-prints this verdict first, and no longer prints it after the change. The score need not rise: some
-changed trainings end below the encoder that they started from.
+We committed the expected verdict before we ran the training. An answer is right if the Doctor
+prints this verdict first, and no longer prints it after the change. The score does not have to
+rise: some changed trainings end with a lower score than the encoder had before training.
 
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| without the {seen} that led us to change a rule or the training | {judged} of {judging} |
+| all except the {seen} after which we changed a rule or the training | {judged} of {judging} |
 
-We removed two earlier wrong answers from the [table](results/questions.csv)
-([log](LOG.md#public-questions-that-left-the-table)). {misses}
+We removed two more wrong answers from the [table](results/questions.csv), and [say
+why](LOG.md#public-questions-that-left-the-table). {misses}
 
 | setting | value |
 | --- | --- |
@@ -55,9 +55,9 @@ We removed two earlier wrong answers from the [table](results/questions.csv)
 
 ## Symptoms and numbers
 
-sentence-transformers lists [23 symptoms]({list}) of failed trainings. The table has the {visible}
-that are visible in the embeddings and their gradient, and three more with which isotrope can help.
-The others are about machines, files, accounts and other kinds of model.
+sentence-transformers lists [23 symptoms]({list}) of failed trainings. The table has those {visible}
+that show in the embeddings and their gradient, and three more with which isotrope can help. The
+others are about machines, files, accounts and other kinds of model.
 
 {table}
 """
@@ -104,7 +104,7 @@ SYMPTOMS = (
             "temperature-too-low",
         ),
     ),
-    Symptom("a cached loss stops with an error of autograd", other="`isotrope check`"),
+    Symptom("a cached loss ends with an error of autograd", other="`isotrope check`"),
     Symptom("nothing arrives in the tracker", other="`OUTPUT_DIR/isotrope/metrics.csv`"),
     Symptom(
         "the base model gives constant vectors, zeros or NaN",
@@ -114,7 +114,7 @@ SYMPTOMS = (
     Symptom(
         "the evaluation is perfect from the first step on",
         "`dead` at the first step, if the training pairs are as easy as the evaluation (isotrope "
-        "cannot see a leak)",
+        "does not notice test data among the training data)",
         ("nothing-left-to-learn",),
     ),
     Symptom(
@@ -124,7 +124,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "the backward pass of a cached loss fails with LoRA",
-        "the doctor reports that no gradient reaches the embeddings",
+        "the Doctor reports that no gradient reaches the embeddings",
         ("not-enough-seen",),
     ),
 )
@@ -235,7 +235,7 @@ def _misses(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _symptoms() -> str:
     return grid(
-        ["symptom", "shown by", "verdict", "elsewhere in isotrope"],
+        ["symptom", "numbers that show it", "verdict", "other help"],
         [
             [
                 symptom.name,
