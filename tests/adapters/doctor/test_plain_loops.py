@@ -46,3 +46,10 @@ def test_every_loop_has_a_sound_training_and_a_fault() -> None:
         assert exists(how, "healthy"), name
         assert sum(exists(how, cell) for cell in RIGHT) > 1, name
     assert {how.judged for how in LOOPS.values()} == {True, False}
+
+
+def test_a_doctor_prints_its_diagnosis() -> None:
+    found, doctor = diagnosis(LOOPS["triplet-fused"], CELLS["healthy"])
+    assert str(doctor).startswith("verdict: ")
+    assert repr(doctor) == f"Doctor(every={doctor.anatomy.every}), {len(doctor.rows)} steps measured"
+    assert found.verdict[0] in str(doctor)

@@ -118,6 +118,12 @@ class Doctor:
         """The measurements by column, one row per measured step."""
         return self.anatomy.rows
 
+    def __repr__(self) -> str:
+        return f"Doctor(every={self.anatomy.every}), {len(self.rows)} steps measured"
+
+    def __str__(self) -> str:
+        return str(self.diagnose())
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         """Return the handler of a trainer's event ``on_...``; it does nothing for most events."""
         if not name.startswith("on_") and name not in ("setup", "teardown"):
