@@ -57,7 +57,7 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``trained``: the
-            last step, or the first if the last is worse by more than a standard error. ``last``:
+            last step, or the first if the last is worse by more than two standard errors. ``last``:
             the last step.
         scores: Scores of all evaluations, by step.
         evaluations: The three evaluations, by step. Only these keep the scores of single examples.
@@ -82,7 +82,7 @@ class DevHistory:
         first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
         if self.saved == "trained" and best == min(self.scores) and first and last:
             change = last.items - first.items
-            if first.gold is None and change.mean() >= -change.std() / np.sqrt(len(change)):
+            if first.gold is None and change.mean() >= -2 * change.std() / np.sqrt(len(change)):
                 return max(self.scores)
         return best
 

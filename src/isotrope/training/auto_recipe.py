@@ -45,7 +45,9 @@ _TIMED = 32  # records that a step is timed on
 _RECORDS = 1_000_000  # records that are counted
 _TEMPERATURE = 0.05
 _PLANNED = 0.8  # share of a budget for the steps; the rest is for reading, scoring and saving
-_MUCH = 0.8  # loss before training above which the highest rate is used
+# up to the first of these losses before training a tenth of the highest rate is used; from the
+# second on, all of it
+_KNOWN, _UNKNOWN = 0.13, 0.4
 _RATE, _PAIRS = 3e-4, 5_000  # that rate; pairs seen in all epochs, of which there are one to eight
 
 
@@ -185,7 +187,8 @@ def _loss(
 
 def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for pairs."""
-    left = 1.0 if facts.loss is None else float(np.clip(facts.loss / _MUCH, 0.1, 1))
+    loss = _UNKNOWN if facts.loss is None else facts.loss
+    left = float(np.interp(loss, (_KNOWN, _UNKNOWN), (0.1, 1)))
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
     both = "compares each text of a pair with all other texts of the batch"

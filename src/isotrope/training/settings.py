@@ -311,7 +311,7 @@ class TrainSettings(RunSettings):
     prefer: Literal["best", "trained"] = of_dev(
         "best",
         "Model to save. best: the model of the step with the best dev score. trained: the model "
-        "of the last step, unless it is worse than the original by more than a standard error.",
+        "of the last step, unless it is worse than the original by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
