@@ -35,9 +35,8 @@ from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, Surrogate
 
 BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
-# bytes of similarities that are held: up to the first, always; up to the second, if not fused
-EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26
-GPU_EAGER_BYTES = 1 << 26  # the first of these on a GPU
+# bytes of similarities that are held: always, on a CPU and on a GPU; and if not fused
+EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26, 1 << 26
 SHARED_BYTES = (
     1 << 17
 )  # and up to here if both directions share the blocks (kernels.surrogate_sums)

@@ -45,9 +45,7 @@ _TIMED = 32  # records that a step is timed on
 _RECORDS = 1_000_000  # records that are counted
 _TEMPERATURE = 0.05
 _PLANNED = 0.8  # share of a budget for the steps; the rest is for reading, scoring and saving
-# up to the first of these losses before training a tenth of the highest rate is used; from the
-# second on, all of it
-_KNOWN, _UNKNOWN = 0.13, 0.4
+_KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training: a tenth of the highest rate, and all of it
 _RATE, _PAIRS = 3e-4, 5_000  # that rate; pairs seen in all epochs, of which there are one to eight
 
 

@@ -51,5 +51,7 @@ def test_every_loop_has_a_sound_training_and_a_fault() -> None:
 def test_a_doctor_prints_its_diagnosis() -> None:
     found, doctor = diagnosis(LOOPS["triplet-fused"], CELLS["healthy"])
     assert str(doctor).startswith("verdict: ")
-    assert repr(doctor) == f"Doctor(every={doctor.anatomy.every}), {len(doctor.rows)} steps measured"
+    assert (
+        repr(doctor) == f"Doctor(every={doctor.anatomy.every}), {len(doctor.rows)} steps measured"
+    )
     assert found.verdict[0] in str(doctor)
