@@ -37,8 +37,9 @@ example, if all embeddings are one point, no negative can be harder than another
 
 ## Thresholds
 
-In the pages of the verdicts, "at the end" means the median of the last third of the logged steps. A
-saved model is measured on 256 inputs. A threshold is skipped if its value was not measured.
+The table has all thresholds. A threshold is skipped if its value was not measured. On the pages of
+the verdicts, a value "at the end" is the median of the last third of the logged steps. A saved
+model is measured on 256 inputs.
 
 | threshold | verdict | a fault if the value is | unit |
 |---|---|---|---|
@@ -50,8 +51,9 @@ The page of each verdict explains what its thresholds measure and where their va
 
 The benchmark is a set of small trainings. Some are healthy, and the others have one of twelve
 planted faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty training is right
-if the planted fault is at the top, with the change that undoes it. The diagnosis of a healthy
-training is right if it finds nothing. Healthy trainings whose held-out score fell are not counted.
+if its first verdict is the planted fault, and it proposes the change that undoes the fault. The
+diagnosis of a healthy training is right if it finds nothing. Healthy trainings whose held-out score
+fell are not counted.
 
 {zoo}
 
