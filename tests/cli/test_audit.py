@@ -88,7 +88,7 @@ def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) ->
     folder, output = tmp_path / "photos", tmp_path / "audit"
     folder.mkdir()
     asked = ("audit", folder, "--encoder", "resnet9", "--output", output)
-    for message in ("no pictures", "1 picture to train on", None):
+    for message in ("no pictures", "at least 2 pictures to train on", None):
         if message is not None:
             found = run(*asked)
             assert (found.code, message in found.err) == (2, True)
@@ -98,7 +98,7 @@ def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) ->
     refused = {
         ("--objective", "barlowtwins"): "compares coordinates",
         ("--method", "dino"): "no components",
-        ("--encoder", MINILM): "readable image encoders",
+        ("--encoder", MINILM): "give an image encoder",
         ("--suspect", "0"): "--suspect 0",
     }
     for flags, message in refused.items():

@@ -103,9 +103,7 @@ def test_a_data_set_that_nobody_knows_is_refused_within_seconds(
     monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", unknown)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     settings = TrainSettings.read({"files": ["nobody/pairs"], "output": str(tmp_path / "run")})
-    message = (
-        r"^nobody/pairs: no such file, and not read .*be reached: no dataset called nobody/pairs$"
-    )
+    message = r"^nobody/pairs: no such file, and not available .*: no dataset called nobody/pairs$"
     with pytest.raises(InputError, match=message):
         check_early(settings, resume=False)
     (tmp_path / "cache/nobody___pairs").mkdir(parents=True)

@@ -198,7 +198,7 @@ def test_bad_data_stop_before_a_model_is_looked_for(run, files) -> None:
     files["own"].write_text(files["own"].read_text() + "1\ta\n")
     found = run("evaluate", "nosuch/model", "--sts", files["own"])
     assert found.code == 2
-    assert "own.tsv, line 13: 2 fields where 3 are needed" in found.err
+    assert "own.tsv, line 13: give 3 fields, separated by tabs" in found.err
 
 
 def test_a_number_that_is_none_is_no_json(run, models, sts, monkeypatch) -> None:

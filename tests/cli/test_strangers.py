@@ -354,7 +354,7 @@ def test_a_model_is_read_from_its_own_folder(
         (tmp_path / "t.txt").write_text("a text\n")
         found = run("encode", model, tmp_path / "t.txt", "-o", tmp_path / "o.npy")
         assert found.code == 2
-        assert "models are read from one folder only" in found.err
+        assert "merge adapter and model with peft" in found.err
     assert asked == []
 
 

@@ -68,7 +68,11 @@ CASES: list[tuple[str, Maker, str]] = [
     ("pipe.txt", os.mkfifo, "not a regular file (a pipe); save it to a file first"),
     ("socket.txt", listening, "not a regular file (a socket)"),
     ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
-    ("folder", lambda path: path.mkdir(), "no file with text in this folder; known kinds are"),
+    (
+        "folder",
+        lambda path: path.mkdir(),
+        "no file with text in this folder; put in a file that ends in",
+    ),
     ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known: .txt, .tsv"),
     ("kind.jsn", content("{}"), "unknown kind of file '.jsn' (did you mean '.json'?)"),
     ("kind", content("text"), "unknown kind of file ''"),
@@ -79,9 +83,9 @@ CASES: list[tuple[str, Maker, str]] = [
     ("empty.txt.gz", zipped(""), "is empty"),
     ("blank.txt", content(" \n\n\t\r\n"), "holds only blank lines"),
     ("mark.txt", content(b"\xef\xbb\xbf"), "holds only blank lines"),
-    ("binary.txt", content(b"ok\n\x7fELF\0\0\1"), "line 2: holds NUL bytes, so it is binary"),
+    ("binary.txt", content(b"ok\n\x7fELF\0\0\1"), "line 2: holds NUL bytes, so it is not text"),
     ("utf16.txt", content("text".encode("utf-16-le")), "line 1: holds NUL bytes"),
-    ("mark16.txt", content(b"\xff\xfea\n"), "line 1: invalid UTF-8 at byte 1 (0xff); as UTF-16 it"),
+    ("mark16.txt", content(b"\xff\xfea\n"), "line 1: invalid UTF-8 at byte 1 (0xff); convert"),
     (
         "latin.txt",
         content(b"one\ntwo\ncaf\xe9 noir\n"),
@@ -89,55 +93,59 @@ CASES: list[tuple[str, Maker, str]] = [
     ),
     ("cut.txt", content("one\ntwo è".encode()[:-1]), "line 2: invalid UTF-8 at byte 5 (0xc3)"),
     ("surrogate.txt", content(b"\xed\xa0\x80\n"), "line 1: invalid UTF-8 at byte 1"),
-    ("zipped.txt", zipped("text\n"), "so it is no text; end its name in .gz"),
+    ("zipped.txt", zipped("text\n"), "so it is not text; end its name in .gz"),
     ("long.txt", content(f"one\n{LONG}\n"), "line 2: longer than 100,000 characters; break"),
     ("long.txt.gz", zipped(LONG), "line 1: longer than 100,000 characters"),
     ("wide.txt", content("𝄞" * 250_000), "line 1: longer than 100,000 characters"),
     # gzip
-    ("plain.txt.gz", content("not compressed\n"), "is not a whole .gz file (Not a gzipped"),
+    ("plain.txt.gz", content("not compressed\n"), "is not a complete .gz file (Not a gzipped"),
     (
         "short.txt.gz",
         content(gzip.compress(os.urandom(999))[:500]),
-        "is not a whole .gz file",
+        "is not a complete .gz file",
     ),
     ("none.txt.gz", content(b""), "is empty"),
     (
         "flipped.txt.gz",
         content(gzip.compress(b"text\n" * 999)[:20] + b"\xff" * 40),
-        "is not a whole .gz file",
+        "is not a complete .gz file",
     ),
     (
         "sum.txt.gz",
         content(gzip.compress(b"a\n")[:-8] + bytes(8)),
-        "not a whole .gz file (CRC check",
+        "not a complete .gz file (CRC check",
     ),
     # tab-separated
-    ("mixed.tsv", content("a\tb\nc\td\te\n"), "line 2: 3 fields where 2 are needed; columns"),
-    ("single.tsv", content("a\tb\n\nc\n"), "line 3: 1 fields where 2 are needed; columns"),
+    ("mixed.tsv", content("a\tb\nc\td\te\n"), "line 2: give 2 fields, separated by tabs"),
+    ("single.tsv", content("a\tb\n\nc\n"), "line 3: give 2 fields, separated by tabs"),
     # comma-separated
-    ("ragged.csv", content("text,id\na,1\nb, c,2\n"), "line 3: 3 fields where the header has 2"),
+    ("ragged.csv", content("text,id\na,1\nb, c,2\n"), "line 3: 3 fields, but the header has 2"),
     ("quote.csv", content('text\n"a\nb\n'), "broken CSV"),
-    ("inner.csv", content('text\n"a "b" c"\n'), "line 2: broken CSV"),
-    ("header.csv", content("text\n"), "holds no text; give at least one record"),
+    ("inner.csv", content('text\n"a "b" c"\n'), "line 2: write a quote"),
+    ("header.csv", content("text\n"), "give at least one record; it holds no text"),
     (
         "columns.csv",
         content("id,body\n1,a\n"),
-        "none of the usual columns (text; anch",
+        "no column has a usual name (text; anch",
     ),
     ("twice.csv", content("text,text\na,b\n"), "more than one column 'text'"),
-    ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV (quote without an end)"),
+    ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV: quote without an end"),
     ("cell.csv", content('text\n"' + "x" * 60_000 + "\n" + "x" * 60_000 + '"\n'), "longer than"),
     # JSON lines
-    ("broken.jsonl", content('{"text": "a"}\n{"text": "b\n'), "line 2: broken JSON (Untermin"),
-    ("deep.jsonl", content("[" * 90_000), "line 1: broken JSON"),
-    ("bare.jsonl", content("5\n"), "line 1: found 5 where an object such as"),
+    (
+        "broken.jsonl",
+        content('{"text": "a"}\n{"text": "b\n'),
+        "each line; this is not JSON (Untermin",
+    ),
+    ("deep.jsonl", content("[" * 90_000), "line 1: write one JSON object"),
+    ("bare.jsonl", content("5\n"), "line 1: give an object such as"),
     ("list.jsonl", content('["a", 1]\n'), "line 1: column '2' holds 1 (int), not text"),
     ("number.jsonl", content('{"text": 5}\n'), "line 1: column 'text' holds 5 (int), not text"),
     ("nested.jsonl", content('{"text": ["a", 1]}\n'), "column 'text' holds 1 (int), not text"),
     (
         "later.jsonl",
         content('{"text": "a"}\n' * 101 + '{"test": "b"}\n'),
-        "line 102: has the key 'test', which the first 100 objects lack (did you mean 'text'?)",
+        "key 'test' is in none of the first 100 objects (did you mean 'text'?)",
     ),
     ("half.jsonl", content('{"text": "\\ud83d"}\n'), "line 1: column 'text' holds a character"),
     ("nul.jsonl", content('{"text": "a\\u0000"}\n'), "line 1: column 'text' holds a character"),
@@ -146,18 +154,22 @@ CASES: list[tuple[str, Maker, str]] = [
     ("nulls.jsonl", content('{"text": null}\n'), "holds no text"),
     ("empty.jsonl", content("\n"), "holds only blank lines"),
     # parquet
-    ("text.parquet", content("text\n"), "not a parquet file, or damaged"),
-    ("empty.parquet", content(b""), "not a parquet file, or damaged"),
-    ("cut.parquet", content(lambda: table(text=["a"])[:-20]), "not a parquet file, or damaged"),
-    ("damaged.parquet", content(damaged_table), "not a parquet file, or damaged"),
+    ("text.parquet", content("text\n"), "not a parquet file, or it is damaged"),
+    ("empty.parquet", content(b""), "not a parquet file, or it is damaged"),
+    (
+        "cut.parquet",
+        content(lambda: table(text=["a"])[:-20]),
+        "not a parquet file, or it is damaged",
+    ),
+    ("damaged.parquet", content(damaged_table), "not a parquet file, or it is damaged"),
     ("rows.parquet", content(lambda: table(text=[])), "holds no text"),
     ("number.parquet", content(lambda: table(text=[1.5])), "column 'text' holds 1.5 (float)"),
     (
         "columns.parquet",
         content(lambda: table(a=["x"], b=["y"])),
-        "found 'a', 'b'; choose by name:",
+        "choose columns by name:",
     ),
-    ("text.parquet.gz", zipped("text"), "is compressed already; unpack it"),
+    ("text.parquet.gz", zipped("text"), "unpack it to a .parquet file"),
 ]
 
 
@@ -186,7 +198,7 @@ def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read([path], columns=["titel"]))
     assert str(caught.value) == (
-        f"{path}: no column 'titel' (did you mean 'title'?); found 'title', 'body'"
+        f"{path}: no column 'titel' (did you mean 'title'?); the table has 'title', 'body'"
     )
 
 

@@ -110,7 +110,7 @@ def test_formats_of_the_field(
 
 def test_scores_are_kept_for_each_text() -> None:
     assert [record.scores for record in read(FLAG_SCORES)] == [(0.9, 0.2, 0.1)] * 4
-    with pytest.raises(InputError, match=r"holds scored pairs .* a low score are not positives"):
+    with pytest.raises(InputError, match=r"holds scored pairs .* low score is not a positive pair"):
         records(read(SCORED))
     scored = read(SCORED, scored=True)
     assert [record.scores for record in scored] == [(i / 4,) for i in N]
@@ -175,7 +175,10 @@ def test_separators_are_recognised(
 def test_unknown_names_with_a_semicolon_are_proposed_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("nr;die Frage;Antwort\n1;wo, bitte?;hier\n2;wann?;jetzt\n")
-    with spelled(as_flag), pytest.raises(InputError, match="choose by name: --columns") as caught:
+    with (
+        spelled(as_flag),
+        pytest.raises(InputError, match="choose columns by name: --columns") as caught,
+    ):
         list(read([path]))
     with spelled(as_flag):
         message = str(caught.value)
@@ -183,7 +186,7 @@ def test_unknown_names_with_a_semicolon_are_proposed_as_they_are(tmp_path: Path)
     assert columns == "die Frage,Antwort", "the first two columns of text"
     assert records(read([path], columns=columns.split(",")))[0] == ("wo, bitte?", "hier")
     path.write_text("nr;a\n1;2\n")
-    with pytest.raises(InputError, match="none of them holds text"):
+    with pytest.raises(InputError, match="no column of this one holds text"):
         list(read([path]))
 
 
@@ -263,11 +266,11 @@ def test_compressed_text(tmp_path: Path, compressed: str) -> None:
         drain(path)
     for damaged in (b"no archive", pack[compressed](content)[:20]):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match=rf"is not a whole \.{compressed} file"):
+        with pytest.raises(InputError, match=rf"is not a complete \.{compressed} file"):
             records(read([path]))
     plain = tmp_path / "a.jsonl"
     plain.write_bytes(pack[compressed](content))
-    with pytest.raises(InputError, match=rf"it is no text; end its name in \.{compressed}"):
+    with pytest.raises(InputError, match=rf"it is not text; end its name in \.{compressed}"):
         records(read([plain]))
 
 
@@ -404,7 +407,7 @@ def test_a_text_that_a_table_holds_once_for_many_rows(
 def test_the_line_of_an_error_counts_the_line_before_the_header(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('sep=;\nanchor;positive\n"a\nb";c\nd;e;f\n')
-    with pytest.raises(InputError, match="line 5: 3 fields where the header has 2"):
+    with pytest.raises(InputError, match="line 5: 3 fields, but the header has 2"):
         records(read([path]))
 
 
@@ -413,7 +416,7 @@ def test_a_header_that_comes_again_is_no_pair(tmp_path: Path) -> None:
     path.write_text(delimited(",") * 2)  # cat a.csv b.csv
     reading = read([path])
     assert records(reading) == ROWS * 2
-    assert "left out: 1 row with the header once more (line 4)" in str(reading)
+    assert "left out: 1 row with a repeated header (line 4)" in str(reading)
 
 
 def test_scores_of_margins_without_names(tmp_path: Path) -> None:
@@ -448,7 +451,9 @@ def test_pairs_that_may_not_belong_together_are_refused_and_the_advice_works(
 def test_classes_of_entailment_are_no_scores() -> None:
     """0 is entailment, so that the nearest pairs would have the lowest score."""
     rows = [{"premise": f"a{i}", "hypothesis": f"b{i}", "label": i % 3} for i in N]
-    with pytest.raises(InputError, match="keep the rows of entailment, without the labels"):
+    with pytest.raises(
+        InputError, match="keep only the rows of entailment and remove their labels"
+    ):
         list(read(rows, scored=True))
 
 
@@ -475,7 +480,7 @@ def test_tables_without_names(tmp_path: Path) -> None:
             (("c", "d"), (1.0,)),
         ]
     for wanted in ({"columns": ["x"]}, {"groups": "x"}):
-        with pytest.raises(InputError, match="no column 'x' in the first line"):
+        with pytest.raises(InputError, match="no column 'x'; the first line of a"):
             list(read([path], **wanted))  # type: ignore[arg-type]
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="its columns have no names"):
@@ -501,7 +506,7 @@ def test_text_of_another_encoding_is_converted_as_the_message_says(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\n".join(texts).encode(encoding))
-    with pytest.raises(InputError, match=f"it reads '{texts[0]}'") as caught:
+    with pytest.raises(InputError, match=f"the line reads '{texts[0]}'") as caught:
         list(read([path]))
     command = str(caught.value).split("(")[-1].partition(")")[0]
     text = subprocess.run([*shlex.split(command), str(path)], capture_output=True, check=True)

@@ -53,7 +53,9 @@ def test_of_several_splits_the_one_to_train_on(tmp_path: Path) -> None:
     assert texts(tmp_path / "both") == [("train text",)]
     assert texts(tmp_path / "both" / "test") == [("test text",)]
     datasets.DatasetDict({"a": parts["test"]}).save_to_disk(tmp_path / "other")
-    with pytest.raises(InputError, match="no split called 'train'; found a; give one of them"):
+    with pytest.raises(
+        InputError, match=r"no split is called 'train'; give one of its splits \(a\)"
+    ):
         texts(tmp_path / "other")
 
 
@@ -74,10 +76,10 @@ def test_damaged_tables(saved: Path) -> None:
     whole = table.read_bytes()
     for content in (b"", b"text\n", whole[: len(whole) // 2]):
         table.write_bytes(content)
-        with pytest.raises(InputError, match="a saved dataset that cannot be loaded"):
+        with pytest.raises(InputError, match="save this dataset again; it cannot be loaded"):
             texts(saved)
     (saved / "state.json").write_text("[]")
-    with pytest.raises(InputError, match="a saved dataset that cannot be loaded"):
+    with pytest.raises(InputError, match="save this dataset again; it cannot be loaded"):
         texts(saved)
 
 

@@ -180,7 +180,7 @@ class TestForward:
             assert encoder(torch.rand(2, 3, side, side)).shape == (2, encoder.dimension)
 
     def test_crops_that_no_patches_fit(self, vit):
-        with pytest.raises(InputError, match="images of 10 x 16 cannot be cut into patches of 4"):
+        with pytest.raises(InputError, match="these have 10 x 16 pixels"):
             vit(torch.rand(2, 3, 10, 16))
 
     @pytest.mark.parametrize("name", ["resnet9", "vit-tiny"])
@@ -196,7 +196,7 @@ class TestForward:
         frozen = {name for name, p in encoder.named_parameters() if not p.requires_grad}
         place = "model.embeddings.patch_embeddings.projection."
         assert frozen == {place + "weight", place + "bias"}
-        with pytest.raises(InputError, match="only vision transformers have a patch projection"):
+        with pytest.raises(InputError, match="others have no patch projection"):
             freeze_patches(resnet)
 
 

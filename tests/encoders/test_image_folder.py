@@ -239,21 +239,21 @@ class TestModules:
 class TestBroken:
     def test_another_network(self, folder):
         edit(folder / "config.json", model_type="swin")
-        with pytest.raises(InputError, match=r"of the type 'swin'; readable image encoders are"):
+        with pytest.raises(InputError, match=r"give an image encoder .* of the type 'swin'"):
             ImageEncoder.load(folder)
 
     def test_text_is_no_image_encoder_and_the_other_way_round(self, tiny, folder, tmp_path):
         tiny.save(tmp_path / "text")
         assert isinstance(load(tmp_path / "text", device="cpu"), SentenceEncoder)
-        with pytest.raises(InputError, match="readable image encoders are resnet"):
+        with pytest.raises(InputError, match="give an image encoder of a type in resnet"):
             ImageEncoder.load(tmp_path / "text")
         with pytest.raises(
-            InputError, match=r"takes images, not text: load it with isotrope\.load"
+            InputError, match=r"load .* with isotrope\.load: it takes images, not text"
         ):
             SentenceEncoder.load(folder)
 
     def test_a_pooling_is_for_text(self, folder):
-        with pytest.raises(InputError, match="takes images; leave out pooling"):
+        with pytest.raises(InputError, match=r"leave out pooling, .* takes images"):
             load(folder, pooling="mean")
         with pytest.raises(InputError, match="leave out model_kwargs, which is for text only"):
             load(folder, model_kwargs={"dtype": "float16"})
@@ -292,7 +292,7 @@ class TestBroken:
     @pytest.mark.parametrize("size", [{"longest_edge": 9}, "large", -3])
     def test_no_size(self, folder, size):
         edit(folder / "preprocessor_config.json", crop_size=size)
-        with pytest.raises(InputError, match=r"preprocessor_config\.json names no size of images"):
+        with pytest.raises(InputError, match=r"set the size in .*preprocessor_config\.json"):
             ImageEncoder.load(folder)
 
     @pytest.mark.parametrize(("key", "value"), [("image_mean", 0.5), ("image_std", ["a"] * 3)])

@@ -65,5 +65,5 @@ def test_no_text_no_vocabulary(texts):
 
 
 def test_something_that_is_not_a_text():
-    with pytest.raises(InputError, match=r"texts\[1\] is not a text: found None \(NoneType\)"):
+    with pytest.raises(InputError, match=r"give only texts: texts\[1\] is None \(NoneType\)"):
         SentenceEncoder.scratch(["a", None])

@@ -96,9 +96,9 @@ class TestEncode:
         assert_same(encoder.encode(["bread"]), plain)
 
     def test_what_is_not_a_text(self, tiny):
-        with pytest.raises(InputError, match=r"texts\[1\] is not a text: found 3 \(int\)"):
+        with pytest.raises(InputError, match=r"give only texts: texts\[1\] is 3 \(int\)"):
             tiny.encode(["a", 3])
-        with pytest.raises(InputError, match="expected a list of texts; found the single text 'a'"):
+        with pytest.raises(InputError, match="give a list of texts; found the single text 'a'"):
             tiny.encode("a")
 
     def test_a_batch_of_nothing(self, tiny):
@@ -227,17 +227,15 @@ class TestPooling:
         assert (encoder.pooling, encoder.dimension) == ("cls+mean", 256)
         assert_same(encoder.encode(TEXTS), model.encode(TEXTS))
         encoder.save(tmp_path / "both")
-        with pytest.raises(
-            InputError, match="joins several poolings, and 'mean' alone does not fit"
-        ):
+        with pytest.raises(InputError, match=r"joins several poolings, .* do not fit 'mean' alone"):
             SentenceEncoder.load(tmp_path / "both", pooling="mean")
 
     def test_no_pooling_at_all(self, tiny, tmp_path):
         model = SentenceTransformer(modules=[tiny.model[0]], device="cpu")
         model.save_pretrained(str(tmp_path / "none"), create_model_card=False)
-        with pytest.raises(InputError, match="has no pooling: it gives one vector per token"):
+        with pytest.raises(InputError, match=r"add a pooling to .*: it gives one vector per token"):
             SentenceEncoder.load(tmp_path / "none")
-        with pytest.raises(InputError, match="has no pooling that could be changed to 'cls'"):
+        with pytest.raises(InputError, match=r"leave the pooling 'cls' out: .* has no pooling"):
             SentenceEncoder.load(tmp_path / "none", pooling="cls")
 
 
@@ -394,7 +392,7 @@ class TestLoad:
         small, large = sorted((tiny, other), key=lambda e: len(e.tokenizer))
         small.save(folder)
         large.tokenizer.save_pretrained(folder)
-        with pytest.raises(InputError, match="they do not belong together"):
+        with pytest.raises(InputError, match=r"save .* with its own tokenizer"):
             SentenceEncoder.load(folder)
 
     @pytest.mark.parametrize("device", ["cuda:63", "mps", "meta"])
@@ -413,13 +411,13 @@ class TestModelsThatDoNotFit:
     def test_no_transformer_first(self, tiny):
         words = BoW(vocab=["river", "boat"])
         model = SentenceTransformer(modules=[words], device="cpu")
-        with pytest.raises(InputError, match=r"x does not start with a transformer .*BoW"):
+        with pytest.raises(InputError, match=r"x starts with .*BoW"):
             SentenceEncoder(model, "x")
 
     def test_not_only_text(self, tiny, monkeypatch):
         both = {**tiny.model[0].modality_config, "image": {}}
         monkeypatch.setattr(tiny.model[0], "modality_config", both)
-        with pytest.raises(InputError, match="x reads text, image, not just plain text"):
+        with pytest.raises(InputError, match="give an encoder of plain text: x reads text, image"):
             SentenceEncoder(tiny.model, "x")
 
     def test_cut_embeddings(self, tiny, monkeypatch):
@@ -437,7 +435,7 @@ class TestModelsThatDoNotFit:
         file = folder / "tokenizer_config.json"
         names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
         file.write_text(json.dumps(json.loads(file.read_text()) | names))
-        with pytest.raises(InputError, match=r"several types \(token_type_ids \[1, 0, .*are all 0"):
+        with pytest.raises(InputError, match=r"are all 0: .* several types \(\[1, 0"):
             SentenceEncoder.load(folder)
 
     def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch):

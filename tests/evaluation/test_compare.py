@@ -201,13 +201,15 @@ def test_what_cannot_be_compared() -> None:
     with pytest.raises(InputError, match="at least two models; found 1"):
         compare_results([first])
     for what in ("data", "protocol"):
-        with pytest.raises(InputError, match=f"b was scored on other {what} than a; evaluate both"):
+        with pytest.raises(
+            InputError, match=rf"evaluate both .* b was scored \w+ \w+ {what} than a"
+        ):
             compare_results([first, scored("b", 1, **{what: {"STS12": "other"}})])
-    with pytest.raises(InputError, match="b was scored in another mode than a; evaluate both"):
+    with pytest.raises(InputError, match=r"evaluate both .* b was scored in another mode than a"):
         compare_results([scored("a", 1, mode="full"), scored("b", 1, mode="prototyping")])
     for items in ({}, {"MR": np.ones(3)}):
         broken = scored("b", 1)
         broken.items.clear()
         broken.items.update(items)
-        with pytest.raises(InputError, match="results of a and b have different items"):
+        with pytest.raises(InputError, match="those of a and b have different items"):
             compare_results([first, broken])

@@ -142,7 +142,7 @@ def test_any_encoder(pairs):
 
 
 def test_nothing_to_evaluate_on():
-    with pytest.raises(InputError, match="nothing to evaluate on: give the folder of the STS"):
+    with pytest.raises(InputError, match="give data to evaluate on: the folder of the STS"):
         isotrope.evaluate("all-MiniLM-L6-v2")
 
 

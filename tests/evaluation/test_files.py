@@ -165,14 +165,14 @@ def test_searches_that_are_refused() -> None:
     with refused_setting("top", value=0):
         files.search(Table(), ["mill"], "river", top=0)
     for corpus in ([], np.empty((0, 2))):
-        with pytest.raises(InputError, match="the corpus is empty, so there is nothing to search"):
+        with pytest.raises(InputError, match="give a corpus with at least one text"):
             files.search(Table(), corpus, "river")
     for shape in ((4, 3), (4,)):
         with pytest.raises(InputError, match="table gives 2 numbers for each of 4 texts; encode"):
             files.search(Table(), np.ones(shape), "river")
-    with pytest.raises(InputError, match=r"row 2 of the embeddings of the corpus is not finite"):
+    with pytest.raises(InputError, match=r"row 2 of its embeddings is not finite"):
         files.search(Table(), np.array([[1, 0], [0, 1], [0, np.nan]]), "river")
-    with pytest.raises(InputError, match="the query is not UTF-8 text"):
+    with pytest.raises(InputError, match="write the query as UTF-8 text"):
         files.search(Table(), WORDS, "\ud800")
 
 
@@ -198,7 +198,7 @@ def test_stored_embeddings_are_used_and_recognised(
 
     rows = np.load(stored)
     np.save(stored, rows[::-1])
-    with pytest.raises(InputError, match=r"row 0 of .* is not the embedding of text 1 of the corp"):
+    with pytest.raises(InputError, match=r"row 0 of .* is not what .* gives for text 1"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     np.save(stored, rows[1:])
     with pytest.raises(InputError, match=r"have shape \(17, 128\) but .* for each of 18 texts"):
@@ -212,8 +212,8 @@ def test_stored_embeddings_are_used_and_recognised(
     ("spoil", "message"),
     [
         (lambda rows: np.where(np.arange(18)[:, None] == 16, np.nan, rows), "row 16 of the emb"),
-        (lambda rows: np.full_like(rows, np.inf), "row 0 of the embeddings .* is not finite"),
-        (lambda rows: rows.astype("U4"), "holds <U4, not a matrix of floating-point numbers"),
+        (lambda rows: np.full_like(rows, np.inf), "row 0 of its embeddings is not finite"),
+        (lambda rows: rows.astype("U4"), "it holds <U4, not floating-point numbers"),
         (lambda rows: rows.astype("S4"), r"holds \|S4, not a matrix"),
         (lambda rows: rows.astype("M8[s]"), r"holds datetime64\[s\], not a matrix"),
         (lambda rows: rows.astype(complex), "holds complex128, not a matrix"),
@@ -240,11 +240,11 @@ def test_stored_embeddings_in_no_file_of_one_array(
     zipped, header = stored.read_bytes(), {"descr": "<f4", "fortran_order": False}
     for content in (zipped, zipped[:300], b"\x93NUMPY\x01\x00\x08\x00{'a': (\n"):
         stored.write_bytes(content)
-        with pytest.raises(InputError, match=r"out\.npy is not a matrix saved by numpy"):
+        with pytest.raises(InputError, match=r"out\.npy .* is not a matrix saved by numpy"):
             files.search(model, corpus, "x", device="cpu", embeddings=stored)
     with stored.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {**header, "shape": (10**30, 128)})
-    with pytest.raises(InputError, match=r"out\.npy is not a matrix saved by numpy"):
+    with pytest.raises(InputError, match=r"out\.npy .* is not a matrix saved by numpy"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 

@@ -81,12 +81,12 @@ class TestOwnPictures:
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
         write_pictures(data, seed=1)
-        with pytest.raises(InputError, match=r"was trained on other pictures .*labels="):
+        with pytest.raises(InputError, match=r"labels=.* was trained on other pictures"):
             own_images(run)
 
     def test_no_labels_or_test_part(self, tmp_path):
         flat = write_pictures(tmp_path / "flat.npz", test=False, labels=False)
-        with pytest.raises(InputError, match="have no labels; give labelled pictures of your own"):
+        with pytest.raises(InputError, match="have no labels; give labelled pictures with"):
             own_images(write_image_run(tmp_path / "flat", flat))
         one = write_pictures(tmp_path / "one.npz", test=False)
         with pytest.raises(InputError, match="have no test part; give labelled pictures"):
@@ -160,7 +160,7 @@ class TestLabelledPictures:
             (tmp_path / "folder" / str(numbers[i])).mkdir(parents=True, exist_ok=True)
             Image.fromarray(picture).save(tmp_path / "folder" / str(numbers[i]) / f"{i}.png")
         for train, test in (("folder", "numbers.npz"), ("numbers.npz", "folder")):
-            with pytest.raises(InputError, match="one has names of classes and the other"):
+            with pytest.raises(InputError, match="one has names of classes, the other"):
                 labelled_images(tmp_path / train, tmp_path / test, 8)
         both = labelled_images(tmp_path / "numbers.npz", tmp_path / "numbers.npz", 8)
         assert knn(*both_features(Sums(), both), k=2).metrics["knn_top1"] == 1
@@ -183,12 +183,12 @@ class TestWhatIsAsked:
             isotrope.evaluate(ImageEncoder.build("resnet9", width=4, image_size=8), sts=tmp_path)
 
     def test_too_little(self, run, data):
-        with pytest.raises(InputError, match=r"no score is chosen for .*run: set knn, linear"):
+        with pytest.raises(InputError, match=r"set knn, linear, or both: no score .*run"):
             isotrope.evaluate(run, knn=False, linear=False)
         with refused_setting("labels_test", value=data):
             isotrope.evaluate(run, labels_test=data)
         encoder = ImageEncoder.build("resnet9", width=4, image_size=8)
-        with pytest.raises(InputError, match=r"nothing to evaluate .* on: give labelled pictures"):
+        with pytest.raises(InputError, match=r"give labelled pictures \(labels\) to evaluate"):
             isotrope.evaluate(encoder)
         with pytest.raises(InputError, match="leave out pooling, which is for text"):
             isotrope.evaluate(run, pooling="mean")

@@ -88,7 +88,7 @@ class TestSGD:
 
     def test_divergence(self):
         probe = Probe(learning_rate=3e38, epochs=50)
-        with pytest.raises(InputError, match=r"diverges at a learning rate of 3e\+38; lower it"):
+        with pytest.raises(InputError, match=r"lower the learning rate .* diverges at 3e\+38"):
             linear_probe(TRAIN, TEST, probe)
 
 
@@ -154,7 +154,7 @@ class TestResult:
 def test_features_that_are_not_finite(value):
     rows = TRAIN.vectors.astype(float)
     rows[3, 2] = value
-    with pytest.raises(InputError, match="numbers that are not finite"):
+    with pytest.raises(InputError, match="not finite"):
         linear_probe(Features(rows, TRAIN.labels), TEST)
 
 
@@ -162,7 +162,7 @@ def test_features_that_are_not_finite(value):
 def test_test_features_that_are_not_finite(value):
     rows = TEST.vectors.astype(float)
     rows[-1, 2] = value
-    with pytest.raises(InputError, match="test features have numbers that are not finite"):
+    with pytest.raises(InputError, match=r"the test features again, .* not finite"):
         linear_probe(TRAIN, Features(rows, TEST.labels), Probe(epochs=1))
 
 

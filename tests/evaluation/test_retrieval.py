@@ -160,7 +160,7 @@ class TestBadInput:
 
     def test_a_query_without_anything_relevant(self):
         data = RetrievalSet(["q"], ["a"], [{0: 0.0}])
-        with pytest.raises(InputError, match=r"query 0 \('q'\) has no relevant text"):
+        with pytest.raises(InputError, match=r"remove query 0 \('q'\) without relevant texts"):
             retrieval(Table({}), data)
 
 

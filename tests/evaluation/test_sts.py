@@ -178,7 +178,7 @@ def test_an_empty_vector_counts_as_zero_and_a_broken_one_is_refused():
     expected = spearmanr([0.7, 0, -1], pairs.scores).statistic
     assert sts_dev(Table(vectors), pairs) == pytest.approx(100 * expected, abs=1e-9)
     broken = Subset("x", "x", "dev", np.array([5.0, 2]), ["a", "a"], ["b", "nan"])
-    with pytest.raises(InputError, match="numbers that are not finite"):
+    with pytest.raises(InputError, match="not finite"):
         sts_dev(Table(vectors), broken)
 
 
@@ -218,7 +218,7 @@ def test_human_scores_that_rank_nothing(scores):
     pairs = Subset(
         "own.tsv", "own", "all", np.array(scores), ["a"] * len(scores), ["b"] * len(scores)
     )
-    with pytest.raises(InputError, match=r"human scores of own\.tsv are all equal"):
+    with pytest.raises(InputError, match=r"human scores for own\.tsv: .* all equal"):
         sts_dev(Table({"a": [1, 0], "b": [1, 1]}), pairs)
 
 

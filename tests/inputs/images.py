@@ -66,20 +66,20 @@ X = np.zeros((4, 8, 8, 3), np.uint8)
 # arrays of an .npz file, and what is said
 ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "no pictures among them": ({"labels": np.arange(4)}, "name the array of pictures images"),
-    "floats": ({"images": X.astype(float)}, "holds float64, but pictures must be uint8"),
+    "floats": ({"images": X.astype(float)}, "as uint8 from 0 to 255, not float64"),
     "signed": ({"images": X.astype(np.int8)}, "holds int8"),
     "two dimensions": ({"images": X[0, :, :, 0]}, "has the shape (8, 8)"),
     "five dimensions": ({"images": X[None]}, "has the shape (1, 4, 8, 8, 3)"),
     "seven channels": ({"images": np.zeros((4, 7, 8, 8), np.uint8)}, "has the shape (4, 7, 8, 8)"),
     "none": ({"images": X[:0]}, "no pictures"),
     "no pixels": ({"images": np.zeros((4, 0, 0, 3), np.uint8)}, "no pictures"),
-    "one": ({"images": X[:1]}, "1 picture to train on"),
-    "objects": ({"images": np.array([None, {}], object)}, "nothing is unpickled"),
+    "one": ({"images": X[:1]}, "at least 2 pictures to train on"),
+    "objects": ({"images": np.array([None, {}], object)}, "without Python objects"),
     "text": ({"images": np.array(["a", "b"])}, "holds <U1"),
     "records": ({"images": np.zeros(4, [("a", "u1")])}, "pictures must be uint8"),
     "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each picture"),
-    "labels of floats": ({"images": X, "labels": np.ones(4)}, "labels are integers or names"),
-    "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "nothing is unpickled"),
+    "labels of floats": ({"images": X, "labels": np.ones(4)}, "give integers or names as"),
+    "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "without Python objects"),
     "labels beyond the names": (
         {"images": X, "labels": np.array([0, 1, 2, 9]), "class_names": np.array(["a", "b"])},
         "labels from 0 to 9, but 2 class names",
@@ -90,9 +90,12 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a label without a name": (
         {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
-        "is not one of the 2 classes",
+        "is not one of the 2 known ones",
     ),
-    "a test part of floats": ({"images": X, "x_test": X.astype(float)}, "'x_test' holds float64"),
+    "a test part of floats": (
+        {"images": X, "x_test": X.astype(float)},
+        "'x_test' as uint8 from 0 to 255, not float64",
+    ),
     "a test part with fewer labels": (
         {"images": X, "labels": np.arange(4), "x_test": X, "y_test": np.arange(3)},
         "give one label for each picture",
@@ -194,14 +197,14 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "no bytes": (b"", "not a pickle of CIFAR"),
     "cut": (pickle.dumps({b"data": X, b"labels": [0]})[:50], "not a pickle of CIFAR"),
     "a list": (pickle.dumps([1, 2]), "not a pickle of CIFAR"),
-    "other keys": (pickle.dumps({b"a": 1}), "no pictures of 3,072 bytes"),
+    "other keys": (pickle.dumps({b"a": 1}), "which has pictures of 3,072 bytes"),
     "pictures of another size": (
         pickle.dumps({b"data": np.zeros((2, 9), np.uint8), b"labels": [0, 1]}, 2),
-        "no pictures of 3,072 bytes",
+        "which has pictures of 3,072 bytes",
     ),
     "fewer labels": (
         pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0]}, 2),
-        "no pictures of 3,072 bytes",
+        "which has pictures of 3,072 bytes",
     ),
     "labels of words": (
         pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": ["a", "b"]}, 2),
@@ -305,13 +308,13 @@ def _pickles() -> Iterator[Case]:
         return train("data")
 
     yield Case("cifar/names that are code", names, "not a pickle of CIFAR")
-    yield Case("cifar/STL-10 of other lengths", stl, "each picture needs 27648 bytes")
-    yield Case("cifar/STL-10 without labels", unlabelled, "numbered from 1")
-    yield Case("cifar/Flowers of words", flowers, "in a MATLAB file")
+    yield Case("cifar/STL-10 of other lengths", stl, "one for each picture of 27648 bytes")
+    yield Case("cifar/STL-10 without labels", unlabelled, "labels (from 1)")
+    yield Case("cifar/Flowers of words", flowers, "not a MATLAB file")
     yield Case("cifar/Flowers of gigabytes", flowers_bomb, "MATLAB file")
     yield Case("cifar/Tiny-ImageNet with a stranger", tiny, "names no class of train/")
     yield Case("cifar/Tiny-ImageNet out of its folder", above, "leads out of the folder")
-    yield Case("cifar/two sets in one folder", several, "holds several known sets")
+    yield Case("cifar/two sets in one folder", several, "give one of its folders")
 
 
 def _table(room: Path, **columns: list[Any]) -> Path:
@@ -333,14 +336,22 @@ def _tables() -> Iterator[Case]:
 
     yield Case("hugging face/broken info", bad("dataset_info.json", "{"), "not valid JSON")
     yield Case("hugging face/broken dict", bad("dataset_dict.json", "{"), "not valid JSON")
-    yield Case("hugging face/no state", bad("dataset_info.json", "{}"), "no dataset folder")
+    yield Case(
+        "hugging face/no state", bad("dataset_info.json", "{}"), "save it again; it cannot be read"
+    )
     yield Case(
         "hugging face/splits above it",
         bad("dataset_dict.json", '{"splits": ["../../elsewhere"]}'),
         "leads out of the folder",
     )
-    yield Case("hugging face/broken parquet", bad("train.parquet", b"PAR1"), "no dataset folder")
-    yield Case("hugging face/empty parquet", bad("train.parquet", b""), "no dataset folder")
+    yield Case(
+        "hugging face/broken parquet",
+        bad("train.parquet", b"PAR1"),
+        "save it again; it cannot be read",
+    )
+    yield Case(
+        "hugging face/empty parquet", bad("train.parquet", b""), "save it again; it cannot be read"
+    )
 
     def words(room: Path, bench: Bench) -> Sequence[object]:
         return train(_table(room, text=["a", "b"]))
@@ -372,13 +383,23 @@ def _tables() -> Iterator[Case]:
         content(room / "set/set.py", "open('ran', 'w').close()\n")
         return train(_table(room, text=["a"]))
 
-    yield Case("hugging face/no pictures", words, "no column of pictures; found text")
-    yield Case("hugging face/pictures of numbers", numbers, "not encoded pictures")
+    yield Case(
+        "hugging face/no pictures", words, "call the column of pictures image; the columns are text"
+    )
+    yield Case("hugging face/pictures of numbers", numbers, "of encoded pictures; it holds")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
     yield Case("hugging face/labels of lists", labels, "labels that are not numbers")
-    yield Case("hugging face/a card with an address", card, "no column of pictures; found text")
-    yield Case("hugging face/a script beside it", script, "no column of pictures; found text")
+    yield Case(
+        "hugging face/a card with an address",
+        card,
+        "call the column of pictures image; the columns are text",
+    )
+    yield Case(
+        "hugging face/a script beside it",
+        script,
+        "call the column of pictures image; the columns are text",
+    )
 
 
 def _folders() -> Iterator[Case]:
@@ -449,7 +470,9 @@ def _folders() -> Iterator[Case]:
 
     Image.fromarray(ramp(64, 64)).save(cut, "PNG")
     yield Case("pictures/none", of(), "no pictures")
-    yield Case("pictures/other files", of(("a.txt", "x"), ("b.svg", "x")), "no pictures (files in")
+    yield Case(
+        "pictures/other files", of(("a.txt", "x"), ("b.svg", "x")), "no pictures here; give files"
+    )
     yield Case("pictures/words", of(("a.png", "hello"), ("b.jpg", "x")), many)
     yield Case("pictures/no bytes", of(("a.png", b""), ("b.webp", b"")), many)
     yield Case("pictures/GIFs", of(("a.png", b"GIF89a" + bytes(30)), ("b.png", b"GIF89a")), many)
@@ -479,9 +502,9 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
     yield Case("pictures/sides of a million", sized(1_000_000), "")
     yield Case("pictures/one class of many", classes("c0\n"), "a list of 1 classes")
-    yield Case("pictures/unknown classes", classes("c0\nc9\n"), "no folder for 1 of 2 classes")
+    yield Case("pictures/unknown classes", classes("c0\nc9\n"), "1 of 2 classes have no folder")
     yield Case("pictures/classes of bytes", classes(b"\xff\n\0"), "classes.txt")
-    yield Case("pictures/classes above", classes("c0\n..\n"), "no folder for 1 of 2 classes")
+    yield Case("pictures/classes above", classes("c0\n..\n"), "1 of 2 classes have no folder")
     yield Case("pictures/classes from a pipe", classes(None), "a pipe")
     for name, data in (
         ("a.png", b"hello"),
@@ -495,7 +518,7 @@ def _folders() -> Iterator[Case]:
         ) -> Sequence[object]:
             return train(content(room / name, data))
 
-        yield Case(f"pictures/given {name}", single, "cannot read a")
+        yield Case(f"pictures/given {name}", single, "give a folder of pictures")
 
 
 def _used() -> Iterator[Case]:

@@ -226,7 +226,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
     ),
     "layers of a thousand million": (
         changed("config.json", num_hidden_layers=10**9),
-        "does not hold all weights",
+        "copy or save the model again",
     ),
     "an unknown architecture": (
         changed("config.json", model_type="nonsense"),
@@ -354,7 +354,7 @@ IMAGES: dict[str, tuple[Spoil, str]] = {
         "ImageEncoder.wrap",
     ),
     "code": (_auto_map("config.json", model_type="mine"), "of the type 'mine'"),
-    "no size": (put("preprocessor_config.json", '{"size": "large"}'), "names no size of images"),
+    "no size": (put("preprocessor_config.json", '{"size": "large"}'), "set the size in"),
     "a negative size": (put("preprocessor_config.json", '{"size": -5}'), "names no size"),
     "a size that is true": (put("preprocessor_config.json", '{"size": true}'), "names no size"),
     "a size of a thousand million": (
@@ -376,7 +376,7 @@ def _named() -> Iterator[Case]:
     names: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "nothing there": ("./nowhere", lambda room: None, "there is no folder './nowhere'"),
         "an id while the hub is off": ("some/model", lambda room: None, "the hub is switched off"),
-        "an id that the hub cannot have": ("0.", lambda room: None, "that the hub can have"),
+        "an id that the hub cannot have": ("0.", lambda room: None, "nor an allowed id of the hub"),
         "an id that is none": ("a b c", lambda room: None, "there is no folder 'a b c'"),
         "an address": ("https://example.invalid/x", lambda room: None, "there is no folder"),
         "an id above": ("../../x", lambda room: None, "there is no folder"),

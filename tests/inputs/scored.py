@@ -21,7 +21,7 @@ STS: list[tuple[str, bytes | str, str]] = [
     ("kind.doc", "1\ta\tb\n", "unknown kind of file"),
     ("bytes.tsv", b"1\ta\xff\tb\n", "invalid UTF-8"),
     ("nul.tsv", b"1\ta\0\tb\n", "NUL bytes"),
-    ("columns.csv", "a,b\n1,2\n", "none of the usual columns"),
+    ("columns.csv", "a,b\n1,2\n", "no column has a usual name"),
     ("cell.csv", "score,sentence1,sentence2\n1,,b\n2,c,d\n", "an empty sentence"),
     ("digits.jsonl", '{"score": ' + "9" * 400 + ', "sentence1": "a", "sentence2": "b"}\n', "score"),
     (
@@ -36,8 +36,8 @@ STS: list[tuple[str, bytes | str, str]] = [
         '{"score": 1, "sentence1": "\\ud800", "sentence2": "b"}\n',
         "a character that is not text",
     ),
-    ("broken.tsv.gz", b"no gzip", "not a whole .gz file"),
-    ("cut.tsv.gz", gzip.compress(os.urandom(500))[:200], "not a whole .gz file"),
+    ("broken.tsv.gz", b"no gzip", "not a complete .gz file"),
+    ("cut.tsv.gz", gzip.compress(os.urandom(500))[:200], "not a complete .gz file"),
     ("broken.parquet", b"PAR1", "not a parquet file"),
 ]
 
@@ -51,14 +51,14 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "score that is NaN": ({"qrels.tsv": "q\td\tnan\n"}, "not a finite number"),
     "two fields": ({"qrels.tsv": "q\td\n"}, "2 tab-separated fields where 3 are needed"),
     "two scores": ({"qrels.tsv": "q\td\t1\nq\td\t2\n"}, "have two scores, 1 and 2"),
-    "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "has no relevant document"),
-    "an id twice": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n' * 2}, "is already taken"),
+    "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "it has no relevant document"),
+    "an id twice": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n' * 2}, "an earlier text has 'd'"),
     "no id": ({"corpus.jsonl": '{"text": "a"}\n'}, "no column '_id'"),
     "no text": ({"queries.jsonl": '{"_id": "q"}\n'}, "no column 'text'"),
     "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "is empty; remove it"),
     "text of numbers": ({"corpus.jsonl": '{"_id": "d", "text": 5}\n'}, "not text"),
     "title of lists": ({"corpus.jsonl": '{"_id": "d", "text": "a", "title": []}\n'}, "not text"),
-    "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "broken JSON"),
+    "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "this is not JSON"),
     "lines that are lists": ({"corpus.jsonl": "[1]\n"}, "no column '_id'"),
     "binary": ({"corpus.jsonl": b"\0\0"}, "NUL bytes"),
 }
@@ -69,9 +69,9 @@ LABELLED: list[tuple[str, bytes | str, str]] = [
     ("three.tsv", "a\tb\tc\n", "holds pairs where a label"),
     ("label.tsv", "\ttext\nx\ty\n", "holds texts where a label"),
     ("text.tsv", "a\t \nb\tc\n", "1 row with an empty text"),
-    ("classes.tsv", "a\tone\na\ttwo\n", "1 different labels; at least 2 are needed"),
-    ("few.tsv", "a\tone\nb\ttwo\n", "no label has enough texts"),
-    ("columns.csv", "a,b\n1,2\n", "none of the usual columns"),
+    ("classes.tsv", "a\tone\na\ttwo\n", "at least 2 different labels; these 2 have 1"),
+    ("few.tsv", "a\tone\nb\ttwo\n", "give at least two texts of each label"),
+    ("columns.csv", "a,b\n1,2\n", "no column has a usual name"),
     ("kind.xlsx", b"PK\3\4", "unknown kind of file '.xlsx'"),
     ("list.jsonl", '{"label": [1], "text": "a"}\n', "not text"),
     ("empty.tsv", "", "is empty"),
@@ -145,7 +145,7 @@ def _retrieval() -> Iterator[Case]:
         return ["evaluate", bench.text, "--retrieval", "set"]
 
     yield Case("dev/a retrieval folder without texts", watched)
-    yield Case("retrieval/single texts", texts, "single texts where pairs are needed")
+    yield Case("retrieval/single texts", texts, "give pairs of a query and a document")
     yield Case("retrieval/a pipe", piped, "not a regular file (a pipe)")
 
 
@@ -162,7 +162,7 @@ def _folders() -> Iterator[Case]:
                 *sts(*(f"sts1{i}/x.tsv" for i in range(3, 7)), "stsb/test.tsv", "sickr/test.tsv"),
                 *sts("sts12/MSRpar.tsv"),
             ],
-            "2 scored pairs where MSRpar of STS12 has 750",
+            "2 scored pairs, but MSRpar of STS12 has 750",
         ),
         "sts/SentEval without SICK": (
             "--sts",
@@ -194,13 +194,13 @@ def _folders() -> Iterator[Case]:
         "too few rows": (
             "mr/all.tsv",
             "0\tbad\n1\tgood\n",
-            "rows for each label: 1 of 0",
+            "rows by label: 1 of 0",
         ),
-        "an unknown label": ("mr/all.tsv", "9\tbad\n", "label '9' is not one of MR's: 0, 1"),
+        "an unknown label": ("mr/all.tsv", "9\tbad\n", "MR has no label '9'; give one of 0, 1"),
         "three fields": ("mr/all.tsv", "0\tbad\tworse\n", "3 tab-separated fields where 2"),
         "no bytes": ("mr/all.tsv", b"", "is empty"),
         "no UTF-8": ("mr/all.tsv", b"0\t\xff\n", "invalid UTF-8"),
-        "an empty text": ("mr/all.tsv", "0\t \n", "an empty text, but MR has no empty texts"),
+        "an empty text": ("mr/all.tsv", "0\t \n", "copy the file again; no text may be empty"),
     }
     for name, (file, data, says) in wrong.items():
 

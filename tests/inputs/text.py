@@ -58,9 +58,9 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("number.jsonl", '{"text": ' + "9" * 5000 + "}\n", [], "line 1"),
     ("nan.jsonl", '{"text": NaN}\n', [], "holds no text"),
     ("bool.jsonl", '{"anchor": true, "positive": "x"}\n', [], "holds True (bool)"),
-    ("keys.jsonl", '{"a": 1, "b": 2}\n', [], "none of the usual columns"),
+    ("keys.jsonl", '{"a": 1, "b": 2}\n', [], "no column has a usual name"),
     ("objects.jsonl", '{"text": {"a": "b"}}\n', [], "not text"),
-    ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "broken JSON"),
+    ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "this is not JSON"),
     ("pair.jsonl", '{"anchor": "a"}\n', ["--columns", "anchor,positive"], "no column 'positive'"),
     ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "a character that is not text"),
     ("wide.csv", "text," + ",".join(f"c{i}" for i in range(5000)) + "\nx\n", [], "1 fields where"),
@@ -71,7 +71,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("bomb.txt.gz", gzip.compress(bytes(50_000_000)), [], "NUL bytes"),
     ("long.txt.gz", gzip.compress(b"x" * 50_000_000), [], "longer than 100,000 characters"),
     ("bomb.parquet.gz", gzip.compress(bytes(200_000_000), 9), [], "unpack it"),
-    ("twice.txt.gz", gzip.compress(gzip.compress(b"text\n")), [], "so it is no text"),
+    ("twice.txt.gz", gzip.compress(gzip.compress(b"text\n")), [], "so it is not text"),
     ("binary.parquet", b"PAR1" + os.urandom(100) + b"PAR1", [], "not a parquet file"),
 ]
 

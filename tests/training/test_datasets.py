@@ -95,7 +95,7 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
         (
             {"anchor": ["a"], "positive": ["b"]},
             {},
-            "of the dictionary is the name of a column",
+            "must name data sets, but .* is the name of a column",
         ),
         ({"my data": NLI}, {}, "'my data' is not a name for a data set; use letters"),
         ({"qa": QA, "nli": NLI[:12]}, {}, r"data set nli: (a batch of 16 is larger|.*held-out)"),

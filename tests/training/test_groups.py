@@ -197,7 +197,7 @@ def test_a_table_whose_groups_are_called_as_text_is(given: dict[str, Any]) -> No
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"question": ANCHORS, "answer": POSITIVES, "anchor": GROUPS})
     own = {**given, "columns": ["question", "answer"], "groups": "anchor", "files": table}
-    with pytest.raises(InputError, match="'anchor' is a usual name of a column of text"):
+    with pytest.raises(InputError, match="'anchor' is the name of a column of texts"):
         fit(**own)
 
 

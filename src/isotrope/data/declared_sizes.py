@@ -1,7 +1,7 @@
-"""Sums the unpacked sizes of the pages of a parquet file, or of the buffers of an Arrow file.
+"""Reads the unpacked sizes of the pages of a parquet file, or of the buffers of an Arrow file.
 
-A decoder allocates what the header of a page or a buffer says and unpacks no more than that. The
-index of the file is not used, because it may state a smaller size.
+The size in the header of a page or a buffer is what a decoder allocates, and the most that it
+unpacks. The size in the index of the file is not used, because it may be smaller.
 """
 
 import struct
@@ -11,11 +11,11 @@ from mmap import mmap
 DAMAGED = (IndexError, KeyError, RecursionError, SystemError, UnicodeDecodeError, struct.error)
 """Errors of headers that cannot be read."""
 
-_FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of a value by its type: true, false, a byte, a double
+_FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes that a type takes: true, false, a byte, a double
 
 
 def page_sizes(data: mmap, at: int, end: int) -> Iterator[int]:
-    """Yield the unpacked size of each page of parquet from one place of a file to another."""
+    """Yield the unpacked size of each parquet page between the bytes ``at`` and ``end``."""
     while at < end:
         header, at = _struct(data, at)
         yield max(header[2], 0)
@@ -23,7 +23,7 @@ def page_sizes(data: mmap, at: int, end: int) -> Iterator[int]:
 
 
 def _struct(data: mmap, at: int) -> tuple[dict[int, int], int]:
-    """Return the integers of a struct of Thrift's compact protocol by their fields, and its end."""
+    """Read a struct of Thrift's compact protocol; return its integers by field, and its end."""
     numbers, field = {}, 0
     while head := data[at]:
         kind, at = head & 15, at + 1
@@ -32,7 +32,7 @@ def _struct(data: mmap, at: int) -> tuple[dict[int, int], int]:
             field, at = _integer(data, at)
         if kind in (4, 5, 6):
             numbers[field], at = _integer(data, at)
-        elif kind == 8:  # bytes, whose length has no sign
+        elif kind == 8:  # a string of bytes; its length is an unsigned integer
             length, at = _integer(data, at, signed=False)
             at += length
         elif kind == 12:
@@ -43,7 +43,7 @@ def _struct(data: mmap, at: int) -> tuple[dict[int, int], int]:
 
 
 def _integer(data: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
-    """Return an integer of seven bits a byte, and its end."""
+    """Read an integer that is stored in seven bits of each byte; return it and its end."""
     value = shift = 0
     while True:
         byte, at = data[at], at + 1
@@ -56,13 +56,13 @@ def _integer(data: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
 
 
 def buffer_sizes(metadata: memoryview, body: memoryview) -> Iterator[int]:
-    """Yield the unpacked size of each buffer of a message of Arrow."""
+    """Yield the unpacked size of each buffer in a message of the Arrow format."""
     message = _offset(metadata, 0)
     kind, batch = (_field(metadata, message, number) for number in (1, 2))
     if kind is None or batch is None or metadata[kind] not in (2, 3):
         return
     batch = _offset(metadata, batch)
-    if metadata[kind] == 2:  # a dictionary, which holds a batch
+    if metadata[kind] == 2:  # a dictionary batch, which wraps a record batch
         inner = _field(metadata, batch, 1)
         if inner is None:
             return
@@ -78,7 +78,7 @@ def buffer_sizes(metadata: memoryview, body: memoryview) -> Iterator[int]:
 
 
 def _field(data: memoryview, table: int, number: int) -> int | None:
-    """Return the place of a field in a table of FlatBuffers; None if it is missing."""
+    """Return the position of a field of a FlatBuffers table; None if the field is missing."""
     names = table - struct.unpack_from("<i", data, table)[0]
     if 4 + 2 * number >= struct.unpack_from("<H", data, names)[0]:
         return None
@@ -87,5 +87,5 @@ def _field(data: memoryview, table: int, number: int) -> int | None:
 
 
 def _offset(data: memoryview, at: int) -> int:
-    """Return the place that an offset leads to."""
+    """Return the position to which the offset at ``at`` points."""
     return at + int(struct.unpack_from("<I", data, at)[0])

@@ -1,4 +1,4 @@
-"""Finds the files that a user names, also in folders, and recognises splits by their names."""
+"""Finds the files that a user names, also those in folders; recognises splits by file names."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from isotrope.data.lines import is_folder
 from isotrope.data.table import SUFFIXES, check_kind, is_hub_name, is_saved, plain_suffix
 
 TRAIN = "train"
-# as datasets has it
+# the same words as in the library datasets of Hugging Face
 _WORDS = {
     TRAIN: ("train", "training"),
     "test": ("test", "testing", "eval", "evaluation"),
@@ -20,16 +20,16 @@ _WORDS = {
 
 
 def named_split(path: Path, folder: Path) -> str | None:
-    """Return ``train``, ``test`` or ``validation``; None if the name has no such word."""
+    """Return the split that a path names: ``train``, ``test``, ``validation``; otherwise None."""
     words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
     return next((split for split, names in _WORDS.items() if words & set(names)), None)
 
 
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return the files to read, and the files in folders that are skipped.
+    """Return the files to read, and the skipped files of folders.
 
-    Folders are searched to any depth, following symbolic links, each folder once. Their files are
-    sorted. Hidden and empty files are ignored. A saved dataset is one source.
+    Folders are searched to any depth, also through symbolic links, each folder once. Their files
+    are sorted. Hidden and empty files are ignored. A folder from ``save_to_disk`` is one file.
     """
     files: list[Path] = []
     others: list[Path] = []
@@ -66,7 +66,7 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
                 files.append(path)
     if not files:
         raise InputError(
-            f"{place(folder)}: no file with text in this folder; known kinds are "
+            f"{place(folder)}: no file with text in this folder; put in a file that ends in "
             f"{', '.join(SUFFIXES)}"
         )
     read = _to_train_on(files, folder)
@@ -75,7 +75,7 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Leave out the test and dev parts of a data set that has a part to train on."""
+    """Leave out test and validation files if there is a file for training."""
     splits = {path: named_split(path, folder) for path in files}
     if TRAIN not in splits.values():
         return list(files)

@@ -1,4 +1,4 @@
-"""Reads lines of text from plain or compressed files in constant memory; errors name the line."""
+"""Reads lines of text from plain or compressed files in constant memory."""
 
 import bz2
 import gzip
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
 
-# white space, and what other characters are joined, ordered or filled with
+# white space and invisible characters: joiners, marks of direction, fillers
 _UNSEEN = (
     " \t\r\n\f\v\x1c\x1d\x1e\x1f\x85\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b\u180c"
     "\u180d\u180e\u2028\u2029\u202f\u205f\u2800\u3000\u3164\ufeff\uffa0"
@@ -23,24 +23,24 @@ _UNSEEN = (
 )
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-"""Endings of compressed text."""
+"""File endings of compressed text."""
 RATIO = 200
-"""Largest ratio of unpacked to packed size; text has 3 to 50, zeros have 1,000."""
-_SMALL = 1 << 25  # bytes that any may unpack to
+"""Largest allowed ratio of unpacked to packed size: text has 3 to 50, a file of zeros 1,000."""
+_SMALL = 1 << 25  # bytes to which any file may unpack
 _BEGINNINGS = {
     **dict(zip((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), COMPRESSED, strict=True)),
     b"PAR1": ".parquet",
     b"ARROW1": ".arrow",
     b"PK\3\4": "",
 }
-"""First bytes of files that are not text, and the usual ending of their names."""
+"""Endings of files that are not plain text, by the first bytes of such files."""
 
 MAX_CHARACTERS = 100_000
-"""Longest text that is read, in characters; a longer one is probably a file without line ends."""
+"""Largest length of a text, in characters. A longer one is probably a file without line ends."""
 
 
 def visible(text: str) -> str:
-    """Return a text; an empty one if it has only spaces, joiners and other invisible characters."""
+    """Return the text, or ``""`` if all its characters are invisible (spaces, joiners)."""
     return text if text.isascii() or text.strip(_UNSEEN) else ""
 
 
@@ -51,10 +51,10 @@ def quoted(value: object, width: int = 40) -> str:
 
 
 def is_folder(path: "Path | os.DirEntry[str]") -> bool:
-    """Return whether a path is a folder; False if it cannot be read."""
+    """Return whether a path is a folder; False if the path cannot be read."""
     try:
         return path.is_dir()
-    except OSError:  # a name that is too long, for example: check_file says so
+    except OSError:  # for example a name that is too long, which check_file reports
         return False
 
 
@@ -67,13 +67,13 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     """Refuse a small file that unpacks to gigabytes."""
     if size > most_unpacked(packed):
         raise InputError(
-            f"{place(path)} unpacks to more than {RATIO} times its size, far more than text does; "
-            "if you trust the file, unpack it yourself"
+            f"{place(path)} unpacks to more than {RATIO} times its size, far more than text does. "
+            "If you trust the file, unpack it and give the unpacked file"
         )
 
 
 class _Unpacked(io.RawIOBase):
-    """A compressed file that ends where it unpacks to more than any text does."""
+    """A stream of unpacked bytes that raises an error when there are too many for text."""
 
     def __init__(self, path: Path, raw: BinaryIO) -> None:
         self._path, self._raw, self._count = path, raw, 0
@@ -102,19 +102,19 @@ class _Unpacked(io.RawIOBase):
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading bytes; one of :data:`COMPRESSED` is decompressed."""
+    """Open a file for reading bytes; unpack it if it has an ending in :data:`COMPRESSED`."""
     check_file(path)
     packed = path.suffix.lower() in COMPRESSED
     try:
         with path.open("rb") as raw:
-            # a BufferedReader in C: the readline of the others is Python and slow
+            # BufferedReader is written in C; readline of gzip, bz2 and lzma is slow Python
             plain = io.BufferedReader(_Unpacked(path, raw), 1 << 16) if packed else raw
             yield cast(BinaryIO, plain)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if packed:
             raise InputError(
-                f"{place(path)}: is not a whole {path.suffix} file ({error}); copy or download it "
-                "again, or drop the ending if it is not compressed"
+                f"{place(path)}: is not a complete {path.suffix} file ({error}); copy or download "
+                "it again, or remove the ending from its name if it is not compressed"
             ) from error
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{place(path)}: cannot be read ({why})") from error
@@ -123,10 +123,10 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file with their numbers, starting at 1.
 
-    Only a byte-order mark and the line ends (``\n`` or ``\r\n``) are removed. No other character
-    ends a line, such as U+2028, U+0085, a form feed or a single carriage return. A file of one line
-    with carriage returns inside is refused, because it has the line ends of old Macs. A line of
-    more than ``limit`` characters is an error, which is found without reading the whole line.
+    The byte-order mark and the line ends (``\n`` or ``\r\n``) are removed. Other characters, such
+    as U+2028, U+0085, a form feed or a single carriage return, do not end a line. A file is refused
+    if its only line has carriage returns inside: it has the line ends of old Macs. A line of more
+    than ``limit`` characters raises an error before the whole line is read.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True
@@ -137,8 +137,8 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
                 raise _no_utf8(raw, path, number, "holds NUL bytes")
             if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
                 raise InputError(
-                    f"{place(path)}: convert the line ends of old Macs (CR alone), with which "
-                    "the file would be one line (tr '\\r' '\\n')"
+                    f"{place(path)}: convert its line ends with tr '\\r' '\\n': they are those of "
+                    "old Macs (CR alone), so the whole file would be one line"
                 )
             # an incomplete character at the cut of an over-long line must not hide its length
             too_long = len(raw) == most and not raw.endswith(b"\n")
@@ -157,11 +157,11 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
 
 
 def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the tab-separated cells of each line.
+    """Yield the number of each line and its tab-separated cells.
 
     Args:
         path: The file.
-        needed: The names of the cells, as ``label<TAB>text``.
+        needed: The names of the cells, such as ``label<TAB>text``; they give the number of cells.
         blank: Whether blank lines are allowed; they are skipped.
     """
     count = needed.count("<TAB>") + 1
@@ -186,23 +186,23 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
 
 
 def _no_utf8(raw: bytes, path: Path, number: int, what: str) -> InputError:
-    """Return what a line is instead of UTF-8, and how it would read: a guess can be wrong."""
+    """Return the error for a line that is not UTF-8, with the likely encoding if there is one."""
     for beginning, ending in _BEGINNINGS.items():
         if number == 1 and raw.startswith(beginning):
             remedy = f"end its name in {ending}" if ending else "save or unpack it as text"
-            return InputError(f"{place(path)}: {what}, so it is no text; {remedy}")
+            return InputError(f"{place(path)}: {what}, so it is not text; {remedy}")
     if (encoding := _encoding(raw)) is None:
-        return InputError(f"{place(path, number)}: {what}, so it is binary; give UTF-8 text")
+        return InputError(f"{place(path, number)}: {what}, so it is not text; give UTF-8 text")
     reads = quoted(raw.decode(encoding, "replace").strip("\ufeff\r\n\0\ufffd"), 30)
     return InputError(
-        f"{place(path, number)}: {what}; as {encoding} it reads {reads}: if that is right, "
-        "convert the file from it, otherwise from the encoding in which the file was written "
-        f"(iconv -f {encoding} -t UTF-8)"
+        f"{place(path, number)}: {what}; convert the file to UTF-8 (iconv -f {encoding} -t UTF-8). "
+        f"In {encoding} the line reads {reads}; if that is wrong, use the encoding in which the "
+        "file was written"
     )
 
 
 def _encoding(raw: bytes) -> str | None:
-    """Return what encoding a line that is not UTF-8 is likely in, by the names of iconv."""
+    """Guess the encoding of a line that is not UTF-8; return the name that iconv has for it."""
     marks = {b"\xff\xfe\0\0": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
     if found := next((name for mark, name in marks.items() if raw.startswith(mark)), None):
         return found
@@ -213,16 +213,16 @@ def _encoding(raw: bytes) -> str | None:
         return "UTF-16LE" if second else "UTF-16BE"
     high = [byte for byte in raw if byte > 0x7F]
     if 3 * len(high) < len(raw):
-        return "WINDOWS-1252"  # which has all that LATIN1 prints
+        return "WINDOWS-1252"  # has all printable characters of LATIN1
     if min(high) >= 0xA8 and sum(byte < 0xC0 for byte in high) * 10 < len(high):
-        return "WINDOWS-1251"  # all are letters in it
+        return "WINDOWS-1251"  # in this encoding, nearly all of these bytes are letters
     for name in ("CP932", "CP949", "GB18030"):
         try:
             text = raw.decode(name)
         except UnicodeDecodeError:
             continue
         korean = sum("\uac00" <= c <= "\ud7a3" for c in text) * 3 > 2 * len(text)
-        # what is left are kanji and kana, but those of half a width, which any byte may be
+        # half-width kana are no sign of Japanese: nearly any byte decodes to one of them
         if (name == "CP949") == korean and not any("\uff61" <= c <= "\uff9f" for c in text):
             return name
     return "WINDOWS-1252"

@@ -1,4 +1,4 @@
-"""Shuffles any number of records by a seed; the order is computed per index, never stored."""
+"""Shuffles records by a seed. The order is computed for each index and never stored."""
 
 import hashlib
 from typing import Any
@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ROUNDS = 8
-_SMALLEST_HALF = 3  # bits; a smaller domain has too few round functions to mix
+_SMALLEST_HALF = 3  # bits; with fewer, there are too few round functions to mix well
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Order:
-    """A pseudo-random permutation of range(n), a function of (seed, epoch) in O(1) memory.
+    """A pseudo-random permutation of range(n) that depends on seed and epoch, in O(1) memory.
 
     ``order[i]`` is the record at place i. A balanced Feistel network permutes the smallest range
-    2^(2k) >= n; a value outside range(n) is mapped again until it falls inside (cycle walking, at
-    most about four times on average), which keeps the map one to one. Mixing constants of the
-    round function: SplitMix64 (Steele et al. 2014).
+    2^(2k) >= n. A value outside range(n) is mapped again until it falls inside, which keeps the map
+    one to one (cycle walking: on average at most about four mappings). The round function has the
+    mixing constants of SplitMix64 (Steele et al. 2014).
 
     >>> sorted(Order(5, seed=0, epoch=0)[np.arange(5)].tolist())
     [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Rows of a table, and the conversion of cells to text, marks and numbers."""
+"""Rows of a table, and the conversion of cells to texts and numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
-"""Number of first rows that decide how a table is read."""
+"""How many rows at the beginning of a table decide how it is read."""
 
 Row = tuple[int, tuple[Any, ...]]
 """Line number of a row (from 1) and its cells; a blank line has no cells."""
@@ -27,7 +27,7 @@ class Table:
         columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
         cells: Function that yields the rows of the given columns; a missing cell is None.
         titled: Whether the table names its columns.
-        how: The recognised format of rows and columns, in words.
+        how: A phrase on the recognised format, such as "separated by tabs".
     """
 
     place: Path
@@ -37,14 +37,14 @@ class Table:
     how: str = ""
 
     def rows(self, names: Sequence[str]) -> Iterator[Row]:
-        """Yield the rows of the columns of these names."""
+        """Yield the cells of the columns with these names, row by row."""
         for name in names:
             if self.columns.count(name) != 1:
                 problem = "no column" if name not in self.columns else "more than one column"
                 near = nearest(name, self.columns) if name not in self.columns else ""
                 raise InputError(
                     f"{place(self.place)}: {problem} {name!r}{near}; "
-                    f"found {', '.join(map(repr, self.columns)) or 'none'}"
+                    f"the table has {', '.join(map(repr, self.columns)) or 'no columns'}"
                 )
         return self.cells(names)
 
@@ -62,7 +62,7 @@ def missing(value: object) -> bool:
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number, also one that is written as a float; None for anything else.
+    """Return an integer, also for a float without a fraction; None for anything else.
 
     >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
     (1, 1, None, None, None)
@@ -73,10 +73,10 @@ def whole(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """Return a finite number, also one that is written as text; None for anything else."""
+    """Return a finite float, also for a number that is written as text; otherwise None."""
     try:
         found = float(value) if isinstance(value, (str, int, float)) else math.nan
-    except (ValueError, OverflowError):  # the latter: an integer of JSON with 400 digits
+    except (ValueError, OverflowError):  # OverflowError: an integer of JSON with 400 digits
         return None
     return found if math.isfinite(found) else None
 
@@ -105,7 +105,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
             f"{place(path, line)}: column {column!r} is longer than {MAX_CHARACTERS:,} "
             "characters; break the text into sentences or passages"
         )
-    # JSON escapes can spell both: "\u0000" and "\ud800", half of a surrogate pair
+    # JSON escapes can write a NUL ("\u0000") and half of a surrogate pair ("\ud800")
     if "\0" in value or value.encode("utf-8", "ignore").decode() != value:
         raise InputError(
             f"{place(path, line)}: column {column!r} holds a character that is not text "
@@ -115,7 +115,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
 
 
 def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return the texts of a cell, which holds one text, a list, passages or a conversation."""
+    """Return the texts of a cell. It may hold one text, a list, passages or a conversation."""
     if isinstance(value, str):
         return [cell_text(value, path, line, column)]
     if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array

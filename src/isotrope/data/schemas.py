@@ -5,21 +5,21 @@ The column names decide. In a table without names, the number of columns decides
 | form | columns |
 |---|---|
 | pairs, with any number of negatives | ``anchor, positive, negative, negative_1 ...`` |
-| the same, FlagEmbedding | ``query, pos, neg``, lists; ``pos_scores, neg_scores`` |
-| the same, Tevatron | ``query, positive_passages, negative_passages``, of ``title`` and ``text`` |
-| the same, ms-swift | ``messages, positive_messages, negative_messages`` |
-| pairs by other usual names | ``question, answer``; ``query, passage`` ...: :data:`PAIRS` |
+| the same as FlagEmbedding writes them | ``query, pos, neg`` (lists), ``pos_scores, neg_scores`` |
+| the same as Tevatron writes them | ``query, positive_passages, negative_passages`` |
+| the same as ms-swift writes them | ``messages, positive_messages, negative_messages`` |
+| pairs with other usual names | ``question, answer``; ``query, passage`` ...: :data:`PAIRS` |
 | scored pairs | ``sentence1, sentence2, score`` |
 | labelled texts | ``text, label`` |
 | single texts | ``text`` or ``sentence``, or the only column |
 | without names (.tsv, tuples) | text; anchor, positive, negatives; score and two sentences |
 
-A row with several positives becomes one record for each. A labelled text is paired with another
-text of the same label, and the label becomes its group. Rows without a text are skipped; a
-:class:`Reading` counts them, and its ``str`` summarises on one line what was read.
+A row with several positives becomes one record for each positive. A labelled text is paired with
+another text of the same label, and the label becomes the group of the pair. Rows without a text are
+skipped. A :class:`Reading` counts the skipped rows; its ``str`` is one line on what was read.
 
-Text is UTF-8 and is not changed (not composed or decomposed, NFC or NFD). White space at the ends
-is removed; a text without visible characters (zero-width spaces) counts as empty.
+Text is UTF-8. White space at its ends is removed; otherwise it is not changed, and not normalised
+(NFC or NFD). A text without visible characters, such as zero-width spaces alone, counts as empty.
 """
 
 import re
@@ -50,7 +50,7 @@ PAIRS = (
     ("query", "response", "rejected_response"),
     *((*names.split(), "negative") for names in _OTHERS),
 )
-"""Column names of anchor, positive and negatives (also numbered); the first match decides."""
+"""Column names of anchor, positive and negatives (also ``negative_1``); the first match counts."""
 
 TEXT = ("text", "sentence")
 """Column names of single texts; the first match decides."""
@@ -65,18 +65,19 @@ HEADER = frozenset(
 )
 """Known column names; a first line with only such names is a header."""
 
-_WHOLE = re.compile(r"^(-?\d+)\.0+$")  # of a mark: beside missing numbers, 1 is written as 1.0
+# a label: in a column of numbers with missing values, data frames write 1 as 1.0
+_WHOLE = re.compile(r"^(-?\d+)\.0+$")
 
 
 class Record(NamedTuple):
     """A record of a corpus, with its file and line.
 
     Attributes:
-        texts: Texts of the record, stripped: (text,), or (anchor, positive, negatives ...). Any of
-            them may be empty.
+        texts: Texts of the record: (text,), or (anchor, positive, negatives ...). White space at
+            the ends is removed. Any of them may be empty.
         path: File of the record.
-        line: Number of the line in the file, from 1 (in a parquet file, of the row).
-        opens: Whether the record starts a document: the first of a file, or after a blank line.
+        line: Number of the line in the file, from 1; in a parquet file, the number of the row.
+        opens: Whether the record starts a document, at the top of a file or after a blank line.
         group: Group or label of the record as text; empty if the record has none.
         scores: Score of a scored pair, or of the positive and each negative; empty without scores.
     """
@@ -107,7 +108,7 @@ class Form:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
+        """The columns of texts, scores and group, in this order."""
         return (*self.texts, *self.scores, *([self.group] if self.group else ()))
 
 
@@ -120,8 +121,8 @@ def form_of(
         if not table.titled:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
-                f"{place(table.place)}: give a table with a header: its columns have no "
-                f"names, so {flag} cannot be used"
+                f"{place(table.place)}: add a header with names; its columns have no names, so "
+                f"{flag} cannot be used"
             )
         table.rows(chosen)
     if columns:
@@ -134,7 +135,7 @@ def form_of(
     scored = next((names[name] for name in _SCORE if name in names), "")
     label = next((names[name] for name in _LABEL if name in names), "")
     for first, second, other in PAIRS:
-        # ``pos`` and ``positive`` belong to the anchor by their name; others may have a score
+        # a column ``pos`` or ``positive`` has positives by its name; others may have scores
         sure = second.startswith("pos") and first != "messages"
         second = second if second in names else f"{second}s"
         if first in names and second in names:
@@ -155,13 +156,13 @@ def form_of(
     if len(names) == 1:
         return Form("texts", tuple(names.values()), group=group)
     raise InputError(
-        f"{place(table.place)}: none of the usual columns (text; anchor and positive); found "
+        f"{place(table.place)}: no column has a usual name (text; anchor and positive); found "
         f"{', '.join(map(repr, table.columns))[:200] or 'none'}; {_proposal(table, choose)}"
     )
 
 
 def _untitled(table: Table) -> Form:
-    """Return the form of columns without names; most rows tell which of them are scores."""
+    """Return the form of columns without names; a column of mostly numbers has the scores."""
     head = table.head() if len(table.columns) > 2 else []
     scores = tuple(
         name
@@ -178,7 +179,7 @@ def _untitled(table: Table) -> Form:
 
 
 def _proposal(table: Table, choose: int) -> str:
-    """Return a choice of columns that can be read, by what is in the first rows."""
+    """Return a sentence that proposes columns to choose: those with text in the first rows."""
     rows = table.head()
 
     def is_text(i: int) -> bool:
@@ -187,19 +188,19 @@ def _proposal(table: Table, choose: int) -> str:
 
     names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
     if not names:
-        return "none of them holds text; give a table with a column of text"
+        return "give a table with a column of text, because no column of this one holds text"
     first = "put a header above the first line if that is data, or " if table.how else ""
-    chosen = f"choose by name: `--columns {','.join(names[:choose])}`"
-    return f"{first}{chosen if choose else 'rename the columns that are meant'}"
+    chosen = f"choose columns by name: `--columns {','.join(names[:choose])}`"
+    return f"{first}{chosen if choose else 'rename its columns of text to the usual names'}"
 
 
 @dataclass
 class Reading:
-    """The records of some sources, in order; iterating reads and counts them.
+    """The records of some sources, in order. Iterating over it reads and counts the records.
 
     Attributes:
         sources: Files, names of data sets on the hub, or tables.
-        columns: Chosen columns of text; empty to recognise them.
+        columns: Chosen columns of text; if empty, the columns are recognised by their names.
         groups: The column of groups, if one was chosen.
         streaming: Whether to read data sets of the hub without keeping a copy.
         paired: Whether labelled texts become pairs. Otherwise each labelled text is one record.
@@ -249,12 +250,12 @@ class Reading:
                 chosen = ",".join(form.texts)
                 columns = f"; if all pairs belong together, use `--columns {chosen}`"
                 remedy = (
-                    "keep only the pairs with a high score, without the column of scores, "
-                    "because pairs with a low score are not positives; or train with a loss "
-                    "for scores, such as `isotrope train --loss CoSENTLoss`"
+                    "train with a loss for scores, such as `isotrope train --loss CoSENTLoss`, or "
+                    "keep only the pairs with a high score and remove the column of scores (a "
+                    "pair with a low score is not a positive pair)"
                 )
-                if classes:  # 0 is entailment: the lowest "score" is the nearest pair
-                    remedy = "keep the rows of entailment, without the labels (they are classes)"
+                if classes:  # label 0 is entailment: the lowest "score" is the nearest pair
+                    remedy = "keep only the rows of entailment and remove their labels (classes)"
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}); "
                     f"{remedy}{columns if self.choose > 1 else ''}"
@@ -271,7 +272,7 @@ class Reading:
             if self.records == before:
                 left = f" ({self.left_out})" if self.left else ""
                 raise InputError(
-                    f"{place(table.place)}: holds no text{left}; give at least one record"
+                    f"{place(table.place)}: give at least one record; it holds no text{left}"
                 )
 
     def _open(self, source: Path | Table) -> Table:
@@ -293,7 +294,7 @@ class Reading:
             self.rows += 1
             where = (table.place, line)
             if all(isinstance(cell, str) for cell in cells) and cells == form.columns:
-                self.leave("the header once more", *where)
+                self.leave("a repeated header", *where)
                 continue
             texts = [
                 [visible(t) for t in cell_texts(cell, *where, name)]
@@ -305,8 +306,8 @@ class Reading:
             group = mark(cells[-1], *where, form.group) if form.group else ""
             if len(anchors) > 1:
                 raise InputError(
-                    f"{place(*where)}: column {form.texts[0]!r} holds {len(anchors)} texts; an "
-                    "anchor is one text"
+                    f"{place(*where)}: give one text as the anchor; column {form.texts[0]!r} holds "
+                    f"{len(anchors)}"
                 )
             anchor = anchors[0] if anchors else ""
             if form.kind == "labelled texts" and not group:
@@ -336,7 +337,7 @@ class Reading:
 
     @property
     def left_out(self) -> str:
-        """Number of skipped rows, the reasons, and the place of the first."""
+        """For each reason, the number of skipped rows and the place of the first one."""
         return ", ".join(
             f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
             f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"
@@ -345,13 +346,13 @@ class Reading:
 
     @property
     def names(self) -> list[str]:
-        """The columns of texts and groups, by name or by number."""
+        """The names (or else the numbers) of the columns that hold texts and groups."""
         read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 
     @property
     def not_read(self) -> list[str]:
-        """Skipped columns, rows, and files in folders."""
+        """Phrases on skipped columns, skipped rows, and skipped files in folders."""
         form, table = next(iter(self._forms.items()))
         unread = [name for name in table.columns if name not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
@@ -365,7 +366,7 @@ class Reading:
         return parts
 
     def __str__(self) -> str:
-        """Return one line on what was understood."""
+        """Return one line on what was read, and as what."""
         form, table = next(iter(self._forms.items()))
         files = len({*map(str, self.sources)})
         whose = table.place.name or str(table.place)
@@ -395,9 +396,9 @@ def read(
     scored: bool = False,
     choose: int = 2,
 ) -> Reading:
-    """Return the records of data, as :class:`Reading` describes them.
+    """Return the records of data; :class:`Reading` describes the arguments.
 
-    Data are paths, hub names, a frame, a data set, texts, tuples or dictionaries.
+    Data are a list of paths or hub names, a frame, a data set, or texts, tuples or dictionaries.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
@@ -426,7 +427,7 @@ def _scores(
 
 
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
-    """Return the scores of the record of one positive of a row."""
+    """Return the scores of the record that one of a row's positives forms."""
     if len(form.scores) < 2:
         return tuple(scores[0]) if scores else ()
     own = scores[0][positive : positive + 1]
@@ -447,7 +448,7 @@ def mark(value: object, path: Path, line: int, column: str) -> str:
 
 
 def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
-    """Give every text the text before it of its label as its positive, the first one the last."""
+    """Pair each text with the previous text of its label, and the first text with the last."""
     first: dict[str, Record] = {}
     before: dict[str, Record] = {}
     for record in records:

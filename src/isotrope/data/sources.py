@@ -1,7 +1,7 @@
-"""Data that a user names: files by data set (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
+"""Data that a user gives: named data sets (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
 
-So that another process can resume, diagnose and repeat a run, data in memory are written to disk
-once, as JSON lines that :func:`isotrope.data.schemas.read` reads.
+Data in memory are written to disk once, as JSON lines that :func:`isotrope.data.schemas.read`
+reads. With this file, another process can resume, diagnose and repeat a run.
 """
 
 import json
@@ -29,9 +29,9 @@ _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
 
 
 def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files of each data set by name; files without a name form the data set ``""``.
+    """Return the files of each data set, by its name; files without a name are in ``""``.
 
-    An existing path is never split at its ``=`` (``split=train/``).
+    The path of an existing file is never split at an ``=`` in it (``split=train/``).
 
     >>> by_dataset(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
     {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
@@ -44,15 +44,15 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
         datasets.setdefault(name, []).append(from_home(path) if name else path)
     if "" in datasets and len(datasets) > 1:
         raise InputError(
-            f"{brief(datasets[''][0])} has no name, but other data sets have one "
-            f"({', '.join(name for name in datasets if name)}); write NAME=FILE"
+            f"write NAME=FILE for {brief(datasets[''][0])} too: other data sets have names "
+            f"({', '.join(name for name in datasets if name)})"
         )
     return datasets
 
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Add the name of the data set to errors, if there are several."""
+    """Put the name of the data set before the text of an error; change nothing for ``""``."""
     try:
         yield
     except InputError as error:
@@ -62,15 +62,15 @@ def named_errors(name: str) -> Iterator[None]:
 
 
 def digests(files: Iterable[Path | str]) -> dict[str, str]:
-    """Return a digest of the bytes of each file, to notice later changes."""
+    """Return a digest of the bytes of each file. A later digest shows whether the file changed."""
     return {str(path): file_digest(path) for path in map(Path, files) if path.is_file()}
 
 
 def is_in_memory(data: object) -> bool:
     """Return whether ``data`` holds the texts themselves, rather than names of files.
 
-    A list of strings names files if each of them exists, or has no white space and ends in a known
-    suffix; it is a list of texts if none of them does.
+    A string in a list names a file if that file exists, or if the string has no white space and
+    ends in a known suffix. Either all strings of a list must name files, or none.
     """
     if isinstance(data, (str, Path)):
         return False
@@ -85,8 +85,8 @@ def is_in_memory(data: object) -> bool:
     if files and len(files) < len(data):
         text = next(item for item in data if item not in files)
         raise InputError(
-            f"the list mixes names of files ({brief(str(files[0]))}) with other texts "
-            f"({brief(text)}): check the names, or give files and texts separately"
+            f"give only files or only texts in a list: {brief(str(files[0]))} names a file, "
+            f"{brief(text)} does not; check the names"
         )
     return not files
 
@@ -102,14 +102,13 @@ def _names_file(value: object) -> bool:
 
 
 def named_datasets(data: object) -> Mapping[str, object]:
-    """Return the data sets of a dictionary by name; anything else is the data set ``""``."""
+    """Return the data sets of a dictionary; other data become the one data set ``""``."""
     if not isinstance(data, Mapping) or is_frame(data):
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
         raise InputError(
-            f"the key {brief(next(iter(data)))} of the dictionary is the name of a column, "
-            "but the keys must name data sets: give columns as "
-            "datasets.Dataset.from_dict(...) or as a list of pairs"
+            "give columns as datasets.Dataset.from_dict(...) or as a list of pairs: the keys of a "
+            f"dictionary must name data sets, but {brief(next(iter(data)))} is the name of a column"
         )
     if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
         raise InputError(
@@ -119,7 +118,7 @@ def named_datasets(data: object) -> Mapping[str, object]:
 
 
 def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) -> str:
-    """Return one record as a line of JSON with its line end; ``more`` follows the texts."""
+    """Return one record as a line of JSON with a line end; keys of ``more`` follow the texts."""
     row: dict[str, object] = {"text": texts[0]}
     if len(texts) > 1:
         row = {"anchor": texts[0], "positive": texts[1]}
@@ -131,19 +130,19 @@ def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) 
 def write_records(
     data: object, columns: Sequence[str], file: Path, *, groups: str | None = None
 ) -> Reading | None:
-    """Write data as the records of ``file``; an existing file must hold the same records.
+    """Write data in memory to ``file`` as records. An existing file must hold the same records.
 
     Args:
-        data: Data for which :func:`is_in_memory` holds.
+        data: Data for which :func:`is_in_memory` is True.
         columns: Columns of a table, in the order of a record's texts; empty for the usual ones.
         file: File to write.
-        groups: Column of groups of a table; the groups are written as well.
+        groups: Column of a table that holds the groups, which are written too.
 
-    Returns: The reading; None if the file already held these records.
+    Returns: What was read; None if the file already held these records.
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
-            f"rename the column of groups: {groups!r} is a usual name of a column of text"
+            f"rename the column of groups: {groups!r} is the name of a column of texts or scores"
         )
     reading = Reading([table_of(data)], [str(c) for c in columns], groups, paired=False)
     lines = _lines(reading, groups)
@@ -151,8 +150,8 @@ def write_records(
         with file.open(encoding="utf-8") as handle:
             if any(line != other for line, other in zip_longest(lines, handle)):
                 raise InputError(
-                    f"{place(file)} holds other data than this call; give the same data to "
-                    "continue that run, or choose another output folder"
+                    "give the same data to continue this run, or choose another output folder: "
+                    f"{place(file)} holds other data than this call"
                 )
         return None
     first = next(lines)
@@ -172,7 +171,7 @@ def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
 
 
 def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:
-    """Return the records of one file, folder or hub name, or of data in memory."""
+    """Return the records of a file, a folder, a data set of the hub, or data in memory."""
     if is_in_memory(data):
         return Reading([table_of(data)], [str(column) for column in columns], groups)
     return read([Path(str(data))], columns=columns, groups=groups)
@@ -181,9 +180,9 @@ def read_all(data: object, columns: Sequence[str] = (), groups: str | None = Non
 def to_dataset(reading: Reading) -> "Dataset":
     """Return records as a data set for the trainer of sentence-transformers.
 
-    Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or ``text``), and ``label``: the
-    score of each text after the anchor, or the number of the group. A row with fewer negatives than
-    others repeats them. If only some rows have negatives, rows without any are skipped and counted.
+    Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or only ``text``), and ``label``
+    with the scores of the texts after the anchor, or with the number of the group. A row with few
+    negatives repeats them. If only some rows have negatives, the others are skipped and counted.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

@@ -1,9 +1,9 @@
-"""Tables from any source: text files, parquet, Arrow, hub data, frames and lists.
+"""Tables from any source: text files, parquet, Arrow, data sets of the hub, data frames and lists.
 
-A text file is ``.csv`` or ``.tsv`` (the separator is recognised: commas, tabs, semicolons),
-``.jsonl`` or ``.json`` (an object or a list of texts on each line, or one list of objects) or
-``.txt`` (one text on each line). Each may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
-Errors name the file and the line. :mod:`isotrope.data.schemas` decides the meaning of the columns.
+A text file is ``.csv`` or ``.tsv`` (with a separator that is recognised), ``.jsonl`` or ``.json``
+(an object or a list of texts on each line, or one list of objects), or ``.txt`` (one text on each
+line). Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file and
+the line. :mod:`isotrope.data.schemas` recognises the meaning of the columns.
 """
 
 import importlib
@@ -45,10 +45,10 @@ def open_table(
 
     Args:
         path: The file, the folder or the name.
-        wanted: Columns to read. A first line of a .tsv that has their names is a header.
+        wanted: Columns to read. The first line of a .tsv is a header if it has these names.
         header: Known column names in lower case. A first line with only such names is a header.
         streaming: Whether to read a data set of the hub without keeping a copy.
-        txt_columns: Whether tabs separate columns in a .txt. Otherwise a tab is part of the text.
+        txt_columns: Whether tabs separate columns in a .txt file. If not, tabs belong to the text.
     """
     if is_hub_name(path):
         return _hub(path, streaming=streaming)
@@ -65,18 +65,18 @@ def open_table(
 
 
 def check_kind(path: Path) -> str:
-    """Return the suffix of a file; raise if it cannot be read."""
+    """Return the suffix of a file; raise an error if such a file cannot be read."""
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
         raise InputError(unknown(f"{place(path)}: unknown kind of file", suffix, SUFFIXES))
     if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
-        raise InputError(f"{place(path)}: {suffix} is compressed already; unpack it")
+        raise InputError(f"{place(path)}: unpack it to a {suffix} file, which needs no packing")
     return suffix
 
 
 def plain_suffix(path: Path) -> str:
-    """Return the suffix of a file in lower case, without that of a compression."""
+    """Return the suffix in lower case; for ``pairs.TSV.gz`` this is ``.tsv``."""
     plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     suffix = plain.suffix.lower()
     return _SAME.get(suffix, suffix)
@@ -88,7 +88,7 @@ def _module(name: str, extra: str) -> ModuleType:
 
 
 def _arrow(path: Path, suffix: str) -> Table:
-    """Return a file of parquet or Arrow, at most a few hundred rows of it as objects of Python."""
+    """Return a parquet or Arrow file; at most 256 rows at a time become Python objects."""
     pyarrow, parquet = _module("pyarrow", "parquet"), _module("pyarrow.parquet", "parquet")
     packed = path.stat().st_size
     kind, number = ("a parquet file" if suffix == ".parquet" else "an Arrow file"), 0
@@ -107,9 +107,9 @@ def _arrow(path: Path, suffix: str) -> Table:
             refuse_bomb(path, size, packed)
             rows = _at_once(size, packed)
             return file.schema_arrow, lambda names: file.iter_batches(rows, columns=list(names))
-        # not from a mapped file: a damaged one would end the process
+        # no memory map: with a damaged file it would end the process
         source = pyarrow.OSFile(str(path))
-        start, size = 8 if source.read(6) == b"ARROW1" else 0, 0  # a file is a stream and an index
+        start, size = 8 if source.read(6) == b"ARROW1" else 0, 0  # past the magic of a file
         source.seek(start)
         for message in pyarrow.ipc.MessageReader.open_stream(source):
             size += sum(buffer_sizes(memoryview(message.metadata), memoryview(message.body or b"")))
@@ -121,8 +121,8 @@ def _arrow(path: Path, suffix: str) -> Table:
     def failed(error: Exception) -> InputError:
         after = f" after row {number}" if number else ""
         return InputError(
-            f"{place(path)}: not {kind}, or damaged{after} ({quoted(str(error), 80)}); write it "
-            "again"
+            f"{place(path)}: write it again; it is not {kind}, or it is damaged{after} "
+            f"({quoted(str(error), 80)})"
         )
 
     try:
@@ -140,7 +140,7 @@ def _arrow(path: Path, suffix: str) -> Table:
                 refuse_bomb(path, unpacked + size, packed)
                 for start in range(0, batch.num_rows, rows := _at_once(size, packed)):
                     values = batch.slice(start, rows).to_pydict()
-                    unpacked += _extent(values)  # whatever the file says of itself
+                    unpacked += _extent(values)  # the real size; the declared one may be wrong
                     refuse_bomb(path, unpacked, packed)
                     for row in zip(*(values[name] for name in names), strict=True):
                         number += 1
@@ -152,12 +152,12 @@ def _arrow(path: Path, suffix: str) -> Table:
 
 
 def _at_once(size: int, packed: int) -> int:
-    """Return how many rows to read at once: any may hold all of it, by a dictionary or a run."""
+    """Return how many rows to read at once, where each row may repeat all of the unpacked data."""
     return max(1, min(256, most_unpacked(packed) // (size + 1)))
 
 
 def _extent(value: object) -> int:
-    """Return the characters in a value, and one for each other."""
+    """Return the number of characters and of other single values in a value."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return sum(map(_extent, parts)) + (len(value) if isinstance(value, str | bytes) else 1)
 
@@ -176,18 +176,16 @@ def _saved(folder: Path) -> Table:
         return table_of(datasets.load_from_disk(str(folder)), folder)
     except InputError:
         raise
-    except Exception as error:  # the reader of a foreign format may raise anything
+    except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: a saved dataset that cannot be loaded ({first_line(error)}); save "
-            "it again"
+            f"{place(folder)}: save this dataset again; it cannot be loaded ({first_line(error)})"
         ) from error
 
 
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
 
-    This is the case if neither the path nor a folder ``user`` exists here, and the name does not
-    end in a known suffix.
+    It is such a name if there is no folder ``user`` here and no known suffix at the end.
     """
     name = path.as_posix()
     return bool(
@@ -196,7 +194,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def check_known(path: Path) -> None:
-    """Refuse, within seconds, a data set that is neither in the cache nor on the hub."""
+    """Refuse a data set that is neither in the cache nor on the hub. This takes seconds at most."""
     from huggingface_hub import constants
 
     name = path.as_posix()
@@ -204,24 +202,26 @@ def check_known(path: Path) -> None:
     if not Path(cache, name.replace("/", "___")).exists():
         known, failure = known_to_hub([name], "dataset")
         if known is None:
-            raise InputError(f"{name}: no such file, and not read from the hub: {failure}")
+            raise InputError(f"{name}: no such file, and not available from the hub: {failure}")
 
 
 def _hub(path: Path, *, streaming: bool) -> Table:
     """Return the training split of a data set of the hub."""
     if (closed := why_closed()) is not None:
-        raise InputError(f"{path}: no such file, and {closed}; `--data {path}` looks it up there")
+        raise InputError(
+            f"{path}: no such file; if it is a data set of the hub, use `--data {path}` ({closed})"
+        )
     datasets, name, number = _module("datasets", "hub"), path.as_posix(), 0
 
     def failed(error: Exception) -> InputError:
         after = f" after row {number:,}" if number else ""
         return InputError(
-            f"{name!r} is neither a file or folder here nor a data set that could be read from the "
-            f"Hugging Face hub{after} ({type(error).__name__}: {first_line(error)}); check the "
-            "name, or the connection"
+            f"check the name {name!r}, or the connection: no file or folder has this name, and no "
+            f"such data set could be read from the Hugging Face hub{after} "
+            f"({type(error).__name__}: {first_line(error)})"
         )
 
-    # the hub, the network and the cache have errors of their own
+    # the hub, the network and the cache raise errors of many kinds
     try:
         table = _frame(datasets.load_dataset(name, split="train", streaming=streaming), path)
     except Exception as error:
@@ -240,21 +240,21 @@ def _hub(path: Path, *, streaming: bool) -> Table:
 
 
 def is_frame(data: object) -> str:
-    """Return the name of the library of a frame, a data set or a column; ``""`` otherwise."""
+    """Return the library of a data frame, data set or column: pandas, polars, datasets or ""."""
     first = type(data).__module__.partition(".")[0]
     return first if first in _FRAMES else ""
 
 
 def table_of(data: object, name: Path = Path("the data")) -> Table:
-    """Return data in memory as a table: a frame, a data set, or texts, tuples or dictionaries."""
+    """Return a data frame, a data set, or a list of texts, tuples or dictionaries as a table."""
     if isinstance(data, Mapping):  # a DatasetDict
         if "train" not in data:
             raise InputError(
-                f"{place(name)}: no split called 'train'; found {', '.join(map(str, data))}; give "
-                f"one of them ({place(name / str(next(iter(data), 'train')))})"
+                f"{place(name)}: no split is called 'train'; give one of its splits "
+                f"({', '.join(map(str, data))}) as {place(name / str(next(iter(data), 'train')))}"
             )
         data = data["train"]
-    kind = type(data)  # in an instance, the names of rows or columns are attributes too
+    kind = type(data)  # an instance has the names of its rows or columns as attributes too
     if is_frame(data) and (hasattr(kind, "columns") or hasattr(kind, "column_names")):
         return _frame(data, name)
     items = data if isinstance(data, Sequence) else list(cast("Iterable[object]", data))
@@ -269,8 +269,8 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
             row = tuple(item) if isinstance(item, (tuple, list)) else (item,)
             if len(row) != width:
                 raise InputError(
-                    f"record {number} of {place(name)} has {len(row)} texts, but earlier records "
-                    f"have {width}; give records of one kind"
+                    f"give records with equally many texts: record {number} of {place(name)} has "
+                    f"{len(row)}, earlier records have {width}"
                 )
             yield number, tuple(row[p] for p in positions)
 
@@ -279,9 +279,9 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
 
 
 def _frame(frame: object, name: Path) -> Table:
-    data: Any = frame  # of three libraries without a common type
+    data: Any = frame  # the three libraries have no common type
     is_set = is_frame(data) == "datasets"
-    # a stream may learn its columns from its first row
+    # a streamed data set may have its column names only in its first row
     header = list(data.columns) if not is_set else data.column_names or list(next(iter(data), {}))
     keys = {str(key): key for key in header}
 

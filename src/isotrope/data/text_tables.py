@@ -1,4 +1,4 @@
-"""Tables in text files: separators, headers and quotes are recognised; JSON by line or whole."""
+"""Tables in text files: .csv and .tsv, with recognised separators, headers and quotes, and JSON."""
 
 import csv
 import json
@@ -13,13 +13,13 @@ from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
-_SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # by Excel, in a line before the header
-_RETURN = "\ufdd0"  # stands for a carriage return in a cell, at which csv would end the row
-_WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # as data frames write cells without a value
+_SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # line that Excel writes above the header
+_RETURN = "\ufdd0"  # replaces a carriage return in a cell: csv would end the row there
+_WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missing value
 
 
 def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
-    """Return lines without quoting, split into cells at separators or as one cell each."""
+    """Return a table of lines without quoting. An empty separator makes each line one cell."""
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]
@@ -33,8 +33,8 @@ def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = 
                 row = text.split(separator) if separator else [text]
                 if len(row) != len(columns):
                     raise InputError(
-                        f"{place(path, line)}: {len(row)} fields where {len(columns)} are needed; "
-                        "columns are separated by tabs"
+                        f"{place(path, line)}: give {len(columns)} fields, separated by tabs, as "
+                        f"in the first line; this line has {len(row)}"
                     )
                 yield line, tuple(row[p] for p in positions)
 
@@ -43,20 +43,20 @@ def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = 
 
 
 def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
-    """Return a .csv or .tsv; separator, header and quoting are recognised from its lines."""
+    """Return a .csv, .tsv or .txt file; its first lines show separator, header and quoting."""
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
     if suffix != ".csv":
         first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
         bare = {cell.strip('"').lower() for cell in first} - {""}
         if any("\t" in text for text in head):
             if bare <= known or len(bare & known) > 1 or ({*wanted} <= {*first} and wanted):
-                # where the header is quoted, so are the cells
+                # if the header is quoted, the cells are too
                 quoted_cells = any(cell.startswith('"') for cell in first)
                 return _csv(path, "\t") if quoted_cells else tabbed(path, "\t", (*first,), True)
             if wanted:
                 raise InputError(
-                    f"{place(path)}: no column {next(w for w in wanted if w not in first)!r} in "
-                    f"the first line, where the columns of a .tsv have their names; found "
+                    f"{place(path)}: no column {next(w for w in wanted if w not in first)!r}; the "
+                    f"first line of a .tsv must name the columns, but this one has "
                     f"{', '.join(map(repr, first))}"
                 )
             return tabbed(path, "\t", tuple(str(i + 1) for i in range(len(first))))
@@ -81,7 +81,7 @@ def _cells(texts: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def _separator(head: Sequence[str], known: frozenset[str]) -> str:
-    """Return the separator by which a header has names, known ones best, and the next row too."""
+    """Return the separator that splits header and rows alike, if possible into known names."""
 
     def fit(separator: str) -> tuple[bool, int]:
         header, *rows = _cells(head, separator)
@@ -89,11 +89,11 @@ def _separator(head: Sequence[str], known: frozenset[str]) -> str:
         agree = len(names) > 1 and (not rows or any(len(row) == len(names) for row in rows))
         return agree, sum(name in known for name in names)
 
-    return max(_SEPARATORS, key=fit)  # of equals the first, a comma
+    return max(_SEPARATORS, key=fit)  # the first of equals; commas are the first of all
 
 
 def _csv(path: Path, separator: str, said: bool = False) -> Table:
-    """Return a table with a header, perhaps after a line that says the separator, and quoting."""
+    """Return a quoted table with a header; ``said``: after a line that names the separator."""
 
     def raw() -> Iterator[tuple[int, list[str]]]:
         texts = (f"{t.replace(chr(13), _RETURN)}\n" for _, t in islice(lines(path), said, None))
@@ -106,8 +106,8 @@ def _csv(path: Path, separator: str, said: bool = False) -> Table:
         except csv.Error as error:
             why = "quote without an end" if "field limit" in str(error) else error
             raise InputError(
-                f"{place(path, first)}: broken CSV ({why}); write a quote inside a quoted field "
-                'as ""'
+                f'{place(path, first)}: write a quote inside a quoted field as "" (broken CSV: '
+                f"{why})"
             ) from error
 
     header = next((cells for _, cells in raw() if cells), [])
@@ -123,8 +123,8 @@ def _csv(path: Path, separator: str, said: bool = False) -> Table:
                 past_header = True
             elif len(row) != len(columns):
                 raise InputError(
-                    f"{place(path, line)}: {len(row)} fields where the header has {len(columns)}; "
-                    f"put text that holds {_SEPARATORS[separator]} in double quotes"
+                    f"{place(path, line)}: {len(row)} fields, but the header has {len(columns)}; "
+                    f"put text that contains {_SEPARATORS[separator]} in double quotes"
                 )
             else:
                 yield line, tuple(_read(row[p]) for p in positions)
@@ -140,7 +140,7 @@ def json_table(path: Path) -> Table:
     """Return a JSON file with an object on each line, or with one list of objects."""
 
     def raw() -> Iterator[tuple[int, Any]]:
-        # in JSON a character may be spelled with six, and an object may hold more than the text
+        # JSON may write a character as six (\u1234), and an object may hold other keys
         for number, text in lines(path, limit=10 * MAX_CHARACTERS):
             if number == 1 and text.strip() in ("[", "[{", "{"):
                 yield from enumerate(_rows(_whole_json(path)), start=1)
@@ -153,7 +153,8 @@ def json_table(path: Path) -> Table:
             except (ValueError, RecursionError) as error:
                 what = getattr(error, "msg", type(error).__name__)
                 raise InputError(
-                    f"{place(path, number)}: broken JSON ({what}); each line must be one object"
+                    f"{place(path, number)}: write one JSON object on each line; this is not JSON "
+                    f"({what})"
                 ) from error
             if number == 1 and len(rows := _rows(value)) > 1:
                 yield from enumerate(rows, start=1)
@@ -164,7 +165,7 @@ def json_table(path: Path) -> Table:
 
 
 def _rows(value: object) -> list[Any]:
-    """Return the objects of a list, also of one under a single key; else the value is the row."""
+    """Return the objects of a list, also if it is the value of an only key; else the one value."""
     inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     if isinstance(inner, list) and all(
         isinstance(v, dict | list) and "role" not in v for v in inner
@@ -177,21 +178,21 @@ def _whole_json(path: Path) -> object:
     try:
         return json.loads("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place(path)}: broken JSON ({error}); write it again") from error
+        raise InputError(f"{place(path)}: write it again; it is broken JSON ({error})") from error
 
 
 def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
-    """Return objects as a table whose columns are the keys of the first ones."""
+    """Return objects as a table. Its columns are the keys of the first objects."""
 
     def checked() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, value in raw():
-            if isinstance(value, str | list):  # a text, or texts by their place
+            if isinstance(value, str | list):  # texts without names: their places are the names
                 texts = [value] if isinstance(value, str) else value
                 value = {str(i): text for i, text in enumerate(texts, start=1)}
             if not isinstance(value, Mapping):
                 raise InputError(
-                    f"{place(name, line)}: found {quoted(value)} where an object such as "
-                    '{"text": "..."} is needed'
+                    f"{place(name, line)}: "
+                    f'give an object such as {{"text": "..."}}, not {quoted(value)}'
                 )
             yield line, dict(value)
 
@@ -205,8 +206,8 @@ def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
                 before = value.keys()
                 if new := [key for key in value if key not in keys]:
                     raise InputError(
-                        f"{place(name, line)}: has the key {new[0]!r}, which the first {HEAD} "
-                        f"objects lack{nearest(new[0], columns)}; move such an object to the top"
+                        f"{place(name, line)}: move this object to the top: its key {new[0]!r} is "
+                        f"in none of the first {HEAD} objects{nearest(new[0], columns)}"
                     )
             yield line, tuple(value.get(name) for name in names) if value else ()
 

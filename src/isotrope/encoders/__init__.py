@@ -1,4 +1,4 @@
-"""Encoders of text and images; all trainable parameters live here, none in an objective."""
+"""Encoders of text and images. All trainable parameters are here; an objective has none."""
 
 from typing import TYPE_CHECKING
 

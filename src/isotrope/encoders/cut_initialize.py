@@ -1,4 +1,4 @@
-"""Cut-initialization: starts training from smaller weights, and therefore shorter embeddings."""
+"""Cut-initialization: divides the initial weights by a constant, to shorten the embeddings."""
 
 import math
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 TURN = 0.02
-"""Angle (radians) of the first step beyond which a cut was harmful (docs/LOG.md)."""
+"""Angle (radians) of the first step above which a cut did harm (docs/LOG.md)."""
 
 
 def cut_initialize(
@@ -18,21 +18,21 @@ def cut_initialize(
     """Divide the initial weights of ``module`` by ``c``, in place.
 
     Smaller initial weights make the first embeddings short. The gradient of a cosine is large for
-    short embeddings, and shrinks as training makes them longer. Dividing a layer's weights does
-    not shorten embeddings if a normalisation follows: only the effective learning rate changes.
+    short embeddings, and shrinks as training makes them longer. If a normalisation follows a layer,
+    embeddings keep their length; smaller weights then only raise the effective learning rate.
 
-    This is experimental: in our trainings it helps at a thirtieth of a recipe's learning rate and
-    hurts at the recipe's own (docs/LOG.md). :func:`first_turn` distinguishes the two cases.
+    This is experimental. In our trainings, it helps with a thirtieth of a recipe's learning rate
+    and hurts with the recipe's own (docs/LOG.md). :func:`first_turn` distinguishes the two cases.
 
     Args:
-        module: An encoder or its heads, for text or images, before it is copied for momentum.
+        module: Encoder or head, for text or images, before it is copied to a momentum encoder.
         c: The cut-constant, above 0; 1 changes nothing. The paper uses 3 for contrastive and 9 for
             non-contrastive methods.
         what: ``weights`` divides the matrices and kernels of linear, convolutional and embedding
-            layers, as in the paper. ``all`` divides every parameter, as in the authors' code,
-            including biases, norms, tokens and positions. Buffers do not change.
+            layers, as in the paper. ``all`` divides every parameter, including biases, norms,
+            tokens and positions, as in the authors' code. Buffers do not change.
 
-    Returns: Number of divided tensors; a shared tensor is divided and counted once.
+    Returns: Number of divided tensors. A tensor that layers share is divided and counted once.
 
     Reference:
         Draganov et al., 2024, section 4; c for each method: table 3.
@@ -41,7 +41,7 @@ def cut_initialize(
         raise InputError(f"the cut-constant must be a finite number above 0; found {c}")
     if what not in ("weights", "all"):
         raise InputError(f"`what` must be 'weights' or 'all'; found {what!r}")
-    # named_parameters() gives a shared tensor once
+    # named_parameters() yields a shared tensor once
     chosen = [
         parameter
         for name, parameter in module.named_parameters()
@@ -55,9 +55,9 @@ def cut_initialize(
 def first_turn(module: "nn.Module", learning_rate: float) -> float:
     """Return the angle (radians) by which a gradient descent step turns the weights of ``module``.
 
-    If a normalisation follows, only the direction of weights matters, and their gradient is
-    orthogonal to them, so a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
-    weights by c multiplies the gradient by c, so the angle grows with c squared.
+    If a normalisation follows, only the direction of the weights matters. Their gradient is
+    orthogonal to them, so a step turns them by atan(rate ||gradient|| / ||weights||). Weights
+    divided by c have a gradient that is larger by the factor c; small angles grow by c squared.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
     squares = [

@@ -1,17 +1,17 @@
-"""Finds the device to compute on by its name, and the cost of a forward pass on it."""
+"""Finds the device with a name, and the overhead of a pass on it."""
 
 import torch
 
 from isotrope.core.errors import SettingError
 
-# on two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
-# 128 (docs/LOG.md, "Throughput and memory")
+# with two cores, training is about equally fast for all values from 16 to 512; 64 takes a little
+# less memory than 128 (docs/LOG.md, "Throughput and memory")
 _CPU_OVERHEAD = 64
-_ACCELERATOR_OVERHEAD = 4096  # launching kernels costs more; not measured
+_ACCELERATOR_OVERHEAD = 4096  # an estimate: launching kernels costs more than on a CPU
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device that a name means on this machine.
+    """Return the device with this name on this machine.
 
     Args:
         name: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ... or ``mps``.
@@ -47,6 +47,6 @@ def find_device(name: str) -> torch.device:
 def pass_overhead(device: torch.device) -> int:
     """Return the overhead of one forward and backward pass, in tokens.
 
-    A batch is cut into chunks of similar length, one pass each; a larger overhead means fewer.
+    A batch is cut into chunks of similar length with one pass each; more overhead, fewer chunks.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

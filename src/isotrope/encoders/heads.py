@@ -1,6 +1,6 @@
-"""Heads between encoder and objective, used in training and dropped afterwards.
+"""Heads between encoder and objective. They are used in training and dropped afterwards.
 
-The heads of the papers on images, with D the dimension of the encoder:
+The papers on images use these heads, where D is the dimension of the encoder:
 
 | method | head |
 |---|---|
@@ -9,7 +9,7 @@ The heads of the papers on images, with D the dimension of the encoder:
 | BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
 | SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |
 | Barlow Twins, VICReg | ``projector(D, [2048, 2048], 2048, bias=False)`` |
-| MoCo v3 | ``projector(D, [4096, 4096], 256, last_norm="plain")``, its predictor with one hidden |
+| MoCo v3 | ``projector(D, [4096, 4096], 256, last_norm="plain")`` and a predictor |
 | DINO | ``DINOHead(D, 65536)`` |
 """
 
@@ -26,8 +26,8 @@ from isotrope.core.errors import InputError
 class MLPHead(nn.Module):
     """A linear layer and a tanh, n x d to n x d, as in SimCSE (Gao et al. 2021, section 3.1).
 
-    Weights start as N(0, 0.02), the bias at zero, as in the authors' code. SimCSE's unsupervised
-    models train with the head and embed without it.
+    As in the authors' code, the initial weights are N(0, 0.02) and the initial bias is 0. SimCSE's
+    unsupervised models train with this head and embed texts without it.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -44,7 +44,7 @@ class MLPHead(nn.Module):
 class LinearHead(nn.Module):
     """A linear layer, n x d to n x d, as in the released code of Li et al. 2024 for BERT.
 
-    Weights and bias start as N(0, 0.006), as there.
+    As in that code, the initial weights and biases are N(0, 0.006).
     """
 
     def __init__(self, dimension: int) -> None:
@@ -70,22 +70,22 @@ def projector(
 ) -> nn.Sequential:
     """Return linear layers with ReLU between them.
 
-    A linear layer before a batch norm has no bias, because the norm would remove it.
+    A linear layer before a batch norm has no bias, because the norm would cancel it.
 
     Args:
         dimension: Dimension of the input.
         hidden: Widths of the hidden layers; empty for a single linear layer.
         out: Dimension of the output.
         batch_norm: Whether a batch norm follows every hidden linear layer.
-        last_norm: Batch norm after the last layer: ``none``, ``affine`` (with scale and shift) or
-            ``plain`` (without).
-        bias: Whether the last linear layer has a bias, if no norm follows it.
+        last_norm: Batch norm after the last layer: ``none``, ``affine`` (with learnt scale and
+            shift) or ``plain`` (without them).
+        bias: Whether the last linear layer has a bias. It has none if a norm follows it.
     """
     widths = [dimension, *hidden, out]
     if min(widths) < 1:
         raise InputError(f"the widths of a head must be at least 1; found {widths}")
     if last_norm not in ("none", "affine", "plain"):
-        raise InputError(f"last_norm is 'none', 'affine' or 'plain'; found {last_norm!r}")
+        raise InputError(f"last_norm must be 'none', 'affine' or 'plain'; found {last_norm!r}")
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths[:-1]):
         layers.append(nn.Linear(before, after, bias=not batch_norm))
@@ -105,7 +105,7 @@ def predictor(
     batch_norm: bool = True,
     last_norm: Literal["none", "affine", "plain"] = "none",
 ) -> nn.Sequential:
-    """Return the head that predicts one view's projection from the other's: one hidden layer.
+    """Return a head with one hidden layer, which predicts one view's projection from the other's.
 
     Args:
         dimension: Dimension d of the projections.
@@ -117,19 +117,19 @@ def predictor(
 
 
 class DINOHead(nn.Module):
-    """Maps embeddings to logits over prototypes, n x d to n x k (Caron et al. 2021, section 3.1).
+    """Maps n x d embeddings to n x k logits, one per prototype (Caron et al. 2021, section 3.1).
 
-    The head has three linear layers with GELU between them, normalises the bottleneck, and takes
-    its cosine with each prototype. Normalising the prototypes equals the paper's weight
-    normalisation with a scale of 1. As in the authors' code, weights start as N(0, 0.02), biases at
-    zero, and prototypes like torch's linear layers.
+    Three linear layers with GELU between them map an embedding to the bottleneck. The logits are
+    the cosines of the bottleneck with the prototypes. To normalise the prototypes is the paper's
+    weight normalisation with a scale of 1. As in the authors' code, the initial weights are
+    N(0, 0.02), the initial biases are 0, and the prototypes start like torch's linear layers.
 
     Args:
         dimension: Dimension d of the embeddings.
         prototypes: Number k of prototypes.
         hidden: Width of the two hidden layers.
         bottleneck: Dimension in which the cosine is taken.
-        batch_norm: Whether batch norms follow the hidden linear layers (not in the paper's ViTs).
+        batch_norm: Whether batch norms follow the hidden linear layers (in the paper's ViTs, no).
 
     Attributes:
         prototypes: Linear layer without bias, whose weights are the prototypes (k x bottleneck).

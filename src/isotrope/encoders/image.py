@@ -1,15 +1,15 @@
-"""The image encoder: maps pictures to embeddings by a network of transformers or your own.
+"""The image encoder: maps pictures to embeddings with a network of transformers or of a user.
 
-It serves three purposes, like the sentence encoder:
+Like the sentence encoder, it has three uses:
 
 - training calls :meth:`ImageEncoder.forward` on batches of crops;
 - evaluation and users call :meth:`ImageEncoder.encode` on pictures of any kind and size;
 - :meth:`ImageEncoder.save` writes a folder that :meth:`ImageEncoder.load` reads.
-  ``transformers.AutoModel`` and ``AutoImageProcessor`` read it too, except with CIFAR's stem, which
-  transformers does not have.
+  ``transformers.AutoModel`` and ``AutoImageProcessor`` read it too, unless it holds a ResNet with
+  a CIFAR stem (which transformers does not have) or a user's module.
 
-The features are taken before any head: the mean over the last map of a ResNet, or the class token
-after the last layer norm of a vision transformer.
+An embedding is taken before any head: the mean over the last feature map of a ResNet, or the class
+token after the last layer norm of a vision transformer.
 """
 
 import math
@@ -36,17 +36,16 @@ from isotrope.encoders.names import resolve
 class ImageEncoder(nn.Module):
     """Maps pictures to embeddings.
 
-    Use :meth:`build`, :meth:`load` or :meth:`wrap`.
+    Make one with :meth:`build`, :meth:`load` or :meth:`wrap`.
 
     Args:
         model: The network.
-        read: Function that takes the model and normalised pixels (n x 3 x h x w) and returns
-            features.
-        name: What the user calls this encoder.
+        read: Function of the model and normalised pixels (n x 3 x h x w) that returns embeddings.
+        name: Name that the user gave.
         dimension: Number d of values in an embedding.
         image_size: Side S of the pictures that :meth:`encode` prepares.
-        mean: Mean of red, green and blue, subtracted from pixels in [0, 1].
-        std: Standard deviation of red, green and blue, by which the pixels are then divided.
+        mean: Mean of red, green and blue, which is subtracted from pixels in [0, 1].
+        std: Standard deviation of red, green and blue. The result is divided by it.
 
     Attributes:
         model: The network; its weights are the only state.
@@ -79,7 +78,7 @@ class ImageEncoder(nn.Module):
         self.dimension = dimension
         self.image_size = image_size
         self._read = read
-        # settings rather than state: they go where the weights go, but are not among them
+        # not persistent: buffers move to the device of the weights, but are not saved with them
         device = _device(model)
         for what, values in (("mean", mean), ("std", std)):
             buffer = torch.tensor(values, dtype=torch.float32, device=device).view(3, 1, 1)
@@ -100,19 +99,19 @@ class ImageEncoder(nn.Module):
         """Build an untrained encoder.
 
         Args:
-            name: ``resnet9`` (one block a stage), ``resnet18``, ``resnet34``, ``resnet50``,
+            name: ``resnet9`` (one block per stage), ``resnet18``, ``resnet34``, ``resnet50``,
                 ``vit-tiny``, ``vit-small`` or ``vit-base``.
-            width: Channels of a ResNet's first stage (64 in the papers), or dimension of a vision
-                transformer's tokens (192, 384 and 768, with 3, 6 and 12 heads). Patches of the
-                transformer have 4 pixels for images up to 64 pixels, otherwise 16.
+            width: Channels of a ResNet's first stage (by default 64), or dimension of the tokens of
+                a vision transformer (192, 384 and 768, with 3, 6 and 12 heads). A patch of the
+                transformer has a side of 4 pixels for images up to 64 pixels, otherwise 16.
             stem: First layers of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1),
                 ``imagenet`` (7 x 7 of stride 2, then max-pooling), or ``auto`` (``cifar`` up to 32
-                pixels).
+                pixels, otherwise ``imagenet``).
             image_size: Side of the pictures. Crops of other sizes are accepted too; a vision
-                transformer then interpolates its positions.
-            mean: The mean of red, green and blue, of pixels in [0, 1].
-            std: The standard deviation of the same.
-            seed: Seed of the initial weights; None uses torch's global generator.
+                transformer then interpolates its position embeddings.
+            mean: Mean of red, green and blue for pixels in [0, 1].
+            std: Standard deviation of red, green and blue.
+            seed: Seed of the initial weights; None draws one from torch's global generator.
         """
         model: Any = build_net(name, width=width, stem=stem, image_size=image_size, seed=seed)
         return cls._around(name, model, image_size, mean, std)
@@ -142,11 +141,11 @@ class ImageEncoder(nn.Module):
         """Make an encoder of a module that maps n x 3 x h x w normalised pixels to n x d.
 
         Args:
-            module: Any module; only its weights are saved.
+            module: Any module. :meth:`save` writes its weights only.
             dimension: Number d of values in an embedding.
             image_size: Side of the pictures that :meth:`encode` prepares.
-            mean: The mean of red, green and blue, of pixels in [0, 1].
-            std: The standard deviation of the same.
+            mean: Mean of red, green and blue for pixels in [0, 1].
+            std: Standard deviation of red, green and blue.
         """
         return cls(
             module,
@@ -167,7 +166,7 @@ class ImageEncoder(nn.Module):
         mean: Sequence[float],
         std: Sequence[float],
     ) -> "ImageEncoder":
-        config: Any = model.config  # of transformers
+        config: Any = model.config  # transformers has no common type for it
         sizes = getattr(config, "hidden_sizes", None)
         return cls(
             model,
@@ -196,14 +195,14 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures in evaluation mode; the modes of all modules are restored.
+        """Embed pictures in evaluation mode; afterwards, all modules have their old modes.
 
         Args:
-            images: The n pictures: paths, PIL images or arrays of uint8 pixels, of any sizes and
-                mixed, or one array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter
-                side is resized to :attr:`image_size` and the centre cut out.
-            batch_size: Pictures in each batch.
-            progress: Whether to show a bar on stderr.
+            images: The n pictures: a list of paths, PIL images and uint8 arrays of any sizes, or
+                one uint8 array or tensor, n x 3 x h x w or n x h x w x 3. The shorter side is
+                resized to :attr:`image_size`, then the centre is cut out.
+            batch_size: Number of pictures in each batch.
+            progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors.
 
         Returns:
@@ -212,7 +211,7 @@ class ImageEncoder(nn.Module):
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
         if isinstance(images, str | Path):
-            raise InputError(f"expected a list of pictures; found the single path {images!s:.60}")
+            raise InputError(f"give a list of pictures; found the single path {images!s:.60}")
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)
@@ -248,7 +247,7 @@ class ImageEncoder(nn.Module):
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that :meth:`load` reads, completely or not at all.
 
-        For a wrapped module it holds the weights only.
+        A user's module is saved as weights only; :attr:`usage` shows how to load it.
 
         Args:
             folder: Folder to write. An existing folder is replaced.
@@ -266,7 +265,7 @@ class ImageEncoder(nn.Module):
 
     @property
     def usage(self) -> str:
-        """The lines of Python that load the saved encoder, for its card."""
+        """Markdown for the model card, with the Python code that loads the saved encoder."""
         if self._read is not _output:
             load = 'import isotrope\n\nencoder = isotrope.load("path/to/this/folder")\n'
         else:
@@ -300,7 +299,7 @@ def _three(values: object) -> bool:
 
 
 def _output(model: nn.Module, x: Tensor) -> Tensor:
-    """Output of a user's module."""
+    """Return the output of a user's module."""
     output: Tensor = model(x)
     return output
 

@@ -2,8 +2,8 @@
 
 ``model.safetensors`` and ``config.json`` have the format of transformers.
 ``preprocessor_config.json`` has the format of its CLIP processor, which also resizes the shorter
-side and cuts out the centre. ResNets with CIFAR's stem, and modules of a user, have their own
-``model_type``, so that transformers does not misread them.
+side and cuts out the centre. ResNets with a CIFAR stem, and modules of a user, have a
+``model_type`` of isotrope, so that transformers does not misread them.
 """
 
 import copy
@@ -31,39 +31,39 @@ if TYPE_CHECKING:
     from transformers import ViTModel
 
 CIFAR = "isotrope-resnet-cifar"
-"""The model_type of a ResNet with CIFAR's stem."""
+"""The model_type of a ResNet with a CIFAR stem."""
 
 MODULE = "isotrope-module"
 """The model_type of a user's own module."""
 
-_LARGEST_SIDE = 8192  # of pictures as an encoder sees them
+_LARGEST_SIDE = 8192  # pixels; of the pictures that an encoder takes
 
 
 def _json(file: Path) -> dict[str, Any]:
-    """Return what a file that was checked to be JSON holds; nothing where there is none."""
+    """Return the object in a file of JSON; an empty dictionary if there is no file or object."""
     content = read_json(file) if file.is_file() else {}
     return content if isinstance(content, dict) else {}
 
 
 def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
-    """Return the network of a folder, the side of its pictures, and their mean and deviation."""
+    """Return a folder's network, the side of its pictures, and their mean and deviation."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:
         raise InputError(
             f"build the module {config.get('module')}, load its weights with "
             f"safetensors.torch.load_model, and pass it to ImageEncoder.wrap: {folder} holds only "
-            "the weights"
+            "the weights of this module"
         )
     if not isinstance(kind, str) or (kind != CIFAR and kind not in READERS):
         raise InputError(
-            f"{folder} holds a model of the type {kind!r}; readable image encoders are "
-            f"{', '.join(READERS)}, and those that isotrope saved"
+            f"give an image encoder of a type in {', '.join(READERS)}, or one that isotrope "
+            f"saved: {folder} holds a model of the type {kind!r}"
         )
     try:
         with quiet_loading() as report:
             model = _cifar(folder, config) if kind == CIFAR else _transformers(folder, str(kind))
-    # transformers, huggingface_hub and safetensors raise nothing narrower than Exception
+    # transformers, huggingface_hub and safetensors may raise any Exception
     except Exception as error:
         what = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
@@ -93,20 +93,21 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
         **more,
     )
     if kind == "dinov2" and model.embeddings.mask_token is not None:
-        # stands for masked patches, of which we have none: DDP would wait for its gradient
+        # it replaces masked patches, and we mask none; DDP would wait for its gradient
         model.embeddings.mask_token.requires_grad_(False)
     return channels_last(model) if kind in ("resnet", "convnext") else model
 
 
 def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
-    """Return the side, mean and standard deviation of a folder's preprocessing."""
+    """Return the side, mean and standard deviation of pictures after preprocessing."""
     processor = _json(folder / "preprocessor_config.json")
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):
         size = size.get("shortest_edge") or size.get("height")
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_SIDE:
         raise InputError(
-            f"{folder / 'preprocessor_config.json'} names no size of images: {brief(size)}"
+            f"set the size in {folder / 'preprocessor_config.json'} to 1 to {_LARGEST_SIDE} "
+            f"pixels; it is {brief(size)}"
         )
     mean = processor.get("image_mean") or IMAGENET_MEAN
     std = processor.get("image_std") or IMAGENET_STD
@@ -121,7 +122,7 @@ def write(
     std: Sequence[float],
     card: str,
 ) -> None:
-    """Write a folder, whole or not at all; the module may be any."""
+    """Write a folder completely or not at all; ``model`` may be any module."""
     with model_written(folder) as temporary:
         _write_model(model, temporary)
         _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))
@@ -147,10 +148,10 @@ def _write_model(model: nn.Module, folder: Path) -> None:
 
 
 def _with_pooler(model: "ViTModel") -> nn.Module:
-    """Return a copy that ends in a pooler which changes nothing.
+    """Return a copy with a pooler that changes nothing.
 
-    transformers adds a pooler to every ViT it loads, of random weights where the folder has none:
-    with this one ``pooler_output`` is the class token too.
+    Whenever transformers loads a ViT, it adds a pooler, with random weights if the folder has none.
+    With this pooler, ``pooler_output`` is the class token.
     """
     from transformers.models.vit.modeling_vit import ViTPooler
 
@@ -164,7 +165,7 @@ def _with_pooler(model: "ViTModel") -> nn.Module:
 
 
 def _processor(image_size: int, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
-    """How transformers shall prepare pictures, so that they are as ours."""
+    """Return the settings with which transformers prepares pictures as isotrope does."""
     return {
         "image_processor_type": "CLIPImageProcessor",
         "do_convert_rgb": True,

@@ -1,10 +1,11 @@
 """Builds the networks of the image encoder from transformers: ResNets and vision transformers.
 
-Weights are initialised as in the papers. In ResNets, convolutions are normal with He's variance by
-fan-out and batch norms are the identity, as in torchvision. In vision transformers, matrices,
-tokens and positions are N(0, 0.02) and biases zero, as in DeiT and DINO. lightly's ResNets, which
-Manna et al., 2023 use, keep torch's default for convolutions. With equal numbers of channels it is
-smaller by the square root of 6, which before a batch norm means a larger effective learning rate.
+Weights are initialised as in the papers. In ResNets, convolutions have He's normal initialisation
+by fan-out and batch norms start as the identity, as in torchvision. In vision transformers,
+matrices, tokens and positions are N(0, 0.02) and biases are 0, as in DeiT and DINO. The ResNets of
+the library lightly, which Manna et al. (2023) use, keep torch's default for convolutions. With
+equal numbers of channels, that default is smaller by the factor sqrt(6). Smaller weights before a
+batch norm mean a larger effective learning rate.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean of red, green and blue in ImageNet, for pixels in [0, 1]."""
 
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Standard deviation of the same."""
+"""Standard deviation of red, green and blue in ImageNet, for pixels in [0, 1]."""
 
 Reader: TypeAlias = Callable[[Any, Tensor], Tensor]
 
@@ -38,14 +39,14 @@ class _ViT(NamedTuple):
     heads: int
 
 
-# resnet9: one block a stage, as in the papers on small images
+# resnet9 has one block per stage, as in the papers on small images
 _RESNETS = {
     "resnet9": _ResNet((1, 1, 1, 1), "basic"),
     "resnet18": _ResNet((2, 2, 2, 2), "basic"),
     "resnet34": _ResNet((3, 4, 6, 3), "basic"),
     "resnet50": _ResNet((3, 4, 6, 3), "bottleneck"),
 }
-# Touvron et al. 2021, table 1: 12 layers, heads of width 64
+# Touvron et al. 2021, table 1: 12 layers; heads have the width 64
 _VITS = {"vit-tiny": _ViT(192, 3), "vit-small": _ViT(384, 6), "vit-base": _ViT(768, 12)}
 
 ARCHITECTURES = (*_RESNETS, *_VITS)
@@ -78,7 +79,7 @@ def build_net(
 
 def _stem(stem: str, image_size: int) -> str:
     if stem not in ("auto", "cifar", "imagenet"):
-        raise InputError(f"a stem is 'auto', 'cifar' or 'imagenet'; found {stem!r}")
+        raise InputError(f"a stem must be 'auto', 'cifar' or 'imagenet'; found {stem!r}")
     return ("cifar" if image_size <= 32 else "imagenet") if stem == "auto" else stem
 
 
@@ -97,17 +98,17 @@ def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
 
 def channels_last(net: nn.Module) -> nn.Module:
     """Convert the kernels of ``net`` to the memory layout of fast convolutions, in place."""
-    convert: Callable[..., nn.Module] = net.to  # torch's types know of tensors only
+    convert: Callable[..., nn.Module] = net.to  # torch's type hints lack memory_format alone
     return convert(memory_format=_layout(net))
 
 
 def _layout(net: nn.Module) -> torch.memory_format:
-    """Channels last, unless a stage has fewer than 16 of them.
+    """Return channels last, or the usual layout if a stage has fewer than 16 channels.
 
-    There, on a CPU, torch's (2.13) backward pass of a 1 x 1 convolution of stride 2 writes beyond
-    its memory from 56 x 56 pixels on, and the process dies.
+    With so few channels last, on a CPU and from 56 x 56 pixels, the backward pass of a 1 x 1
+    convolution of stride 2 in torch 2.13 writes beyond its memory, and the process dies.
     """
-    config: Any = net.config  # of transformers
+    config: Any = net.config  # transformers has no common type for it
     narrow = min(config.hidden_sizes) < 16
     return torch.contiguous_format if narrow else torch.channels_last
 
@@ -130,8 +131,8 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
     patch = 4 if image_size <= 64 else 16
     if image_size % patch:
         raise InputError(
-            f"an image of {image_size} pixels cannot be cut into patches of {patch}; take a "
-            f"multiple of {patch}"
+            f"use an image size that is a multiple of {patch}: {image_size} pixels cannot be cut "
+            f"into patches of {patch}"
         )
     if width % heads:
         raise InputError(f"width must be a multiple of its {heads} heads; found {width}")
@@ -148,7 +149,7 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
 
 
 def freeze_patches(module: nn.Module) -> None:
-    """Freeze the patch projections in ``module``, which is MoCo v3's remedy for instability.
+    """Freeze the patch projections in ``module``. MoCo v3 does this against instability.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.
@@ -159,29 +160,30 @@ def freeze_patches(module: nn.Module) -> None:
         if name.endswith("patch_embeddings.projection")
     ]
     if not projections:
-        raise InputError("only vision transformers have a patch projection to freeze")
+        raise InputError("give a vision transformer: others have no patch projection to freeze")
     for projection in projections:
         projection.requires_grad_(False)
 
 
 def _pooled(net: nn.Module, x: Tensor) -> Tensor:
-    """The mean over the last map (ResNet), or its layer norm (ConvNeXt)."""
+    """Return the mean over the last feature map; ConvNeXt has a layer norm after it."""
     x = x.contiguous(memory_format=_layout(net))
     return cast("Tensor", net(pixel_values=x).pooler_output.flatten(1))
 
 
 def _first_token(net: nn.Module, x: Tensor) -> Tensor:
-    """The class token after the last layer norm; pretrained heads on it are not used."""
+    """Return the class token after the last layer norm, without any pretrained head."""
     return cast("Tensor", net(pixel_values=x).last_hidden_state[:, 0])
 
 
 def _vit_token(net: nn.Module, x: Tensor) -> Tensor:
-    """The class token; positions are interpolated for crops of another size, as in DINO."""
-    config: Any = net.config  # of transformers
+    """Return the class token. Positions are interpolated for crops of other sizes, as in DINO."""
+    config: Any = net.config  # transformers has no common type for it
     patch = config.patch_size
     if x.shape[-2] % patch or x.shape[-1] % patch:
         raise InputError(
-            f"images of {x.shape[-2]} x {x.shape[-1]} cannot be cut into patches of {patch}"
+            f"use images whose sides are multiples of {patch}, the side of a patch: these have "
+            f"{x.shape[-2]} x {x.shape[-1]} pixels"
         )
     other = x.shape[-2:] != (config.image_size,) * 2
     output = net(pixel_values=x, interpolate_pos_encoding=other)
@@ -194,4 +196,4 @@ READERS: dict[str, Reader] = {
     "vit": _vit_token,
     "dinov2": _first_token,
 }
-"""Functions that return the features of n images, by model_type."""
+"""Functions that return the embeddings of n images, by the model_type of the network."""

@@ -1,4 +1,4 @@
-"""Loads the text or image encoder in a folder."""
+"""Loads an encoder of text or images by its name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,12 +23,12 @@ def load(
     """Load an encoder, in evaluation mode and float32 (unless ``model_kwargs`` changes it).
 
     Args:
-        name: A name, see :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
-        pooling: For text only: pooling to use instead of the model's own.
+        name: Folder or id; :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load` list them.
+        pooling: For text only: pooling that replaces the model's own.
         device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
-        trust_remote_code: For text only: run code that comes with the model.
-        model_kwargs: Keywords for ``from_pretrained`` of transformers, for text only: ``dtype``,
-            ``attn_implementation``, ``quantization_config``.
+        trust_remote_code: For text only: whether to run code that comes with the model.
+        model_kwargs: For text only: keywords for ``from_pretrained`` of transformers, such as
+            ``dtype``, ``attn_implementation`` and ``quantization_config``.
 
     Raises:
         InputError: The model does not exist or is broken, or the pooling or device is unknown.
@@ -43,7 +43,7 @@ def load(
 
         return SentenceEncoder.load(name, device=device, **of_text)
     if given := [option for option, value in of_text.items() if value]:
-        raise InputError(f"{name} takes images; leave out {given[0]}, which is for text only")
+        raise InputError(f"leave out {given[0]}, which is for text only: {name} takes images")
     from isotrope.encoders.image import ImageEncoder
 
     return ImageEncoder.load(name, device=device)

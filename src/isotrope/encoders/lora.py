@@ -1,9 +1,9 @@
-"""LoRA through peft: train small matrices added to a transformer's frozen weights.
+"""LoRA with peft: trains small matrices that are added to a transformer's frozen weights.
 
 A layer ``W x`` becomes ``W x + (alpha / rank) B A x`` (Hu et al. 2021, "LoRA: low-rank adaptation
 of large language models", section 4.1). ``B`` starts at zero, so training starts from the
-unmodified encoder. The saved model is a plain one, with ``W + (alpha / rank) B A`` in place of
-``W``; the matrices are saved next to it in peft's format.
+unmodified encoder. The saved model is a plain encoder whose weights are
+``W + (alpha / rank) B A``; the matrices are saved beside it in peft's format.
 """
 
 import copy
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from isotrope.encoders.sentence import SentenceEncoder
 
 ALL_LINEAR = "all-linear"
-"""peft's name for all linear layers."""
+"""The name that peft has for all linear layers."""
 
 
 def add_lora(
@@ -41,9 +41,9 @@ def add_lora(
     Args:
         encoder: The encoder, which is changed in place.
         rank: Rank of ``B A``.
-        alpha: Numerator of the factor ``alpha / rank`` of ``B A``; None for twice the rank.
-        targets: Last names of the layers (``query``, ``value``), or ``all-linear``; empty for
-            peft's default for this architecture, or all linear layers if it has none.
+        alpha: Numerator of the factor ``alpha / rank`` of ``B A``; None means twice the rank.
+        targets: Last parts of the names of the layers (``query``, ``value``), or ``all-linear``. If
+            empty, they are peft's default for the architecture, or all linear layers without one.
         seed: Seed of the initial ``A``.
     """
     with needs_extra("lora", "peft"):
@@ -61,7 +61,7 @@ def add_lora(
         r=rank,
         lora_alpha=2 * rank if alpha is None else alpha,
         target_modules=ALL_LINEAR if everything else sorted(chosen),
-        # layers that are already frozen, like BERT's pooler, do not affect the embedding
+        # layers that are already frozen, such as BERT's pooler, do not affect the embedding
         exclude_modules=[
             name
             for name, layer in transformer.named_modules()
@@ -76,19 +76,19 @@ def add_lora(
         warnings.filterwarnings("ignore", module=r"peft\.")
         try:
             inject_adapter_in_model(config, transformer)
-        except ValueError as error:  # an unsupported kind of layer, or no layer left
+        except ValueError as error:  # a kind of layer that peft does not support, or no layer left
             raise SettingError(
                 f"{encoder.name}: {str(error).splitlines()[0]}", setting="lora", value=rank
             ) from error
 
 
 def _is_linear(layer: nn.Module) -> bool:
-    """Return whether a layer is a matrix product; that of GPT-2 is transformers' Conv1D."""
+    """Return whether a layer is a matrix product; GPT-2 has Conv1D of transformers for it."""
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
 def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) -> None:
-    """Refuse a target that matches no layer: peft ignores it if another target matches."""
+    """Refuse a target that matches no layer; peft would ignore it if another target matches."""
     linear = {
         path.rpartition(".")[2] for path, layer in transformer.named_modules() if _is_linear(layer)
     }
@@ -108,9 +108,10 @@ def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
 
 
 def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
-    """Return rank, alpha, the layers and the trained share of the encoder; None without LoRA.
+    """Return rank, alpha, names of layers and numbers of parameters; None without LoRA.
 
-    ``trainable`` and ``parameters`` count parameters without the head; ``share`` is their quotient.
+    ``trainable`` of the ``parameters`` of the encoder are trained; ``share`` is the quotient. The
+    head is not counted.
     """
     config = _config(encoder)
     if config is None:
@@ -136,9 +137,9 @@ def _layers(encoder: "SentenceEncoder") -> list[tuple[str, Any]]:
 
 @contextmanager
 def merged_weights(encoder: "SentenceEncoder") -> Iterator[None]:
-    """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
+    """Merge the matrices into the encoder's weights; afterwards restore the exact old weights.
 
-    peft can also unmerge, but adding and subtracting the matrices rounds the weights.
+    Merging and unmerging with peft would round the weights.
     """
     if _config(encoder) is None:
         yield

@@ -1,7 +1,7 @@
 """Opens, checks and adjusts the modules of a sentence-transformers model for training.
 
-Static embeddings (``StaticEmbedding`` of sentence-transformers, model2vec) have a table of word
-vectors and no layers, no positions, no special tokens and no padding.
+Static embeddings (``StaticEmbedding`` of sentence-transformers, model2vec) are a table of word
+vectors. They have no layers, no positions, no special tokens and no padding.
 """
 
 import json
@@ -34,17 +34,16 @@ POOLINGS = {
     "lasttoken": "lasttoken",
     "last": "lasttoken",
 }
-"""Names of poolings (of SimCSE and sentence-transformers), and their meaning."""
+"""Names of poolings in SimCSE and sentence-transformers, with those of sentence-transformers."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
-"""Entries of a configuration, besides its private ones, that only repeat what the modules and their
-weights show; saving a model changes some of them."""
+"""Entries of a configuration that do not affect embeddings; saving a model changes some of them."""
 
-UNLIMITED = 2**31 - 1  # tokens of a model without positions
+UNLIMITED = 2**31 - 1  # largest number of tokens for a model without positions
 
 
 def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
-    """Return the poolings of a model; refuse one that gives no vector of fixed size for a text."""
+    """Return the poolings of a model; refuse a model that does not map plain texts to vectors."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -52,13 +51,13 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
     static = is_static(first)
     if not static and (not isinstance(first, Transformer) or first.tokenizer is None):
         raise InputError(
-            f"{name} does not start with a transformer and its tokenizer (found "
-            f"{type(first).__name__}); only such sentence encoders can be trained here"
+            f"give an encoder that starts with a transformer and its tokenizer: {name} starts with "
+            f"{type(first).__name__}"
         )
     if not static and list(first.modality_config) != ["text"]:
         raise InputError(
-            f"{name} reads {', '.join(map(str, first.modality_config))}, not just plain text; "
-            "only encoders of plain text can be used"
+            "give an encoder of plain text: "
+            f"{name} reads {', '.join(map(str, first.modality_config))}"
         )
     if model.truncate_dim is not None:
         raise InputError(
@@ -67,14 +66,14 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
         )
     poolings = [module for module in model.children() if isinstance(module, Pooling)]
     if not (static or poolings or first.module_output_name == "sentence_embedding"):
-        raise InputError(f"{name} has no pooling: it gives one vector per token, not per text")
+        raise InputError(f"add a pooling to {name}: it gives one vector per token, not per text")
     return poolings
 
 
 def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
-    """Return the tokenizer of transformers, with a token for padding.
+    """Return the tokenizer of a model, with a padding token, which the attention mask hides.
 
-    The attention mask hides that token; static embeddings have no special tokens.
+    For static embeddings, it adds no special tokens.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -99,27 +98,27 @@ def check_tokenizer(
     rows = int(table.num_embeddings)
     if len(tokenizer) > rows:
         raise InputError(
-            f"the tokenizer of {name} has {len(tokenizer)} tokens but the model only {rows}: they "
-            "do not belong together"
+            f"save {name} with its own tokenizer: this one has {len(tokenizer)} tokens, but the "
+            f"model only {rows}"
         )
     types = tokenizer("a").get("token_type_ids", [])
     if any(types):
         raise InputError(
-            f"the tokenizer of {name} gives the tokens of one text several types (token_type_ids "
-            f"{types}, as XLNet's); only models whose token_type_ids are all 0 can be used"
+            f"use a model whose token_type_ids are all 0: the tokenizer of {name} gives the tokens "
+            f"of one text several types ({types}, as that of XLNet)"
         )
 
 
 def restore(
     words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
 ) -> None:
-    """Restore the truncation and padding of a tokenizer, which are saved with it."""
+    """Restore the settings of truncation and padding in a tokenizer before it is saved."""
     words.enable_truncation(**truncation) if truncation else words.no_truncation()
     words.enable_padding(**padding) if padding else words.no_padding()
 
 
 def pooling_name(name: str) -> str:
-    """Return the name sentence-transformers gives to a pooling."""
+    """Return the name that sentence-transformers has for a pooling."""
     if name not in POOLINGS:
         raise InputError(unknown("there is no pooling", name, POOLINGS))
     return POOLINGS[name]
@@ -131,7 +130,7 @@ def open_folder(
     trust_remote_code: bool,
     model_kwargs: Mapping[str, Any],
 ) -> "SentenceTransformer":
-    """Load a folder with sentence-transformers, and refuse weights that are not all there."""
+    """Load a folder with sentence-transformers; refuse a model with missing weights."""
     with quiet_loading() as report:
         from sentence_transformers import SentenceTransformer
 
@@ -143,7 +142,7 @@ def open_folder(
                 local_files_only=True,
                 model_kwargs={"dtype": torch.float32, **model_kwargs, "use_safetensors": True},
             )
-        # tokenizers and safetensors raise nothing narrower than Exception
+        # tokenizers and safetensors may raise any Exception
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             what = lines[0][:300] if lines else type(error).__name__
@@ -153,10 +152,10 @@ def open_folder(
 
 
 def freeze_pooler(model: "SentenceTransformer") -> None:
-    """Leave BERT's pooler, which pooled embeddings never pass through, out of the training.
+    """Freeze BERT's pooler, because pooled embeddings do not pass through it.
 
-    It stays in the model, so that a saved folder loads elsewhere without a warning. Distributed
-    training would wait for its gradient.
+    Distributed training would wait for its gradient. It stays in the model, so that a saved folder
+    loads elsewhere without a warning.
     """
     first = model[0]
     pooler = getattr(getattr(first, "model", None), "pooler", None)
@@ -173,16 +172,16 @@ def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
             pooling = Pooling(module.embedding_dimension, mode, module.include_prompt)
             if pooling.pooling_output_dimension != module.pooling_output_dimension:
                 raise InputError(
-                    f"{name} joins several poolings, and {mode!r} alone does not fit the modules "
-                    "after them"
+                    f"keep the pooling of {name}: it joins several poolings, and the modules after "
+                    f"them do not fit {mode!r} alone"
                 )
             setattr(model, key, pooling)
             return
-    raise InputError(f"{name} has no pooling that could be changed to {mode!r}")
+    raise InputError(f"leave the pooling {mode!r} out: {name} has no pooling to replace")
 
 
 def pooling_names(poolings: "Sequence[Pooling]") -> str:
-    """Return the names of poolings, joined by ``+``; ``none`` without any."""
+    """Return the names of poolings, joined by ``+``; ``none`` if there are none."""
     modes = [pooling.pooling_mode for pooling in poolings]
     return "+".join(m if isinstance(m, str) else "+".join(m) for m in modes) or "none"
 
@@ -203,14 +202,14 @@ def body_of(model: "SentenceTransformer") -> list[nn.Module]:
 
 
 def positions_of(model: "SentenceTransformer") -> int:
-    """Return the number of positions for tokens; a very large number for relative positions."""
+    """Return the number of positions for tokens; :data:`UNLIMITED` without absolute positions."""
     first: Any = model[0]
     if is_static(first):
         return UNLIMITED
     positions = getattr(first.config, "max_position_embeddings", None) or -1
     if positions < 1:
         return UNLIMITED
-    # the RoBERTa family counts its positions from padding_idx + 1
+    # the first position of RoBERTa and its kin is padding_idx + 1
     for module in first.model.modules():
         table = getattr(module, "position_embeddings", None)
         offset = getattr(module, "padding_idx", None)
@@ -222,19 +221,19 @@ def positions_of(model: "SentenceTransformer") -> int:
 def as_list(texts: Sequence[str]) -> list[str]:
     """Return the texts as a list."""
     if isinstance(texts, str):
-        raise InputError(f"expected a list of texts; found the single text {texts[:40]!r}")
+        raise InputError(f"give a list of texts; found the single text {texts[:40]!r}")
     from isotrope.encoders.scratch import checked
 
     return list(checked(texts))
 
 
 def unwritable(texts: list[str]) -> InputError | None:
-    """Return the message on texts that are not UTF-8: one of them has half of a surrogate pair."""
+    """Return the error for the first text with half of a surrogate pair, which UTF-8 lacks."""
     for index, text in enumerate(texts):
         if text.encode("utf-8", "ignore").decode("utf-8") != text:
             return InputError(
-                f"texts[{index}] cannot be written as UTF-8 (half of a surrogate pair): found "
-                f"{text!r:.60}; remove the character"
+                f"texts[{index}] cannot be written as UTF-8; remove the half of a surrogate pair "
+                f"in {text!r:.60}"
             )
     return None
 
@@ -242,7 +241,7 @@ def unwritable(texts: list[str]) -> InputError | None:
 def fingerprint_of(
     model: "SentenceTransformer", tokenizer: "PreTrainedTokenizerFast", *how: object
 ) -> str:
-    """Return 16 hexadecimal digits of a model, its tokenizer and how both are used."""
+    """Return 16 hexadecimal digits that identify a model, its tokenizer and their use (``how``)."""
     first: Any = model[0]
     config = {} if is_static(first) else first.config.to_dict()
     settings = {
@@ -251,7 +250,7 @@ def fingerprint_of(
         if not key.startswith("_") and key not in _NO_PART
     }
     words = json.loads(tokenizer.backend_tokenizer.to_str())
-    for state in ("truncation", "padding"):  # of the last call
+    for state in ("truncation", "padding"):  # they belong to the last call
         del words[state]
     weights = {
         name: (str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).cpu().numpy())
@@ -262,7 +261,7 @@ def fingerprint_of(
 
 
 def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: bool) -> str:
-    """Return a model card with the properties of the encoder alone."""
+    """Return a model card with nothing but the properties of the encoder."""
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
         "tags:\n- sentence-transformers\n- isotrope\n---\n\n"
@@ -277,7 +276,7 @@ def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: b
 
 
 class PaddedStatic(nn.Module):
-    """Static embeddings of padded tokens, with the same input as a transformer."""
+    """Static embeddings that take padded tokens, as a transformer does."""
 
     def __init__(self, module: "StaticEmbedding") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The momentum encoder, a moving average of another, and MoCo's queue of earlier embeddings."""
+"""The momentum encoder (a moving average of an encoder), and MoCo's queue of embeddings."""
 
 import copy
 
@@ -13,11 +13,11 @@ class Momentum(nn.Module):
 
     Only parameters are averaged. The copy has its own buffers (the running statistics of batch
     norms), which its own forward passes update, as in the released code of MoCo, BYOL and Draganov
-    et al., 2024. It receives no gradient, and the ``state_dict`` holds all of its state.
+    et al. (2024). The copy receives no gradient. The ``state_dict`` holds all of its state.
 
     Args:
         module: The module to copy, after any cut-initialization.
-        decay: Decay, in [0, 1]; BYOL uses 0.99 on small images, DINO 0.996 rising to 1.
+        decay: Decay, in [0, 1]. BYOL uses 0.99 on small images; DINO starts at 0.996 and ends at 1.
 
     Attributes:
         module: The copy.
@@ -51,8 +51,8 @@ def _checked(decay: float) -> float:
 class Queue(nn.Module):
     """The last ``size`` embeddings that were pushed, as float32 unit vectors.
 
-    It starts with random directions, drawn by the seed, as in MoCo (He et al. 2020). The
-    ``state_dict`` holds rows and position.
+    As in MoCo (He et al. 2020), it starts with random directions; the seed determines them. The
+    ``state_dict`` holds the rows and the position of the next one.
 
     Args:
         size: Number of rows.
@@ -60,8 +60,8 @@ class Queue(nn.Module):
         seed: Seed of the initial rows.
 
     Attributes:
-        rows: Embeddings in the queue, size x d, in no particular order. ``push`` overwrites this
-            tensor, so before a push, run the backward pass of each loss that uses it.
+        rows: Embeddings in the queue, size x d, in no particular order. Run the backward pass of
+            each loss that uses this tensor before ``push``, which overwrites it.
     """
 
     rows: Tensor
@@ -70,7 +70,7 @@ class Queue(nn.Module):
     def __init__(self, size: int, dimension: int, seed: int) -> None:
         super().__init__()
         if size < 1:
-            raise InputError(f"a queue holds at least 1 row; found {size}")
+            raise InputError(f"a queue must hold at least 1 row; found {size}")
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randn(size, dimension, generator=generator)
         self.register_buffer("rows", nn.functional.normalize(rows, dim=1))
@@ -78,15 +78,15 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
-        """Replace the oldest embeddings.
+        """Replace the oldest embeddings by new ones.
 
         Args:
-            rows: Embeddings, n x d, which are normalised here. The last ``size`` rows are kept.
+            rows: Embeddings, n x d; they are normalised here. Only the last ``size`` are kept.
         """
         size = len(self.rows)
         end = self.place + len(rows)
         newest = nn.functional.normalize(rows[-size:].float(), dim=1)
-        # where they would stand had they come one by one
+        # the places that they would have after pushes of one row each
         places = torch.arange(-len(newest), 0, device=self.rows.device) + end
         self.rows[places % size] = newest
         self.place.copy_(end % size)

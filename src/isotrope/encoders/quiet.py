@@ -1,4 +1,4 @@
-"""Silences the progress bars and reports of libraries, and isolates our random state from them."""
+"""Silences libraries while they load models, and keeps the random state from them."""
 
 import logging
 import re
@@ -11,12 +11,12 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# a line of the report of transformers: "pooler.dense.bias | MISSING | ..."
+# matches a line in the report of transformers, such as "pooler.dense.bias | MISSING | ..."
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*MISSING\b", re.MULTILINE)
 
 
 class LoadReport(logging.Handler):
-    """Collects the log messages of the libraries while they load, instead of printing them."""
+    """Collects the messages that libraries log while they load, so that none is printed."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -28,9 +28,9 @@ class LoadReport(logging.Handler):
 
     @property
     def missing(self) -> list[str]:
-        """Names of tensors that are missing from the checkpoint and were drawn at random.
+        """Names of tensors that the checkpoint lacks; they were drawn at random.
 
-        BERT's pooler, which a sentence encoder does not use, is ignored.
+        BERT's pooler is not listed, because a sentence encoder does not use it.
         """
         names = (name for text in self.messages for name in _MISSING.findall(text))
         return sorted(name for name in names if "pooler." not in name)
@@ -48,25 +48,25 @@ class LoadReport(logging.Handler):
 
 @contextmanager
 def model_written(folder: Path) -> Iterator[Path]:
-    """Yield a folder for the files of a model, which replaces ``folder`` when all are written."""
+    """Yield a folder for the files of a model. It replaces ``folder`` when all are written."""
     from safetensors import SafetensorError
 
     with atomic_replace(folder) as temporary, quiet_loading():
         temporary.mkdir()
         try:
             yield temporary
-        except SafetensorError as error:  # how its writer reports a full disk
+        except SafetensorError as error:  # safetensors raises it for a full disk
             raise OSError(str(error)) from error
         for weights in temporary.rglob("*.safetensors"):
-            weights.chmod(0o644)  # its writer makes them readable for their owner only
+            weights.chmod(0o644)  # safetensors writes files that only their owner can read
 
 
 @contextmanager
 def quiet_loading(seed: int = 0) -> Iterator[LoadReport]:
     """Silence transformers and sentence-transformers, and give them a separate random state.
 
-    Their draws from torch's CPU generator (a pooler missing from the weights) depend on ``seed``
-    only, and the generator is restored afterwards.
+    They draw missing weights, such as a pooler, from torch's CPU generator. The draws depend on
+    ``seed`` only, and the generator is restored afterwards.
     """
     from transformers.utils import logging as messages
 

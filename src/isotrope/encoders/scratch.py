@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 LEARNT_FROM = 200_000
-"""Number of (first) texts to learn the vocabulary from, which bounds memory and time."""
+"""The vocabulary is learnt from at most this number of texts, to bound memory and time."""
 
-_INNER = re.compile(r"(?<=\S)\S")  # what can continue a word; a few marks too many do no harm
+_INNER = re.compile(r"(?<=\S)\S")  # characters inside words; some punctuation too does no harm
 _SPECIAL = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
@@ -41,7 +41,7 @@ def scratch_model(
     heads: int,
     max_length: int,
 ) -> "SentenceTransformer":
-    """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``."""
+    """Return an untrained BERT with mean pooling; ``SentenceEncoder.scratch`` has the arguments."""
     with quiet_loading(seed):
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -63,10 +63,10 @@ def scratch_model(
         # sentence-transformers builds its first module from a folder only
         with tempfile.TemporaryDirectory() as folder, os_errors_as_input_errors(Path(folder)):
             try:
-                # not bert.save_pretrained, which writes in the first of several processes only
+                # bert.save_pretrained would write in the first of several processes only
                 bert.config.save_pretrained(folder)
                 save_file(bert.state_dict(), f"{folder}/model.safetensors", {"format": "pt"})
-            except SafetensorError as error:  # how its writer reports a full disk
+            except SafetensorError as error:  # safetensors raises it for a full disk
                 raise OSError(str(error)) from error
             tokenizer.save_pretrained(folder)
             transformer = Transformer(folder)
@@ -90,8 +90,8 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     learner = Tokenizer(models.WordPiece(unk_token=_SPECIAL["unk_token"]))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizer
-    # the trainer numbers the characters inside words in the order of a hash table, and breaks ties
-    # by these numbers; told in advance, they and the vocabulary are the same every time
+    # the trainer numbers characters inside words in the order of a hash table and breaks ties by
+    # these numbers; given as special tokens, they have the same numbers every time
     fixed = [*_SPECIAL.values(), *(f"##{character}" for character in sorted(inner))]
     learner.train_from_iterator(
         sample,
@@ -99,8 +99,8 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     )
     vocabulary = learner.get_vocab()
     if len(vocabulary) <= len(_SPECIAL):
-        raise InputError("there is no text to learn a vocabulary from; give some sentences")
-    # anew, since the trainer takes all that was told in advance for special tokens
+        raise InputError("give some sentences: there is no text to learn a vocabulary from")
+    # a second tokenizer, because in the first one all characters in ``fixed`` are special tokens
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_SPECIAL["unk_token"]))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
@@ -119,10 +119,10 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
 
 
 def checked(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts; refuse anything else."""
+    """Yield the texts; refuse other objects."""
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(
-                f"texts[{index}] is not a text: found {text!r:.60} ({type(text).__name__})"
+                f"give only texts: texts[{index}] is {text!r:.60} ({type(text).__name__})"
             )
         yield text

@@ -1,15 +1,15 @@
-"""The sentence encoder: maps texts to embeddings by a sentence-transformers model.
+"""The sentence encoder: maps texts to embeddings with a sentence-transformers model.
 
-It serves three purposes:
+It has three uses:
 
-- training calls :meth:`SentenceEncoder.forward` on stored token ids, and gets the embeddings
-  *before* any Normalize module, because objectives normalise and the norms are logged;
-- evaluation and users call :meth:`SentenceEncoder.encode`, which equals sentence-transformers'
-  ``encode`` up to rounding;
-- :meth:`SentenceEncoder.save` writes a folder that plain sentence-transformers loads.
+- training calls :meth:`SentenceEncoder.forward` on stored token ids. It returns the embeddings
+  *before* any Normalize module, because objectives normalise them and their norms are logged;
+- evaluation and users call :meth:`SentenceEncoder.encode`, which returns the same as ``encode`` of
+  sentence-transformers, up to rounding;
+- :meth:`SentenceEncoder.save` writes a folder that sentence-transformers loads without isotrope.
 
-Attention is torch's scaled-dot-product if the model supports it. On two cores it is as fast as the
-explicit form (docs/LOG.md), and on a GPU it does not store the weights.
+Attention is torch's scaled_dot_product_attention if the model supports it. On a GPU it does not
+store the attention weights; on two cores it is as fast as the explicit form (docs/LOG.md).
 """
 
 import copy
@@ -55,31 +55,30 @@ if TYPE_CHECKING:
     from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedModel
 
-# names of prompts: of queries, and of documents, of which the first that a model has is used
+# names of prompts: one for queries; then those for documents, of which the first one counts
 _PROMPTS = ("query", "document", "passage", "corpus")
 
-_SWITCH = threading.Lock()  # of the modes of all encoders, for a moment
-_SAME = 1 - 1e-4  # cosine of one text alone and beside a longer one
+_SWITCH = threading.Lock()  # held while the mode of an encoder is changed
+_SAME = 1 - 1e-4  # least cosine of the embeddings of one text without and with padding
 
 _CHUNK = 10_000
-"""Texts tokenized at once by ``encode``: bounds the memory of their token lists."""
+"""Number of texts that ``encode`` tokenizes at once, to bound the memory of their token lists."""
 
 
 class SentenceEncoder(nn.Module):
     """Maps texts to embeddings; wraps a ``sentence_transformers.SentenceTransformer``.
 
-    Use :meth:`load` or :meth:`scratch`, or the constructor with a loaded model.
+    Make one with :meth:`load` or :meth:`scratch`, or from a loaded model with the constructor.
 
     Attributes:
         name: Name that the user gave.
         model: The wrapped model, which holds all parameters of this module.
         tokenizer: The model's own tokenizer.
         dimension: Number d of values in an embedding.
-        max_length: Number of tokens, including special ones, at which the model truncates.
-        positions: Largest number of tokens, including special ones, for which the model has
-            positions.
+        max_length: Number of tokens, including special ones, to which the model cuts texts.
+        positions: Number of tokens, including special ones, for which the model has positions.
         pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none``
-            if the transformer itself returns one vector.
+            if the transformer itself returns one vector for a text.
         normalizes: Whether the model ends in a Normalize module.
         prompt: Prompt that the model's configuration puts before every text.
     """
@@ -93,8 +92,8 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.check_prompts(self.prompt)
         self.tokenizer = tokenizer_of(model)
-        # a copy that nothing changes any more, so that threads can share it: every call of the
-        # model's own tokenizer sets how it cuts and pads
+        # threads share this copy, which does not change; a call of the model's own tokenizer
+        # changes its settings of truncation and padding
         self._words = copy.deepcopy(self.tokenizer.backend_tokenizer)
         self._as_loaded = (self._words.truncation, self._words.padding)
         self._words.no_truncation()
@@ -110,7 +109,7 @@ class SentenceEncoder(nn.Module):
         # a plain list: the modules are registered once, below ``model``
         self._body: list[nn.Module] = body_of(model)
         self.normalizes = len(self._body) < len(list(model.children()))
-        self._encoding = 0  # calls of encode at this moment
+        self._encoding = 0  # number of calls of encode that are running
         self._modes = ExitStack()
         if self.tokenizer.padding_side == "left" and not self._counts_from_the_text():
             self.tokenizer.padding_side = "right"
@@ -134,15 +133,14 @@ class SentenceEncoder(nn.Module):
             pooling: One of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's own.
             device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
             trust_remote_code: Whether to run code that comes with the model.
-            model_kwargs: Keywords for ``from_pretrained`` of transformers, as those of
-                ``SentenceTransformer``: ``dtype``, ``attn_implementation``,
-                ``quantization_config``.
+            model_kwargs: Keywords for ``from_pretrained`` of transformers, such as ``dtype``,
+                ``attn_implementation`` and ``quantization_config``.
         """
         where = find_device(device)
         mode = None if pooling is None else pooling_name(pooling)
         folder = resolve(name)
         if is_image(folder):
-            raise InputError(f"{name} takes images, not text: load it with isotrope.load")
+            raise InputError(f"load {name} with isotrope.load: it takes images, not text")
         model = open_folder(folder, where, trust_remote_code, model_kwargs or {})
         if mode is not None:
             repool(model, mode, str(name))
@@ -165,7 +163,7 @@ class SentenceEncoder(nn.Module):
         The same texts and seed give the same encoder.
 
         Args:
-            texts: Texts to learn the vocabulary from; the first 200,000 are used.
+            texts: Texts from which the vocabulary is learnt; the first 200,000 are used.
             seed: Seed of the initial weights.
             vocabulary: Largest number of word pieces.
             layers: Number of layers of the transformer.
@@ -188,7 +186,7 @@ class SentenceEncoder(nn.Module):
 
     @property
     def body(self) -> list[nn.Module]:
-        """The trained modules: all before any Normalize module."""
+        """The modules that are trained: all except a Normalize module at the end."""
         return list(self._body)
 
     @property
@@ -197,7 +195,7 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
-        """Return the transformer that a setting changes."""
+        """Return the transformer; refuse ``setting`` if the encoder has none."""
         if is_static(self.model[0]):
             raise SettingError(
                 f"{self.name} has static embeddings and no layers",
@@ -207,10 +205,10 @@ class SentenceEncoder(nn.Module):
         return cast("Transformer", self.model[0]).model
 
     def freeze_embeddings(self) -> None:
-        """Freeze everything below the first layer.
+        """Freeze everything before the first layer of the transformer.
 
-        This is the module ``embeddings`` of the transformer (vectors of words, positions and types,
-        and their norm), or the table of word vectors if there is no such module.
+        This is its module ``embeddings`` (embeddings of words, positions and types, and their
+        norm), or only the table of word embeddings if there is no such module.
         """
         transformer = self.transformer("freeze")
         table = transformer.get_input_embeddings()
@@ -222,7 +220,7 @@ class SentenceEncoder(nn.Module):
         table.requires_grad_(False)
 
     def checkpoint_activations(self) -> None:
-        """Make the transformer keep only the inputs of its layers for the backward pass."""
+        """Switch on gradient checkpointing: only the inputs of layers are kept for the backward."""
         transformer = self.transformer("gradient_checkpointing")
         old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
         enable = getattr(transformer, "activation_checkpointing_enable", old)
@@ -264,7 +262,7 @@ class SentenceEncoder(nn.Module):
         return rows, len(long)
 
     def extend(self, max_length: int) -> None:
-        """Set the length limit of the model, in memory and in its saved copy."""
+        """Set the maximum length of the model; :meth:`save` saves it."""
         self.max_length = max_length
         if max_length < UNLIMITED and not is_static(self.model[0]):
             self.model.max_seq_length = max_length
@@ -321,9 +319,9 @@ class SentenceEncoder(nn.Module):
     def with_dropout(
         self, rows: Sequence[Sequence[int]], seed: int, batch_size: int
     ) -> list[Tensor]:
-        """Return two passes over rows of token ids in training mode, each n x d, float32.
+        """Return the embeddings of two passes in training mode, each n x d, float32.
 
-        The longest rows come first. Modes and torch's random states are restored.
+        The longest rows are passed first. Modes and torch's random states are restored.
         """
         order = np.argsort([-len(row) for row in rows], kind="stable")
         views = [torch.empty(len(rows), self.dimension) for _ in range(2)]
@@ -347,15 +345,15 @@ class SentenceEncoder(nn.Module):
     ) -> np.ndarray:
         """Embed texts as ``SentenceTransformer.encode`` does, up to rounding.
 
-        Each distinct text is embedded once, the longest first, so that a batch has texts of similar
-        length. The modes of all modules are restored.
+        Each distinct text is embedded once. The longest texts come first, so that a batch has texts
+        of similar length. Afterwards, all modules have their old modes.
 
         Args:
             texts: n texts.
-            batch_size: Texts in each batch.
-            max_length: Number of tokens to which longer texts are cut. With None, it is the model's
-                own :attr:`max_length`.
-            progress: Whether to show a bar on stderr.
+            batch_size: Number of texts in each batch.
+            max_length: Number of tokens to which longer texts are cut; None means
+                :attr:`max_length`.
+            progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors even if the model does not normalise.
 
         Returns:
@@ -391,7 +389,7 @@ class SentenceEncoder(nn.Module):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Put all modules into evaluation mode until the last of several threads is done."""
+        """Keep all modules in evaluation mode while any thread encodes."""
         with _SWITCH:
             self._encoding += 1
             if self._encoding == 1:
@@ -406,7 +404,7 @@ class SentenceEncoder(nn.Module):
                     self._modes.close()
 
     def _flat(self, texts: list[str], max_length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenize with the model's prompt: all ids in one array, and n + 1 offsets into it."""
+        """Tokenize with the model's prompt; return all ids in one array, and n + 1 offsets."""
         pieces, lengths = [np.empty(0, np.int32)], [0]
         for first in range(0, len(texts), _CHUNK):
             chunk = texts[first : first + _CHUNK]
@@ -420,7 +418,7 @@ class SentenceEncoder(nn.Module):
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the embeddings.
 
-        They depend on weights, configuration, tokenizer, modules, pooling, prompt and maximum
+        The digits depend on weights, configuration, tokenizer, modules, pooling, prompt and maximum
         length, but not on the model's name and folder.
         """
         how = (self.pooling, self.normalizes, self.prompt, self.max_length)
@@ -429,21 +427,21 @@ class SentenceEncoder(nn.Module):
     def check_prompts(self, *prompts: str) -> None:
         """Refuse prompts if the model leaves their tokens out of the pooling.
 
-        isotrope treats a prompt as a part of its text, like models that pool all tokens.
+        In isotrope, a prompt is a part of its text, so its tokens are pooled too.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
                 f"leave prompts out, or set include_prompt to true in the pooling of {self.name}: "
-                "a pooling without the tokens of prompts is not supported"
+                "isotrope cannot leave the tokens of prompts out of a pooling"
             )
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Write a folder that plain sentence-transformers loads, whole or not at all.
+        """Write a folder that sentence-transformers loads, completely or not at all.
 
-        LoRA's matrices are merged into the weights; ``adapter/`` has them separately.
+        LoRA's matrices are merged into the weights, and also saved in ``adapter/``.
 
         Args:
-            folder: Folder to write; replaced if it exists.
+            folder: Folder to write. An existing folder is replaced.
             card: Model card (README.md); None writes a minimal one.
         """
         with model_written(folder) as temporary:
@@ -458,7 +456,7 @@ class SentenceEncoder(nn.Module):
 
 
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not
-    """Return the prompts for queries and for documents that a model was saved with.
+    """Return the prompts for queries and for documents that are saved with a model.
 
     Both are empty if ``encode`` puts a prompt before every text.
     """

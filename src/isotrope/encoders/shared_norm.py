@@ -1,7 +1,7 @@
 """Batch normalisation over the rows of all processes, on any device.
 
-``torch.nn.SyncBatchNorm`` refuses tensors on the CPU; this class computes the same with any
-backend. Processes may have different numbers of rows.
+``torch.nn.SyncBatchNorm`` refuses tensors on the CPU; :class:`SharedBatchNorm` computes the same on
+any device. Processes may have different numbers of rows.
 """
 
 import torch
@@ -15,9 +15,9 @@ from isotrope.core.distributed import all_reduce_sum, world_size
 def share_statistics(module: nn.Module) -> nn.Module:
     """Return ``module`` with every batch norm replaced by a :class:`SharedBatchNorm`.
 
-    Parameters and buffers are the same tensors under the same names. The replacement is in place,
-    unless the module itself is a batch norm. Call it in all processes or in none. All processes
-    must run the same layers in the same order.
+    Parameters and buffers stay the same tensors under the same names. The module is changed in
+    place, unless it is a batch norm itself. Call this function in all processes or in none. All
+    processes must run the same layers in the same order.
     """
     if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
         return SharedBatchNorm(module)
@@ -29,9 +29,9 @@ def share_statistics(module: nn.Module) -> nn.Module:
 
 
 class SharedBatchNorm(_BatchNorm):
-    """A batch norm over the rows of all processes, for inputs of any number of dimensions above 1.
+    """A batch norm over the rows of all processes, for inputs with two or more dimensions.
 
-    With one process, and in evaluation mode, it is the batch norm it was made from.
+    With one process, or in evaluation mode, it computes the same as the batch norm it replaces.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:
@@ -66,7 +66,7 @@ class SharedBatchNorm(_BatchNorm):
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        """Move the running statistics as torch does."""
+        """Update the running statistics as torch does."""
         assert self.num_batches_tracked is not None
         assert self.running_mean is not None
         assert self.running_var is not None
@@ -77,7 +77,7 @@ class SharedBatchNorm(_BatchNorm):
 
 
 class _Norm(torch.autograd.Function):
-    """Normalise with the mean and variance of all processes; both directions sum over them."""
+    """Normalise with mean and variance over all processes, in the forward and backward pass."""
 
     @staticmethod
     def forward(
@@ -93,13 +93,13 @@ class _Norm(torch.autograd.Function):
         rows = wide.new_tensor([x.numel() / x.shape[1]])
         sums = all_reduce_sum(torch.cat([wide.sum(dims), rows]))
         count = sums[-1]
-        # in this order: to read the count is to wait for a GPU
+        # the test of ``count`` comes second, because it waits for a GPU
         if x.numel() < 2 * x.shape[1] and count < 2:
             raise ValueError(
                 f"a batch norm needs at least 2 values to train; found {tuple(x.shape)}"
             )
         mean = sums[:-1] / count
-        # a second sum, of squares about the mean: the difference of two large sums would cancel
+        # squares are summed after the mean is known: E[x^2] - mean^2 would lose digits
         variance = all_reduce_sum((wide - mean.view(shape)).square_().sum(dims)) / count
         scale = (variance + eps).rsqrt()
         ctx.save_for_backward(x, weight, mean, scale, count)
@@ -123,7 +123,7 @@ class _Norm(torch.autograd.Function):
         shape = [1, -1, *[1] * (x.ndim - 2)]
         wide = gradient.to(mean.dtype)
         unit = (x.to(mean.dtype) - mean.view(shape)).mul_(scale.view(shape))
-        # of this process's rows: DDP averages the parameters' gradients over the processes
+        # sums over the rows of this process, because DDP averages gradients over the processes
         d_bias, d_weight = wide.sum(dims), (wide * unit).sum(dims)
         both = all_reduce_sum(torch.cat([d_bias, d_weight])) / count
         about_mean, about_scale = (part.view(shape) for part in both.chunk(2))

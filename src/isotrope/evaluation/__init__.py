@@ -1,6 +1,6 @@
 """Scores an encoder on benchmark data: STS, transfer, retrieval, kNN and a linear probe.
 
-The functions ``retrieval``, ``knn``, ``linear_probe`` and ``corpus`` are in the files of the same
+The functions ``retrieval``, ``knn``, ``linear_probe`` and ``corpus`` are in the modules of the same
 names. Each returns a Result.
 """
 

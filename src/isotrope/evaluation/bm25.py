@@ -1,4 +1,4 @@
-"""BM25, which ranks by words: the baseline that an encoder should beat."""
+"""BM25, a ranking by words. It is the baseline that an encoder should beat."""
 
 import importlib
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ def _package() -> ModuleType:
 
 
 class BM25:
-    """BM25 of bm25s (k1 1.5, b 0.75) on lower-case words, without stop words or stemming.
+    """BM25 of the library bm25s (k1 1.5, b 0.75) on lower-case words.
 
-    BM25 has no embeddings, so it can only be scored on retrieval.
+    Stop words count, and words are not stemmed. Without embeddings, only retrieval can be scored.
     """
 
     name = "bm25"
 
     def fingerprint(self) -> str:
-        """Return the version of the ranking, under which scores are stored."""
+        """Return name and version of the library, by which stored scores are found again."""
         return f"bm25s-{_package().__version__}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Refuse: BM25 compares words."""
+        """Raise an error, because BM25 has no embeddings."""
         raise InputError("score bm25 only with `--retrieval`, because it has no embeddings")
 
     def places(self, queries: Sequence[str], corpus: Sequence[str], top: int) -> np.ndarray:

@@ -1,17 +1,17 @@
 """Trains the classifiers of the transfer tasks: one linear layer each, fitted as SentEval does.
 
 After every few passes over the training set, the weights are scored on the development set, and the
-best weights are kept. Training ends after 200 passes, or once more than ``tenacity`` scores in
+best weights are kept. Training ends after 200 passes, or when more than ``tenacity`` scores in
 total were no improvement (an improvement does not reset the count). Every fit starts from the same
-seed, so equal dimensions give equal initial weights, and training sets of equal size give equal
-orders. Tests compare the results with ``benchmarks/sequential.py``, the loop of SentEval (Conneau
-and Kiela 2018).
+seed. Equal dimensions therefore give equal initial weights, and training sets of equal size give
+equal orders of the examples. Tests compare the results with ``benchmarks/sequential.py``, the loop
+of SentEval (Conneau and Kiela 2018).
 
-Many classifiers are fitted at once, as one tensor program. F training sets of one size have the
-same orders, so they take their steps together. The R fits of one training set, one for each
-regularisation, use the same examples. A step is therefore two batched products (F x RC x D by F x D
-x 64 and back) and a few operations on the stacked weights, instead of F x R small steps. Each fit
-stops early by itself; a training set leaves the stack when its fits have ended.
+Many classifiers are fitted at once. F training sets of one size have the same orders, so they take
+their steps together. A training set has R fits, one for each regularisation, which use the same
+examples. A step is therefore two batched products (F x RC x D by F x D x 64 and back) and a few
+operations on the stacked weights, instead of F x R small steps. Each fit ends at its own time. A
+training set leaves the stack when all its fits have ended.
 """
 
 import math
@@ -28,7 +28,7 @@ from isotrope.core.autograd import seeded
 Indices = NDArray[np.int64]
 
 _TOGETHER = 10
-"""Training sets of one stack; with more, batches and weights no longer fit in the caches."""
+"""Largest number of training sets in a stack; more would not fit in the caches of a CPU."""
 
 SEED = 1111
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -40,13 +40,13 @@ class ClassifierProtocol:
     """How a classifier is trained.
 
     Attributes:
-        folds: The number of folds of each cross-validation.
+        folds: Number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
-        batch: Examples in each step.
+        batch: Number of examples in each step.
         tenacity: Number of scores without improvement that are allowed in total; training stops
             after one more.
-        passes: Passes over the training set between two scores on the development set.
-        most: Passes after which training stops.
+        passes: Number of passes over the training set between two scores on the development set.
+        most: Number of passes after which training stops.
     """
 
     folds: int
@@ -66,8 +66,8 @@ class TrainingSet:
     """Examples to train on, once for each strength of regularisation.
 
     Attributes:
-        train: Rows of the features.
-        dev: Rows for early stopping; None holds out 5% of ``train``.
+        train: Rows of the features to train on.
+        dev: Rows of the features for early stopping; None holds out 5% of ``train``.
         decays: Strengths of the L2 regularisation to try.
     """
 
@@ -81,7 +81,7 @@ class Fitted:
     """The best classifiers of a training set.
 
     Attributes:
-        weights: Weights of each fit, decays x classes x (dimension + 1), the bias last.
+        weights: Weights of each fit, decays x classes x (dimension + 1); the bias is last.
         accuracies: Accuracy on the development set for each decay, in [0, 1].
     """
 
@@ -90,18 +90,18 @@ class Fitted:
 
 
 def predict(weights: Tensor, x: Tensor) -> Tensor:
-    """Return the classes (n) that weights (classes x (d + 1)) give to features (n x d)."""
+    """Return the predicted classes (n) of features (n x d), for weights classes x (d + 1)."""
     return torch.addmm(weights[:, -1], x, weights[:, :-1].T).argmax(dim=1)
 
 
 def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear:
-    """Return the layer every fit starts from; the state of torch's generator stays as it was."""
+    """Return the layer from which every fit starts, without changing torch's random state."""
     with seeded(SEED):
         return torch.nn.Linear(dimension, classes, dtype=dtype)
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
-    """Return the rows to train on and those for early stopping, drawn where none are given."""
+    """Return rows to train on and rows for early stopping, which are drawn if ``dev`` is None."""
     if training_set.dev is not None:
         return training_set.train, training_set.dev
     order = draws.permutation(len(training_set.train))
@@ -125,7 +125,7 @@ def fit(
         classes: The number of classes.
         sets: The training sets.
         protocol: How a classifier is trained.
-        done: Function that receives the number of fits that have ended since the last call.
+        done: Function that is called with the number of fits that ended since the last call.
     """
     start = initial(x.shape[1], classes, x.dtype)
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()
@@ -139,7 +139,7 @@ def fit(
 
 
 def _stacks(sets: Sequence[TrainingSet]) -> Iterator[list[int]]:
-    """Yield the places of sets that share their orders and the number of their decays."""
+    """Yield the positions of sets that can be fitted together: equal size and number of decays."""
     alike: dict[tuple[int, bool, int], list[int]] = {}
     for i, training_set in enumerate(sets):
         key = (len(training_set.train), training_set.dev is None, len(training_set.decays))
@@ -150,7 +150,7 @@ def _stacks(sets: Sequence[TrainingSet]) -> Iterator[list[int]]:
 
 
 class _Stack:
-    """F training sets of n examples with R regularisations each; ended sets have left."""
+    """F training sets of n examples with R regularisations each, without sets that have ended."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Stack:
         self.classes = len(first)
         pairs: list[tuple[Indices, Indices]] = []
         for training_set in sets:
-            # equal sizes, equal draws: any of the generators serves all
+            # equal sizes give equal draws, so any one of the generators can draw for all
             self.draws = np.random.RandomState(SEED)
             pairs.append(held_out(training_set, self.draws))
         self.rows = torch.from_numpy(np.stack([train for train, _ in pairs]))  # F x n
@@ -174,8 +174,8 @@ class _Stack:
         self.weights = first.repeat(len(sets), decays.shape[1], 1)  # F x RC x D
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
         self.steps = 0
-        self.active = list(range(len(sets)))  # places of the sets that are still in the stack
-        self.best = self._by_fit(self.weights).clone()  # F x R x C x D, of all sets, as the next
+        self.active = list(range(len(sets)))  # positions of the sets that are still in the stack
+        self.best = self._by_fit(self.weights).clone()  # F x R x C x D; keeps ended sets
         self.accuracies = torch.full_like(decays, -1.0, dtype=torch.float64)
         self.failures = torch.zeros_like(decays, dtype=torch.int64)
 
@@ -183,7 +183,7 @@ class _Stack:
         return weights.view(len(weights), -1, self.classes, weights.shape[-1])
 
     def fit(self, x: Tensor, y: Tensor, done: Callable[[int], object]) -> list[Fitted]:
-        """Train until every fit has ended; x are the features without the column of ones."""
+        """Train until every fit has ended; ``x`` has the features without the column of ones."""
         passes = 0
         while passes <= self.protocol.most and self.active:
             for _ in range(self.protocol.passes):
@@ -213,7 +213,7 @@ class _Stack:
             _rmsprop(self.weights, grad, self.square)
 
     def _validate(self, x: Tensor, y: Tensor) -> int:
-        """Score all fits on their development sets, drop ended sets, return how many fits ended."""
+        """Score all fits on their development sets; return how many ended. Drop ended sets."""
         running = self.failures <= self.protocol.tenacity
         now = self._by_fit(self.weights)
         for i, place in enumerate(self.active):

@@ -1,13 +1,13 @@
 """Decides which differences between models are noise, by the paired bootstrap.
 
-Every resample draws as many pairs, examples or queries as the task has, with replacement, and the
-same for all models. Every score is computed again from the drawn examples: Spearman's correlation
-with the ranks of the resample, an accuracy as a mean. The intervals cover the choice of the
-examples, but not the training seed. Pairs that share a sentence count as independent, so intervals
-are slightly too narrow.
+Every resample draws as many pairs, examples or queries as the task has, with replacement. It is the
+same for all models. Every score is computed again from the drawn examples; Spearman's correlation
+uses the ranks in the resample. The intervals include the effect of the choice of examples, but not
+that of the training seed. Pairs that share a sentence count as independent, so intervals are
+slightly too narrow.
 
-The p-value of a difference is two-sided: twice the share of resamples on the other side of zero.
-Holm's method corrects the p-values for the number of comparisons in a table.
+The p-value of a difference is two-sided: twice the share of resamples in which the difference has
+the other sign. Holm's method corrects the p-values for the number of comparisons in a table.
 """
 
 import os
@@ -33,9 +33,9 @@ from isotrope.measures.bootstrap import (
 )
 
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
-"""Score of the tasks of each average."""
+"""Averages, and the score of a task that each is the mean of."""
 
-_Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to numbers of all models (m x b)
+_Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
 
 
 def compare(
@@ -48,8 +48,8 @@ def compare(
     corrected for the number of comparisons, but do not include the effect of the training seed.
 
     Args:
-        models: Two or more names, folders, outcomes or encoders; or, without options, their results
-            of ``isotrope.evaluate``.
+        models: Two or more names, folders, outcomes of ``isotrope.fit`` or encoders. Or, without
+            options, two or more results of ``isotrope.evaluate``.
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
@@ -61,7 +61,7 @@ def compare(
     """
     results = [model for model in models if isinstance(model, Result)]
     if results and (options or len(results) < len(models)):
-        raise InputError("give either models and data to score them on, or results alone")
+        raise InputError("give either models and data to score them on, or only results")
     if not results:
         if len(models) < 2:
             raise InputError(f"a comparison needs at least two models; found {len(models)}")
@@ -76,18 +76,18 @@ def compare_results(
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
-        resamples: Number of bootstrap resamples; None for 5,000, or for 100 per comparison if this
-            is more.
+        resamples: Number of bootstrap resamples; None means 5,000, or 100 for each comparison if
+            that is more.
         seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
 
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
         ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value",
         "low", "high", "p", "verdict"}, ...], "metric": ..., "percent": ..., "share": ...}``.
-        The models are in the given order. There is a difference for each later model, with the
-        verdict ``higher``, ``lower`` or ``noise``. ``percent`` and ``share`` tell whether the
-        numbers are percents or shares of 1. ``details["same_weights"]`` has the groups of models,
-        by position, with equal fingerprints.
+        The models are in the given order. There is a difference for each model after the first,
+        with the verdict ``higher``, ``lower`` or ``noise``. ``percent`` and ``share`` show whether
+        the numbers are out of 100 or out of 1. ``details["same_weights"]`` lists the positions of
+        models with the same fingerprint, in groups.
     """
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
@@ -97,12 +97,12 @@ def compare_results(
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
-        # how embeddings lie is measured in units of its own
+        # measures of geometry (--corpus) have other units
         column["share"] = not column["percent"] and name not in results[0].details.get("corpus", {})
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
         cell["p"] = p
-        above = cell["low"] + cell["high"] > 0  # scores are rounded, and may be equal
+        above = cell["low"] + cell["high"] > 0  # the rounded scores may be equal
         cell["verdict"] = "noise" if p > 1 - LEVEL else "higher" if above else "lower"
     return Result(
         kind="comparison",
@@ -125,14 +125,14 @@ def compare_results(
 
 
 def _metric(name: str, result: Result) -> str:
-    """Return what a column measures, by the name under which a task's scores have it."""
+    """Return the name of the metric that a column shows."""
     scores = result.details.get("tasks", {}).get(name, {})
     metric = _AVERAGES.get(name) or next((m for m in _AVERAGES.values() if m in scores), name)
     return metric.capitalize() if metric == "spearman" else metric
 
 
 def _same_weights(results: Sequence[Result]) -> list[list[int]]:
-    """Return the places of the models that are one and the same, in groups of two or more."""
+    """Return the positions of models that are the same, in groups of two or more."""
     groups: dict[str, list[int]] = {}
     for i, result in enumerate(results):
         identity = (result.details.get("model") or {}).get("fingerprint")
@@ -142,7 +142,7 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
 
 
 def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np.ndarray]:
-    """Return for every column the numbers of every model in every resample (m x b)."""
+    """Return, for every column, the score of every model in every resample (m x b)."""
     draws = {}
     for name, (size, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -159,7 +159,7 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
 
 
 def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
-    """Return, for every column and later model, how many scores differ from the first model's."""
+    """Return, for each column and model, on how many examples it differs from the first model."""
     counts = {}
     for name in _statistics(results):
         rows = [result.items.get(f"{name}/cosine", result.items.get(name)) for result in results]
@@ -172,16 +172,16 @@ def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
 
 
 def _enough(results: Sequence[Result]) -> int:
-    """Return how many resamples Holm's method needs to be able to reject anything.
+    """Return a number of resamples with which Holm's method can find differences.
 
-    With m comparisons and B resamples no corrected p-value is below 2 m/(B + 1).
+    With m comparisons and B resamples, no corrected p-value is below 2 m/(B + 1).
     """
     columns = len(_statistics(results)) + sum(name in results[0].metrics for name in _AVERAGES)
     return max(RESAMPLES, 100 * columns * (len(results) - 1))
 
 
 def _statistics(results: Sequence[Result]) -> dict[str, tuple[int, _Statistic]]:
-    """Return for every column how many things were scored, and the number of a resample."""
+    """Return, for every column, the number of examples and the function that scores a resample."""
     statistics: dict[str, tuple[int, _Statistic]] = {}
     tasks = results[0].details.get("tasks", {})
     for item, values in results[0].items.items():
@@ -207,9 +207,9 @@ def _mean(rows: np.ndarray) -> _Statistic:
 def _column(
     name: str, draws: np.ndarray, results: Sequence[Result], changed: np.ndarray
 ) -> dict[str, Any]:
-    """Return one column of the table; p is not corrected yet."""
+    """Return one column of the table, in which p-values are not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
-    # how embeddings lie is neither good nor bad
+    # a measure of geometry (--corpus) is neither good nor bad
     best = None if name in results[0].details.get("corpus", {}) else max(values)
     models = [
         {"value": value, **interval(row), "best": value == best}
@@ -226,11 +226,11 @@ def _column(
     return {"models": models, "differences": differences}
 
 
-_SAME = {"data": "on other data", "protocol": "on other protocol", "mode": "in another mode"}
+_SAME = {"data": "on other data", "protocol": "by another protocol", "mode": "in another mode"}
 
 
 def _check(results: Sequence[Result]) -> None:
-    """Refuse what cannot be compared pair by pair."""
+    """Refuse results that were not scored on the same examples."""
     if len(results) < 2:
         raise InputError(f"a comparison needs at least two models; found {len(results)}")
     first, *others = results
@@ -238,12 +238,12 @@ def _check(results: Sequence[Result]) -> None:
         for what, how in _SAME.items():
             if other.details.get(what) != first.details.get(what):
                 raise InputError(
-                    f"{other.name} was scored {how} than {first.name}; evaluate both on the same "
-                    "data, with one version of isotrope"
+                    "evaluate both models on the same data, with one version of isotrope: "
+                    f"{other.name} was scored {how} than {first.name}"
                 )
         sizes = [{name: len(v) for name, v in r.items.items()} for r in (first, other)]
         if not sizes[0] or sizes[0] != sizes[1]:
             raise InputError(
-                f"the results of {first.name} and {other.name} have different items, so they "
-                "cannot be resampled; compare results that `isotrope.evaluate` returned"
+                "compare results that `isotrope.evaluate` returned: those of "
+                f"{first.name} and {other.name} have different items, which cannot be resampled"
             )

@@ -1,10 +1,10 @@
 """Measures the geometry of a model's embeddings of any texts, without labels or a task.
 
-The texts are encoded block by block. Measures that are sums over rows are exact for any number of
-rows (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs). Measures
-that compare all rows with each other (uniformity, the distance gaps) use a random sample; the
-result gives its size. Positives are the given pairs. The positive of a single text is a second pass
-with dropout, which only encoders of isotrope provide.
+The texts are encoded block by block. Measures that are sums over rows (norms, spread of the
+dimensions, effective rank, mean cosine, alignment of pairs) are exact for any number of rows.
+Measures that compare all rows with each other (uniformity, the distance gaps) use a random sample;
+the result gives its size. The positives are the second texts of pairs. The positive of a single
+text is a second pass with dropout, which only encoders of isotrope provide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,16 +28,16 @@ from isotrope.measures.tally import Tally, tally
 from isotrope.measures.uniformity import uniformity
 
 _BLOCK = 8192  # records encoded at a time
-_VIEWS = 1000  # texts that are passed twice through dropout
+_VIEWS = 1000  # largest number of single texts that are encoded twice with dropout
 
 
 @dataclass
 class _SideSample:
-    """The moments and the sample of one side of a corpus: single texts, or one column of pairs."""
+    """Moments of all embeddings, and the sample, for single texts or for one column of pairs."""
 
     tally: Tally | None = None
-    rows: list[Tensor] = field(default_factory=list)  # of the sample
-    texts: list[str] = field(default_factory=list)  # of the sample
+    rows: list[Tensor] = field(default_factory=list)  # embeddings in the sample
+    texts: list[str] = field(default_factory=list)  # texts in the sample
 
     def add(self, rows: Tensor, texts: Sequence[str], chosen: np.ndarray) -> None:
         block = tally(rows)
@@ -57,26 +57,26 @@ def corpus(
 ) -> Result:
     """Measure the geometry of an encoder's embeddings of a corpus.
 
-    - ``norm_mean``, ``norm_std``, ``norm_min``, ``norm_max`` of the embeddings, as encoded.
-    - ``std_mean``, ``std_min``, ``std_max`` of the standard deviations of the dimensions; a minimum
-      near 0 is a dead dimension.
-    - ``effective_rank`` of the centred embeddings, ``rankme`` of the embeddings as they are.
-    - ``mean_cosine`` over all pairs of distinct texts; ``uniformity`` (t = 2) over those of the
-      sample. For pairs, both are means of the two sides, so no text is compared with its positive.
+    - ``norm_mean``, ``norm_std``, ``norm_min``, ``norm_max``: norms of the embeddings as encoded.
+    - ``std_mean``, ``std_min``, ``std_max``: standard deviations of the dimensions. A minimum near
+      0 shows a dimension that is not used.
+    - ``effective_rank`` of the centred embeddings, and ``rankme`` of the embeddings as they are.
+    - ``mean_cosine`` of all pairs of rows, and ``uniformity`` (t = 2) of those in the sample.
+      For pairs of texts, each is the mean of its value for anchors and its value for positives.
     - ``alignment`` (alpha = 2) of all positives; ``distance_gap`` and ``margin_gap``
-      (:mod:`isotrope.measures.distance_gap`) of the sample, in which the other positives are the
-      negatives. None without positives. Without pairs all three use at most 1,000 texts and two
-      passes with the model's own dropout.
+      (:mod:`isotrope.measures.distance_gap`) in the sample, where the other positives are the
+      negatives. They are None without positives. For single texts, all three use at most 1,000
+      texts, each encoded twice with the model's own dropout.
 
     Equal texts count as often as they occur.
 
     Args:
-        encoder: Any object with ``encode``; positives of single texts need our ``SentenceEncoder``.
+        encoder: Any object with ``encode``; positives of single texts need a ``SentenceEncoder``.
         data: A file or folder that training reads; only the first two texts of a record are used.
-        sample: Number of records that are all compared with each other, at least 2.
-        seed: The seed of the sample and the dropout.
-        batch_size: Texts in each batch.
-        progress: Whether to show a bar on stderr, if the encoder can.
+        sample: Number of records in the sample, at least 2.
+        seed: Seed of the sample and the dropout.
+        batch_size: Number of texts in each batch.
+        progress: Whether to show a progress bar on stderr, if the encoder can.
 
     Returns:
         A Result of kind ``corpus``; ``items`` hold ``alignment``, ``distance_gap`` and
@@ -129,7 +129,7 @@ def corpus_records(path: Path) -> Iterator[tuple[str, ...]]:
         count += 1
         yield record.texts[:2]
     if reading.left:
-        raise InputError(f"{place(path)}: {reading.left_out}; remove them")
+        raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
     if count < 2:
         raise InputError(f"{place(path)}: a corpus needs at least two records; found {count}")
 
@@ -141,7 +141,7 @@ def _encode_all(
     batch_size: int,
     progress: bool,
 ) -> tuple[list[_SideSample], np.ndarray]:
-    """Encode all records; return what is kept of each side, and ||h_i - h'_i||^2 of all pairs."""
+    """Encode all records; return moments and sample of each side, and ||h_i - h'_i||^2 of pairs."""
     sides: list[_SideSample] = []
     squares: list[np.ndarray] = []
     start = 0
@@ -161,7 +161,7 @@ def _encode_all(
 
 
 def _squares(anchors: Tensor, positives: Tensor) -> np.ndarray:
-    """Return ||h_i - h'_i||^2 of the unit rows, n."""
+    """Return ||h_i - h'_i||^2 for rows scaled to length 1, n values."""
     squares: np.ndarray = (
         (unit(anchors.double()) - unit(positives.double())).square().sum(dim=1).numpy()
     )
@@ -193,7 +193,7 @@ def _closeness(items: dict[str, np.ndarray]) -> dict[str, float | None]:
 def _dropout_views(
     encoder: Encoder, texts: Sequence[str], batch_size: int, seed: int
 ) -> list[Tensor]:
-    """Return two passes over the texts in training mode, n x d each; nothing if they are equal."""
+    """Return the embeddings of two passes with dropout, n x d each; an empty list if equal."""
     if not isinstance(encoder, SentenceEncoder):
         return []
     ids, _ = encoder.tokenize([encoder.prompt + text for text in texts], encoder.max_length)

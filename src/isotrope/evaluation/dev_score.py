@@ -1,4 +1,4 @@
-"""Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
+"""Computes the dev score: a score of the encoder on held-out or other data (``--dev``)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ from isotrope.evaluation.sts import sts_evaluation
 from isotrope.measures.judgement import DevEvaluation
 
 RankMetric = Literal["mrr@10", "ndcg@10"]
-"""A metric of a ranking, defined by :func:`isotrope.retrieval`."""
+"""A metric of a ranking; :func:`isotrope.retrieval` defines it."""
 
 _SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
-_HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most twice that
+_HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are read
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class DevMetric:
     """A dev score.
 
     Attributes:
+        name: Name of the score, for tables and messages.
         score: Function of an encoder that returns the score, out of 100; larger is better.
-        fingerprint: A fingerprint of the texts that are scored and of their expected answers.
-        records: Number of held-out records on which the score is measured; None for other data.
-        trained_on: Number of these records that share a text with a training record; None if
-            unknown.
+        fingerprint: Fingerprint of the texts that are scored and of their expected answers.
+        records: Number of held-out records that were read for the score; 0 for other data.
+        trained_on: Number of these records that share a text with training; None if unknown.
         queries: Text of each item of the score, if the items are queries.
     """
 
@@ -61,7 +61,7 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
 
 def _of_scores(subset: Subset, name: str) -> DevMetric:
     """Return the dev score of scored pairs."""
-    data = fingerprint(subset.scores, subset.first, subset.second)  # whatever the file is called
+    data = fingerprint(subset.scores, subset.first, subset.second)  # without the file's name
     return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data)
 
 
@@ -77,15 +77,15 @@ def _is_sts(path: Path) -> bool:
 def dev_metric_held_out(
     stores: Mapping[str, TokenStore], *, prompts: tuple[str, str], metric: RankMetric = "mrr@10"
 ) -> DevMetric:
-    """Return the label-free score on the held-out records of a run.
+    """Return the dev score on the held-out records of a run, which needs no labels.
 
-    Each data set is searched separately, and the score is the mean over all queries. If rows have
-    groups, any target of the query's group counts as found. The score of scored pairs is Spearman's
-    correlation.
+    Each data set is searched separately. The score is the mean over all queries. If records have
+    groups, every target of the query's group is a correct answer. For scored pairs, the score is
+    Spearman's correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():
-        # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
+        # every k-th record: enough to choose from, but bounded for any size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
         groups = store.held_out_groups
         with named_errors(name):

@@ -1,4 +1,4 @@
-"""``isotrope.evaluate``: chooses the tasks, scores an encoder on them, joins their Results."""
+"""``isotrope.evaluate``: chooses the tasks, scores an encoder on them, and joins the Results."""
 
 import os
 import shlex
@@ -34,31 +34,31 @@ from isotrope.evaluation.tasks import (
 def evaluate(
     model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
 ) -> Result:
-    """Score a model by any of the protocols, or several together.
+    """Score a model on STS, transfer, retrieval, labelled data or a corpus, or on several of them.
 
-    Image encoders are scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or
-    other image data that can be trained on. Without ``labels``, a run is scored on its own training
-    and test part, split as in training. All other data are text.
+    An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or
+    other image data that can be trained on. Without ``labels``, a run on images is scored on its
+    own training and test part, split as in training. All other data are texts.
 
-    Every finished task is stored on disk under fingerprints of model and data, and the next call
-    reuses it. If an encoder has no method ``fingerprint``, its scores are not stored.
+    Every finished task is stored on disk under the fingerprints of model and data, and later calls
+    reuse it. If an encoder has no method ``fingerprint``, its scores are not stored.
 
     Args:
-        model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an outcome of
+        model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval only), an outcome of
             ``isotrope.fit``, or any object with ``encode``.
-        progress: Whether to show progress bars and earlier finished tasks on stderr.
-        options: The data and how to score them; ``help(isotrope.evaluate)`` lists all keywords,
+        progress: Whether to show progress bars and the tasks that are stored already on stderr.
+        options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords,
             and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``,
             ``labels`` and ``corpus`` are paths. ``knn=False`` or ``linear=False`` leaves out one of
-            the scores on labels; ``only=["MR", "TREC"]`` scores some transfer tasks, without an
-            average; ``results=None`` keeps nothing on disk.
+            the scores on labels. ``only=["MR", "TREC"]`` scores some transfer tasks, without an
+            average. ``results=None`` stores nothing on disk.
 
     Returns:
         A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, ``corpus``, or
         several joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
         {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
         ...}, ...}``, with ``model``, ``data`` and ``protocol`` to identify them. Its ``items``
-        hold a value for each pair, example or query, which ``compare`` resamples.
+        hold a value for each pair, example or query; ``compare`` resamples them.
 
     Raises:
         InputError: There are no data, or the model or the data cannot be used.
@@ -72,7 +72,7 @@ def evaluate(
         encoder = _encoder(model, settings)
         tasks = _of_pictures(model, encoder, settings, loop)
     else:
-        # all data first: a mistyped folder, or a broken line, shows before a model is loaded
+        # data are read first, to find a wrong path or a broken line before the model is loaded
         tasks = _of_texts(settings, loop)
         encoder = _encoder(model, settings)
         if takes_images(encoder):
@@ -80,7 +80,7 @@ def evaluate(
         if settings.truncate_dim is not None:
             encoder = Truncated(encoder, settings.truncate_dim)
     prompts = own_prompts(encoder)
-    if any(prompts):  # of all tasks they decide the numbers of a search alone
+    if any(prompts):  # only retrieval uses them, so only its stored scores depend on them
         searched = {"prompts": list(prompts)}
         tasks = [replace(t, settings=searched) if t.kind == "retrieval" else t for t in tasks]
     print_of = getattr(encoder, "fingerprint", None)
@@ -96,7 +96,7 @@ def evaluate(
         if store is not None and identity is not None:
             try:
                 store.keep(task.key(identity), result)
-            except InputError as error:  # a full disk is no reason to lose hours of scoring
+            except InputError as error:  # on a full disk, the score is still returned
                 print(f"{task.name} is scored but not stored: {error}", file=sys.stderr)
 
     scored = finish(tasks, encoder, keep, finished, **loop)
@@ -122,7 +122,7 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
         tasks += corpus_tasks(settings.corpus, **loop)
     if not tasks:
         raise InputError(
-            "nothing to evaluate on: give the folder of the STS tasks or of the transfer tasks, a "
+            "give data to evaluate on: the folder of the STS tasks or of the transfer tasks, a "
             "retrieval set, labelled texts or a corpus"
         )
     return tasks
@@ -132,21 +132,19 @@ def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
     settings.check_used(pictures=True)
     if not settings.knn and not settings.linear:
-        raise InputError(f"no score is chosen for {name}: set knn, linear, or both")
+        raise InputError(f"set knn, linear, or both: no score is chosen for {name}")
 
 
 def _of_pictures(
     model: str | Path | Encoder, encoder: Encoder, settings: Evaluation, loop: dict[str, Any]
 ) -> list[Task]:
-    """Return the tasks on the labelled pictures that the caller named, or else on a run's own."""
+    """Return the tasks on the labelled pictures that the caller gave, or on those of a run."""
     test, options = settings.labels_test, {"knn": settings.knn, "linear": settings.linear, **loop}
     if settings.labels is not None:
-        side = cast("Any", encoder).image_size  # by which it was told to take pictures
+        side = cast("Any", encoder).image_size  # takes_images() checked that it has one
         return image_tasks(labelled_images(settings.labels, test, side), **options)
     if not isinstance(model, (str, Path)):
-        raise InputError(
-            f"nothing to evaluate {encoder_name(model)} on: give labelled pictures (labels)"
-        )
+        raise InputError(f"give labelled pictures (labels) to evaluate {encoder_name(model)} on")
     run = Path(model).expanduser()
     with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
         return image_tasks(own_images(model), **options)
@@ -155,7 +153,7 @@ def _of_pictures(
 def _finished_before(
     tasks: Sequence[Task], store: Store | None, identity: str | None, *, again: bool, progress: bool
 ) -> dict[str, Result]:
-    """Return the stored results of tasks, by name, and print which they are."""
+    """Return the stored results of tasks by their names, and print the names."""
     if again or store is None or identity is None:
         return {}
     stored = {task.name: store.find(task.key(identity)) for task in tasks}

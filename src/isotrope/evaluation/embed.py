@@ -1,4 +1,4 @@
-"""Embeds texts by any object with a method ``encode``; an evaluation needs no other method."""
+"""Embeds texts with any object that has a method ``encode``. Evaluations need no other method."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Precision = Literal["float32", "int8", "binary"]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Any object with ``encode``: our SentenceEncoder, a SentenceTransformer, a class of yours.
+    """Any object with ``encode``: a SentenceEncoder, a SentenceTransformer, or a user's object.
 
     ``encode(texts, batch_size=...)`` takes a list of n texts and returns n vectors of one size, as
     an array or an object that numpy converts to one. It may have a keyword ``progress`` or
@@ -23,15 +23,15 @@ class Encoder(Protocol):
 
     @property
     def encode(self) -> Callable[..., Any]:
-        """The method that embeds; see the class."""
+        """The method that embeds; the class describes its arguments."""
         ...
 
 
 def embed(
     encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
 ) -> np.ndarray:
-    """Return the embeddings of ``texts`` (n x d, float32), each distinct text encoded once."""
-    if isinstance(encoder, CachedEncoder):  # which encodes each text once already
+    """Return the embeddings of ``texts`` (n x d, float32). Each distinct text is encoded once."""
+    if isinstance(encoder, CachedEncoder):  # it encodes each text only once
         return encoder.encode(texts)
     places: dict[str, int] = {}
     where = [places.setdefault(text, len(places)) for text in texts]
@@ -40,7 +40,7 @@ def embed(
 
 
 def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool) -> np.ndarray:
-    """Call the encoder on texts of which no two are equal, and check the result."""
+    """Call the encoder on distinct texts, and check the result."""
     if not isinstance(encoder, Encoder):
         raise InputError(f"{type(encoder).__name__} is not an encoder: it has no method encode")
     taken = inspect.signature(encoder.encode).parameters
@@ -50,13 +50,13 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
             options[name] = progress
     returned = encoder.encode(texts, **options)
     try:
-        with np.errstate(over="ignore"):  # what overflows float32 is refused below
+        with np.errstate(over="ignore"):  # values too large for float32 are refused below
             vectors = np.asarray(returned, dtype=np.float32)
-    # tensors on a device or with a gradient, rows of several sizes, something else altogether
+    # for example tensors on a GPU or with a gradient, or rows of different sizes
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{encoder_name(encoder)}.encode returned a {type(returned).__name__} that numpy "
-            f"cannot convert to an array ({str(error)[:150]})"
+            f"{encoder_name(encoder)}.encode must return an array of numbers; numpy cannot convert "
+            f"the {type(returned).__name__} that it returned ({str(error)[:150]})"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InputError(
@@ -65,22 +65,22 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
         )
     if not np.isfinite(vectors).all():
         raise InputError(
-            f"{encoder_name(encoder)}.encode returned numbers that are not finite (NaN or "
-            "infinite), which cannot be scored"
+            f"correct or replace {encoder_name(encoder)}: its encode returned numbers that are "
+            "not finite (NaN or infinite), which cannot be scored"
         )
     return vectors
 
 
 class CachedEncoder:
-    """An encoder that embeds each text once, even if it occurs in several calls.
+    """An encoder that embeds each text once, even if the text occurs in several calls.
 
-    It keeps every vector in memory, so use it for the sentences of a few tasks, not for a corpus.
+    All vectors stay in memory, so use it for the sentences of a few tasks, not for a corpus.
 
     Args:
         encoder: The encoder that embeds.
-        batch_size: Texts in each batch.
-        progress: Whether to show a bar on stderr, if the encoder can.
-        known: Vectors of texts that were embedded before.
+        batch_size: Number of texts in each batch.
+        progress: Whether to show a progress bar on stderr, if the encoder can.
+        known: Vectors of texts that are embedded already.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class CachedEncoder:
         return np.stack([self._vectors[text] for text in texts])
 
     def fingerprint(self) -> str | None:
-        """Return the identifier of the encoder; None if it has none."""
+        """Return the fingerprint of the encoder; None if it has no method ``fingerprint``."""
         identify = getattr(self.encoder, "fingerprint", None)
         return identify() if callable(identify) else None
 
@@ -113,15 +113,15 @@ class CachedEncoder:
 class Truncated:
     """An encoder whose vectors take fewer bytes: fewer coordinates, or fewer bits for each.
 
-    Coordinates are cut as ``truncate_dim`` of sentence-transformers does. Precisions are those of
-    its ``quantize_embeddings``; vectors are decoded before they are compared.
+    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers. Precisions
+    are those of its ``quantize_embeddings``. Vectors are decoded before they are compared.
 
     Args:
         encoder: The encoder that embeds.
         dimension: Number of coordinates to keep. The shorter vectors are not normalised again.
-        precision: ``float32`` (4 bytes a coordinate), ``int8`` (1 byte: 256 steps between the
-            smallest and the largest value of each coordinate in the first call of ``encode``) or
-            ``binary`` (1 bit: the sign).
+        precision: ``float32`` (4 bytes per coordinate), ``int8`` (1 byte) or ``binary`` (1 bit, the
+            sign). The 256 values of int8 divide the range of each coordinate in the first call of
+            ``encode``.
 
     Attributes:
         name: Name of the encoder, with dimension and precision.
@@ -144,7 +144,7 @@ class Truncated:
         if vectors.shape[1] < self._dimension:
             raise InputError(
                 f"{encoder_name(self.encoder)} has {vectors.shape[1]} dimensions, which cannot be "
-                f"cut to {self._dimension}"
+                f"cut to {self._dimension}; use at most {vectors.shape[1]}"
             )
         vectors = np.ascontiguousarray(vectors[:, : self._dimension])
         if self._precision == "binary":
@@ -159,9 +159,9 @@ class Truncated:
         return vectors
 
     def fingerprint(self) -> str | None:
-        """Return an identifier of the embeddings; None if the encoder has none, and for int8."""
+        """Return a fingerprint of the embeddings; None for int8, or if the encoder has none."""
         full = getattr(self.encoder, "fingerprint", None)
-        if not callable(full) or self._precision == "int8":  # which depends on the first call
+        if not callable(full) or self._precision == "int8":  # int8 depends on the first call
             return None
         return f"{full()}, {self._stored}"
 
@@ -169,13 +169,13 @@ class Truncated:
 def stored(
     encoder: Encoder, dimensions: Sequence[int] = (), precisions: Sequence[Precision] = ()
 ) -> list[Encoder]:
-    """Return encoders that store vectors in every combination, for ``isotrope.compare``.
+    """Return encoders for all combinations of dimension and precision, for ``isotrope.compare``.
 
-    Each text is embedded once for all combinations. By default, all coordinates are kept in
-    float32.
+    Each text is embedded once for all of them. An empty ``dimensions`` means all coordinates, and
+    an empty ``precisions`` means float32.
 
     Returns:
-        The full vectors, then each combination, in the given order.
+        The encoder of the full vectors, then one for each combination, in the given order.
     """
     shared = CachedEncoder(encoder)
     full = embed(shared, ["one text"]).shape[1]
@@ -194,6 +194,6 @@ def stored(
 
 
 def encoder_name(encoder: Encoder) -> str:
-    """Return the encoder's name, or that of its class."""
+    """Return the encoder's name, or else the name of its class."""
     name = getattr(encoder, "name", None)
     return name if isinstance(name, str) else type(encoder).__name__

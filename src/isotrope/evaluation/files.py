@@ -29,18 +29,18 @@ from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.options import Encoding, Search
 from isotrope.evaluation.retrieval import own_prompts
 
-_BLOCK = 5_000  # texts encoded, and rows written or checked, at a time
-_HELD_AGAINST = 8  # texts of a corpus that are encoded to recognise its embeddings
-_SAME = 0.999  # cosine of two encodings of one text, on another device or in other batches
+_BLOCK = 5_000  # number of texts encoded, and of rows written or checked, at a time
+_HELD_AGAINST = 8  # number of texts that are encoded again to check stored embeddings
+_SAME = 0.999  # least cosine of two encodings of one text (on other devices, in other batches)
 
 
 class Hit(NamedTuple):
-    """One text, or picture, that a search has found.
+    """One text or picture that a search has found.
 
     Attributes:
-        score: The cosine with the query, from -1 to 1.
-        place: The line in the file, from 1; the index in a list or matrix, from 0.
-        text: The text, or the path of a picture; empty if only embeddings were given.
+        score: Cosine with the query, from -1 to 1.
+        place: Line of a file or number of a picture, from 1; index of a list or matrix, from 0.
+        text: The text, or the path of the picture; empty if only embeddings were given.
     """
 
     score: float
@@ -55,7 +55,7 @@ def _records(file: Path, columns: Sequence[str] | None) -> Reading:
         name = reading.names[0]
         raise InputError(
             f"{file} holds pairs; give a file of single texts (`cut -f2 {shlex.quote(str(file))}` "
-            "takes one side)"
+            "prints one side)"
             if name.isdigit()
             else f"{file} holds pairs; choose one of their texts: `--columns {name}`"
         )
@@ -68,11 +68,11 @@ def encode_file(
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
     The file is read twice, first to count its texts, so that memory does not grow with the file.
-    Finished rows are kept in a hidden folder beside ``output``, so the same call continues an
-    interrupted one. For an image encoder, ``file`` is a folder of pictures; see
+    Finished rows are kept in a hidden folder beside ``output``. After an interruption, the same
+    call continues. For an image encoder, ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
-    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. By default it
+    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text; by default it
     is the model's saved prompt for passages, if any, so that :func:`search` can use the rows.
 
     Returns:
@@ -105,7 +105,7 @@ def encode_file(
     about = fingerprint(encoder.fingerprint(), read_before.digest(), before, settings.normalize)
     kept = Path(output).with_name(f".{Path(output).name}.{about[:8]}")
     with exclusive_lock(kept, f"encoding to {output}"), os_errors_as_input_errors(kept):
-        # written in order: a memory map of a file on a full disk ends in a bus error
+        # no memory map: on a full disk, writing to it ends the process (bus error)
         with open_own(kept / "rows.npy", "ab") as handle:
             size = len(head.getvalue())
             done = max(0, handle.tell() - size) // (4 * encoder.dimension * _BLOCK) * _BLOCK
@@ -138,7 +138,7 @@ def _side_by_side(
     how: dict[str, Any],
     jobs: int,
 ) -> Iterator[np.ndarray]:
-    """Yield the embeddings of each block, in order, encoded by several processes."""
+    """Encode blocks in several processes; yield the embeddings of each block, in order."""
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -148,8 +148,8 @@ def _side_by_side(
         yield from parallel(calls)
     except TerminatedWorkerError as error:
         raise InputError(
-            "run the same command with fewer `--jobs` to continue: a process of the encoding was "
-            "killed, often for lack of memory"
+            "run the same command with fewer `--jobs` to continue: an encoding process was killed, "
+            "often for lack of memory"
         ) from error
 
 
@@ -161,7 +161,7 @@ def _block(
     block: list[str],
     how: dict[str, Any],
 ) -> np.ndarray:
-    """Encode a block in a separate process, which keeps the model for its next block."""
+    """Encode a block in a worker process, which keeps the model for its next blocks."""
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     where = f"cuda:{place % gpus}" if gpus else device
     return _kept(model, pooling, where).encode(block, **how)
@@ -198,14 +198,15 @@ def search(
     progress: bool = False,
     **options: Any,
 ) -> list[Hit] | list[list[Hit]]:
-    """Return the texts closest to a query by cosine, best first; for several queries, a list each.
+    """Return the texts with the highest cosine to a query, best first.
 
     Args:
         model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
-        corpus: File of texts, m texts, or their embeddings (m x d); for an image encoder, a folder
-            of pictures.
-        query: One or more texts; for an image encoder, the path of a picture.
-        progress: Whether to show a bar on stderr.
+        corpus: File of texts, list of m texts, or their embeddings (m x d). For an image encoder, a
+            folder of pictures.
+        query: One text, or a list of texts, which returns a list for each. For an image encoder,
+            paths of pictures.
+        progress: Whether to show a progress bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
             ``device``, ``batch_size``.
@@ -220,7 +221,7 @@ def search(
     settings.check_used(corpus="matrix" if isinstance(corpus, np.ndarray) else given)
     queries = [query] if isinstance(query, str) else list(query)
     if not queries or not all(query.strip() for query in queries):
-        raise InputError("the query is empty; give some words to search for")
+        raise InputError("give some words to search for: the query is empty")
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
         settings.check_used(pictures=True)
         if not isinstance(corpus, (str, Path)):
@@ -265,10 +266,10 @@ def _places_and_texts(
     columns: Sequence[str] | None,
     queries: Sequence[str],
 ) -> tuple[list[int], list[str]]:
-    """Return the texts of a corpus with their lines in the file, or their indices."""
+    """Return the places and the texts of a corpus; a place is a line of the file, or an index."""
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
-            raise InputError(f"the query is not UTF-8 text: {query!r:.60}; write it as UTF-8")
+            raise InputError(f"write the query as UTF-8 text, which it is not: {query!r:.60}")
     if isinstance(corpus, np.ndarray):
         places, texts = list(range(len(corpus))), [""] * len(corpus)
     elif isinstance(corpus, (str, Path)):
@@ -277,12 +278,12 @@ def _places_and_texts(
     else:
         texts, places = list(corpus), list(range(len(corpus)))
     if not texts:
-        raise InputError("the corpus is empty, so there is nothing to search")
+        raise InputError("give a corpus with at least one text: this one is empty")
     return places, texts
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
-    """Return the prompts of queries and passages: as given, else those of the model."""
+    """Return the prompts of queries and passages: the given ones, or else those of the model."""
     if isinstance(encoder, SentenceEncoder):
         if encoder.prompt and (query or passage):
             raise InputError(
@@ -299,32 +300,32 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
 def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
     if rows.ndim != 2 or rows.shape != (count, d):
         raise InputError(
-            f"the embeddings of the corpus have shape {rows.shape} but {encoder_name(encoder)} "
-            f"gives {d} numbers for each of {count} texts; encode it again"
+            f"encode the corpus again: its embeddings have shape {rows.shape}, but "
+            f"{encoder_name(encoder)} gives {d} numbers for each of {count} texts"
         )
     for first in range(0, len(rows), _BLOCK):
         finite = np.isfinite(rows[first : first + _BLOCK]).all(axis=1)
         if not finite.all():
             raise InputError(
-                f"row {first + int(finite.argmin())} of the embeddings of the corpus is not finite "
-                "(NaN or infinite); encode it again"
+                f"encode the corpus again: row {first + int(finite.argmin())} of its embeddings is "
+                "not finite (NaN or infinite)"
             )
 
 
 def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
-    """Return the rows of an .npy file, some of which are compared with the texts."""
+    """Return the rows of an .npy file. Some texts are encoded to check that they match the rows."""
     check_file(file)
     try:
-        rows = np.lib.format.open_memmap(file, mode="r")  # np.load would open a zip file, too
-    except Exception as error:  # a damaged header raises many kinds
+        rows = np.lib.format.open_memmap(file, mode="r")  # np.load would open a zip file too
+    except Exception as error:  # numpy raises many kinds of errors on damaged headers
         raise InputError(
-            f"{file} is not a matrix saved by numpy ({quoted(str(error), 80)}); write it with "
-            "`isotrope encode`"
+            f"write {file} with `isotrope encode`; it is not a matrix saved by numpy "
+            f"({quoted(str(error), 80)})"
         ) from error
     if rows.dtype.kind != "f":
         raise InputError(
-            f"{file} holds {rows.dtype}, not a matrix of floating-point numbers; write it with "
-            "`isotrope encode`"
+            f"write {file} with `isotrope encode`; it holds {rows.dtype}, not floating-point "
+            "numbers"
         )
     places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))
     vectors = embed(encoder, [texts[i] for i in places])
@@ -333,7 +334,7 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
         if float(vector @ rows[i]) < _SAME * length or length == 0:
             raise InputError(
-                f"row {i} of {file} is not the embedding of text {i + 1} of the corpus by "
-                f"{encoder_name(encoder)}: model, file, prompt or pooling differ; encode it again"
+                f"encode the corpus again: row {i} of {file} is not what {encoder_name(encoder)} "
+                f"gives for text {i + 1}, so model, file, prompt or pooling differ"
             )
     return np.asarray(rows)

@@ -1,16 +1,16 @@
 """The label-free dev score (``--dev auto``): held-out pairs as a small retrieval task.
 
 The held-out records, which are never trained on, become a search task without labels. In a pair (or
-two adjacent texts), the first text is the query and the second the target. A single text of at
-least eight words is cut in the middle into query and target. The score is the MRR@10 of each
-query's own target among all held-out targets.
+two adjacent texts), the first text is the query and the second is the target. A single text of at
+least eight words is cut in the middle into query and target. The score is the MRR@10: all held-out
+targets are ranked for each query, and the rank of the query's own target counts.
 
 The score shows whether embeddings keep enough of a text's subject to recognise its continuation
 among a few hundred others, on the user's own kind of text. It falls when training destroys a model,
-and stops rising when training stops helping. It does not measure graded similarity as people judge
-it (it cannot distinguish a paraphrase from a contradiction on the same subject), nor other kinds of
-text. Shared words make the task easy, so a high value does not prove understanding. Compare scores
-only on the same records, with the same seed.
+and stops rising when training stops helping. It does not measure similarity as people judge it: it
+cannot distinguish a paraphrase from a contradiction on the same subject. It does not measure other
+kinds of text. Shared words make the task easy, so a high value does not prove understanding.
+Compare scores only on the same records, with the same seed.
 """
 
 from collections.abc import Sequence
@@ -35,17 +35,17 @@ def holdout_set(
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
-    Equal queries or targets count once. Query and target of one record must differ. If there are
-    more than ``limit`` queries, ``limit`` are drawn, in an order that depends only on the seed.
-    With groups, the target of any record of the query's group is correct.
+    Equal queries or targets count once. Records whose query equals the target are left out. If more
+    than ``limit`` pairs remain, ``limit`` of them are drawn; the draw depends only on the seed.
+    With groups, the target of every record in the query's group is correct.
 
     Args:
-        records: Lists of one text (``dropout``), or of an anchor, its positive and other texts,
-            which are ignored (``adjacent`` and ``pairs``).
+        records: Lists of one text (``dropout``), or of an anchor, its positive and other texts that
+            are ignored (``adjacent`` and ``pairs``).
         views: ``dropout``, ``adjacent`` or ``pairs``, as in training.
-        limit: Largest number of queries.
-        seed: The seed of the draw.
-        groups: A number for each record, equal for records that belong together; equal records have
+        limit: Largest number of query-target pairs.
+        seed: Seed of the draw.
+        groups: A number for each record, equal for records that belong together. Equal records have
             the group of the first.
     """
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
@@ -56,9 +56,9 @@ def holdout_set(
     if len(usable) < _LEAST:
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
-            f"`--dev auto` needs at least {_LEAST} held-out {kind}; found {len(usable)} among "
-            f"{len(records)} records. Hold out more, such as `--holdout 0.2` (the default is "
-            "0.1), or give `--dev` an STS file or a retrieval folder"
+            "hold out more records, such as with `--holdout 0.2` (the default is 0.1), or give "
+            f"`--dev` an STS file or a retrieval folder: `--dev auto` needs at least {_LEAST} "
+            f"held-out {kind}; found {len(usable)} among {len(records)} records"
         )
     pairs = list(usable)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
@@ -72,7 +72,7 @@ def holdout_set(
 def _share_targets(
     data: RetrievalSet, pairs: Sequence[tuple[str, str]], groups: Sequence[int]
 ) -> None:
-    """Make the targets of a group relevant to all its queries."""
+    """Make all targets of a group relevant to all queries of the group."""
     query_at = {text: place for place, text in enumerate(data.queries)}
     target_at = {text: place for place, text in enumerate(data.corpus)}
     targets: dict[int, dict[int, float]] = {}
@@ -81,12 +81,12 @@ def _share_targets(
     for (query, _), group in zip(pairs, groups, strict=True):
         data.relevant[query_at[query]].update(targets[group])
     for number, place in list(data.itself.items()):
-        if place in data.relevant[number]:  # a text of the group may be found
+        if place in data.relevant[number]:  # the query itself is a target of its group
             del data.itself[number]
 
 
 def _halves(text: str) -> tuple[str, str]:
-    """Cut a text in the middle of its words; two empty halves if there are too few."""
+    """Cut a text in the middle of its words; return two empty texts if there are too few words."""
     words = text.split()
     if len(words) < _WORDS:
         return "", ""

@@ -1,7 +1,6 @@
-"""Computes frozen features of labelled pictures, in blocks.
+"""Computes features of labelled pictures with a frozen encoder.
 
-Pictures are read and encoded block by block, so memory holds the features and one block, for any
-number of pictures in any place.
+Pictures are read and encoded in blocks. Memory holds all features, and the pixels of one block.
 """
 
 import inspect
@@ -31,21 +30,21 @@ def image_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> Features:
-    """Return the features of labelled pictures (n x d, float32), and their labels and marks.
+    """Return the features of labelled pictures (n x d, float32), with labels and hashes.
 
     Args:
-        encoder: Our encoder, or any object whose ``encode`` returns n vectors of one size for n
+        encoder: An ImageEncoder, or any object whose ``encode`` returns n vectors of one size for n
             pictures (uint8, n x 3 x side x side). It must set its own evaluation mode.
         part: The pictures.
         what: Name of the part for messages.
         limit: Largest number of pictures, taken evenly from the classes.
-        batch_size: Pictures held and encoded at a time.
-        progress: Whether to show a bar on stderr.
+        batch_size: Number of pictures in memory and in a batch.
+        progress: Whether to show a progress bar on stderr.
     """
     if part.labels is None:
         raise InputError(
             f"put each class into its own folder, or add labels to the .npz file: the {what} "
-            "pictures have no labels, and neighbours and a linear probe need them"
+            "pictures have no labels, which kNN and a linear probe need"
         )
     labels = np.asarray(part.labels)
     count = len(labels) if limit is None else limit
@@ -84,8 +83,8 @@ def both_features(
     test = image_set.test
     if test is None:
         raise InputError(
-            f"{image_set.name} has no test part to score on: hold some of its labelled pictures "
-            "out (`--holdout 0.1`), or give a folder with train/ and test/"
+            "hold some labelled pictures out (`--holdout 0.1`), or give a folder with train/ and "
+            f"test/: {image_set.name} has no test part to score on"
         )
     parts = ((image_set.train, "training", limit_train), (test, "test", limit_test))
     train, tested = (
@@ -104,7 +103,7 @@ def knn_evaluation(
     limit_train: int | None = None,
     limit_test: int | None = None,
 ) -> DevEvaluation:
-    """Return the percentage of test pictures classified right by neighbours, and which they are."""
+    """Return the kNN accuracy in percent, and whether each test picture is classified right."""
     features = both_features(encoder, image_set, limit_train=limit_train, limit_test=limit_test)
     result = nearest_neighbours(*features)
     return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

@@ -20,13 +20,13 @@ _BLOCK = 1024  # pictures encoded at a time
 
 
 def pictures_below(folder: Path) -> list[str]:
-    """Return the pictures in a folder and its subfolders: relative paths, sorted, not hidden.
+    """Return the sorted relative paths of the pictures in a folder and its subfolders.
 
-    Links are followed, as in training.
+    As in training, links are followed and hidden files are ignored.
     """
     if not Path(folder).is_dir():
         raise InputError(
-            f"{folder} is not a folder; an encoder of images takes a folder of pictures"
+            f"give a folder of pictures, which an image encoder takes: {folder} is not a folder"
         )
     pictures = sorted(below(Path(folder)))
     if not pictures:
@@ -45,8 +45,8 @@ def encode_pictures(
 ) -> tuple[int, int]:
     """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
 
-    A text file next to ``output``, with the suffix .txt, lists the path of each row's picture, one
-    on a line. Unreadable pictures are skipped; a warning names one and gives their number.
+    A text file beside ``output``, with the suffix .txt, has the path of each row's picture on a
+    line. Unreadable pictures are skipped; a warning gives their number and an example.
 
     Returns:
         n and d.
@@ -55,12 +55,12 @@ def encode_pictures(
     names = pictures_below(folder)
     if broken := [name for name in names if "\n" in name or "\r" in name]:
         raise InputError(
-            f"{place(folder)}: the name {broken[0]!r} has a line break, and the list of pictures "
-            "has one name a line; rename it"
+            f"{place(folder)}: rename {broken[0]!r}, whose name has a line break; the list of "
+            "pictures has one name on each line"
         )
     encoder = ImageEncoder.load(model, device=device)
     encoded, rows = _encoded(encoder, folder, names, normalize=normalize, progress=progress)
-    # names as the file system has them, in whatever encoding
+    # surrogateescape writes the bytes of each name as the file system has them
     listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
     files = [output.name, output.with_suffix(".txt").name]
     with replace_together(output.parent, files) as new:
@@ -78,7 +78,7 @@ def search_pictures(
     device: str = "auto",
     progress: bool = False,
 ) -> list[list[tuple[float, int, str]]]:
-    """Return cosine, number and path of the ``top`` pictures of a folder closest to each query.
+    """Return the ``top`` pictures with the highest cosine to each query: cosine, number and path.
 
     Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """
@@ -101,7 +101,7 @@ def _encoded(
     normalize: bool = False,
     progress: bool = False,
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Return names and rows of the pictures that could be read; warn of the others."""
+    """Return names and embeddings of the readable pictures; log a warning on the others."""
     encoded: list[str] = []
     broken: list[str] = []
     blocks = []

@@ -1,4 +1,4 @@
-"""The image tasks of ``isotrope.evaluate``: pictures of a run, or the user's labelled pictures."""
+"""The image tasks of ``isotrope.evaluate``, on the pictures of a run or on labelled pictures."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,15 +20,15 @@ from isotrope.evaluation.tasks import Task, classification_tasks
 if TYPE_CHECKING:
     from isotrope.data.images.records import ImageSet
 
-_HELD_OUT = 0.2  # of every class, where labelled pictures have no test part
+_HELD_OUT = 0.2  # share of every class to test on, if labelled pictures have no test part
 
 
 def takes_images(model: object, *, ask_hub: bool = False) -> bool:
-    """Return whether a model takes pictures and no text, without loading it.
+    """Return whether a model takes pictures rather than texts, without loading it.
 
     Args:
-        model: A name or folder, or an encoder. An encoder with an ``image_size`` takes pictures.
-        ask_hub: Whether to look up a name on the hub if it is not a folder here.
+        model: A name, a folder or an encoder. An encoder with an ``image_size`` takes pictures.
+        ask_hub: Whether to look up a name on the hub if there is no folder with this name.
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
@@ -41,7 +41,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 
 
 def _of_images(run: Path) -> bool:
-    """Return whether a folder is that of a run on images, finished or not."""
+    """Return whether a folder is the folder of a run on images, finished or not."""
     config = RunFolder(run).config
     return config.is_file() and "data" in RunFolder(run).settings()
 
@@ -51,7 +51,7 @@ def own_images(run: str | Path) -> "ImageSet":
     from isotrope.data.images.sets import load_images
 
     run = Path(run).expanduser()
-    yours = "give labelled pictures of your own: `--labels FOLDER`"
+    yours = "give labelled pictures with `--labels FOLDER`"
     if not RunFolder(run).config.is_file() or not _of_images(run):
         raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
     settings = RunFolder(run).settings()
@@ -75,9 +75,8 @@ def own_images(run: str | Path) -> "ImageSet":
     )
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
-            f"{run} was trained on other pictures (fingerprint in training: {data_fingerprint}; "
-            f"these pictures: {image_set.fingerprint}); to score on these anyway, use "
-            f"`--labels {data}`"
+            f"use `--labels {data}` to score on them anyway: {run} was trained on other pictures "
+            f"(fingerprint in training: {data_fingerprint}; now: {image_set.fingerprint})"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"
@@ -86,9 +85,9 @@ def own_images(run: str | Path) -> "ImageSet":
 
 
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
-    """Open labelled pictures: both parts, or one part, with a fifth of each class held out.
+    """Open labelled pictures. Without ``test``, a fifth of each class is the test part.
 
-    Classes of two parts are matched by name, or by number if neither part has names.
+    The classes of two parts are matched by name, or by number if neither part has names.
     """
     from isotrope.data.images.sets import load_images
 
@@ -109,11 +108,11 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
 def _matched(
     numbers: NDArray[np.int64], names: tuple[str, ...] | None, others: tuple[str, ...] | None
 ) -> NDArray[np.int64]:
-    """Return the labels of a test part, in the numbering of the training part."""
+    """Return the labels of a test part with the numbers that the training part uses."""
     if (names is None) != (others is None):
         raise InputError(
-            "give both parts as folders, or both as arrays: one has names of classes and the "
-            "other only numbers, which may be in another order"
+            "give both parts as folders, or both as arrays: one has names of classes, the other "
+            "only numbers, which may have another order"
         )
     if not names or not others:
         return numbers
@@ -125,7 +124,7 @@ def _matched(
 def image_tasks(
     image_set: "ImageSet", *, knn: bool, linear: bool, progress: bool, batch_size: int
 ) -> list[Task]:
-    """Return the tasks of a labelled set."""
+    """Return the tasks (kNN, linear probe) of a labelled set of pictures."""
     from isotrope.evaluation.image_features import both_features
 
     def features(encoder: Encoder) -> tuple[Features, Features]:

@@ -1,8 +1,8 @@
-"""Classifies frozen features by their k nearest neighbours, without any training.
+"""Classifies features of a frozen encoder by their k nearest neighbours, without any training.
 
-Neighbours are the training rows of highest cosine. Each votes for its class with exp(cosine/t)
-(Wu et al., 2018; Draganov et al., 2024, and Manna et al., 2023, with k = 200, t = 0.1); the
-majority vote counts each as 1.
+Neighbours are the training rows with the highest cosine. Each votes for its class with the weight
+exp(cosine/t), as in Wu et al. (2018). Draganov et al. (2024) and Manna et al. (2023) use k = 200
+and t = 0.1. In a second score, the majority vote, each neighbour has the weight 1.
 """
 
 import numpy as np
@@ -32,24 +32,24 @@ def knn(
 ) -> Result:
     """Classify every test row by the votes of its k nearest training rows.
 
-    Memory holds the test features, k neighbours of each, and a tile of similarities, but not the
-    training features if they are a memory map. Neighbours with equal cosine (to nine decimals)
-    keep the order of the training part. Among classes with equal votes the first by name wins.
-    Only classes of neighbours can be among the first five.
+    Memory holds the test features, the k neighbours of each, and a block of similarities, but not
+    the training features if they are a memory map. If neighbours have the same cosine (to nine
+    decimals), the earlier row of the training part comes first. If classes have equal votes, the
+    first by name wins. A class without a neighbour is never among the first five.
 
     Args:
         train: Labelled training rows, n.
         test: Labelled test rows, m.
         k: Number of neighbours that vote. If n is smaller than k, all n rows vote, and the result
             reports n.
-        temperature: Temperature t of the weighted vote. A smaller t gives the nearest more weight.
-        name: The name of the Result.
+        temperature: Temperature t of the weighted vote. A smaller t favours near neighbours.
+        name: Name of the Result.
 
     Returns:
-        A Result of kind ``knn``: ``knn_top1`` and ``knn_top5`` of the weighted vote (the share of
-        test rows whose class comes first, or among the first five; top-5 is None where there are
-        no more than five classes) and ``knn_majority_top1``, all in [0, 1]; ``items`` hold, under
-        the same names, whether each row was right.
+        A Result of kind ``knn``. ``knn_top1`` and ``knn_top5`` are the shares of test rows whose
+        class is first, or among the first five, in the weighted vote. ``knn_top5`` is None with
+        five classes or fewer. ``knn_majority_top1`` is the share for the majority vote. ``items``
+        hold, under the same names, whether each row is right.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(
@@ -68,12 +68,12 @@ def knn(
 def _votes(
     places: np.ndarray, cosines: np.ndarray, classes: Classes, temperature: float
 ) -> dict[str, np.ndarray]:
-    """Return for each test row whether the votes of its neighbours (m x k) are right."""
+    """Return, for each kind of vote, whether the neighbours (m x k) classify each row right."""
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": [], "majority_top1": []}
     for first in range(0, len(places), _ROWS):
         block = slice(first, first + _ROWS)
         labels = classes.train[places[block]]
-        # the factor exp(-cosine of the nearest/t) changes no order and keeps exp from overflowing
+        # subtracting the highest cosine of a row changes no order, and exp cannot overflow
         weight = np.exp((cosines[block] - cosines[block, :1]) / temperature)
         count = _sums(labels, np.ones_like(weight), len(classes.names))
         weighted = np.where(count > 0, _sums(labels, weight, len(classes.names)), -np.inf)
@@ -85,7 +85,7 @@ def _votes(
 
 
 def _sums(labels: np.ndarray, weights: np.ndarray, classes: int) -> np.ndarray:
-    """Return the weights (n x k) summed over each row's labels, n x C."""
+    """Return, for each row and class, the sum of the weights (n x k) with that label, n x C."""
     cell = np.arange(len(labels))[:, None] * classes + labels
     total = np.bincount(cell.ravel(), weights.ravel(), minlength=len(labels) * classes)
     return total.reshape(len(labels), classes)

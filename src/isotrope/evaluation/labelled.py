@@ -17,10 +17,10 @@ _ROWS = 8192  # rows that are checked at a time
 
 @dataclass(frozen=True)
 class Classes:
-    """Labels as class indices; the classes are those of the training set, sorted.
+    """Labels as class indices. The classes are the sorted labels of the training set.
 
     Attributes:
-        names: The names of the C classes.
+        names: Names of the C classes.
         train: Class of each training example, int64 (n), in [0, C).
         test: Class of each test example, int64 (m), in [0, C), or -1 for a class that is not in the
             training set. Any prediction for such an example counts as wrong.
@@ -34,7 +34,7 @@ class Classes:
 
     @property
     def unseen(self) -> int:
-        """The number of test examples whose class is not in the training set."""
+        """Number of test examples whose class is not in the training set."""
         return int((self.test < 0).sum())
 
 
@@ -44,7 +44,7 @@ def index_classes(train: Features, test: Features) -> Classes:
     names, numbers = np.unique(first, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"a classification needs at least two classes; found {names.tolist()}")
-    # searchsorted gives an unknown label the place of another class: it becomes -1
+    # for an unknown label, searchsorted returns the place of another class; np.where makes it -1
     place = np.searchsorted(names, second).clip(max=len(names) - 1)
     repeated = None
     if train.marks is not None and test.marks is not None:
@@ -53,20 +53,20 @@ def index_classes(train: Features, test: Features) -> Classes:
 
 
 def check_finite(rows: np.ndarray, what: str) -> None:
-    """Refuse features (n x d, may be a memory map) that are not finite."""
+    """Refuse features (n x d, in memory or a memory map) that are not finite."""
     for first in range(0, len(rows), _ROWS):
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
-                f"the {what} features have numbers that are not finite (NaN or infinite); remove "
-                "those rows, or encode again"
+                f"encode the {what} features again, or remove rows from them: some numbers are not "
+                "finite (NaN or infinite)"
             )
 
 
 def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
-    """Return for each row of scores (n x C) whether its label is among the k highest.
+    """Return, for each row of scores (n x C), whether its label is among the k highest.
 
-    Ties go to the lower class index. A label of -1 (a class that is not in the training set), or
-    one whose score is minus infinity, is never among the k highest.
+    In a tie, the class with the lower index comes first. A label of -1 (not in the training set) or
+    with a score of minus infinity is never among the k highest.
     """
     label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
@@ -78,7 +78,7 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
 def classified(
     kind: str, name: str, items: Mapping[str, np.ndarray], classes: Classes, **details: Any
 ) -> Result:
-    """Return the Result of a classification from whether each test row was right."""
+    """Return the Result of a classification; ``items`` say whether each test row is right."""
     values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
     if len(classes.names) <= 5:
         values["top5"] = None
@@ -102,7 +102,7 @@ def classified(
 def text_features(
     encoder: Encoder, data: LabelledSplit, *, batch_size: int = 128, progress: bool = False
 ) -> tuple[Features, Features]:
-    """Return the embeddings of the training and of the test texts, each distinct text once."""
+    """Return the embeddings of the training and test texts. Each distinct text is encoded once."""
     texts = [*data.train.texts, *data.test.texts]
     vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
     train, test = np.split(vectors, [len(data.train)])

@@ -1,9 +1,9 @@
-"""Fits the linear probe: softmax regression on frozen features.
+"""Fits the linear probe: softmax regression on features of a frozen encoder.
 
-The fit follows the image papers (momentum 0.9, cosine schedule to 0, no weight decay). It starts at
-0, so the seed changes only the order of the rows. Features are read in blocks, so an array may be a
-memory map larger than the memory. scikit-learn's ``LogisticRegression`` finds the minimum of the
-penalised loss.
+The fit follows the image papers (SGD with momentum 0.9, cosine schedule to 0, no weight decay). It
+starts at 0, so the seed changes only the order of the rows. Features are read in blocks, so an
+array may be a memory map larger than the memory. To find the minimum of a penalised loss instead,
+use scikit-learn's ``LogisticRegression``.
 """
 
 import math
@@ -25,7 +25,7 @@ from isotrope.evaluation.labelled import (
     label_in_top_k,
 )
 
-_ROWS = 8192  # read at a time, where their order is that of the file
+_ROWS = 8192  # number of rows that are read at a time in the order of the file
 _MOMENTUM = 0.9
 
 
@@ -34,13 +34,13 @@ class Probe:
     """How a linear probe is fitted.
 
     Attributes:
-        epochs: Passes over the training part.
-        batch_size: Rows in each step.
+        epochs: Number of passes over the training part.
+        batch_size: Number of rows in each step.
         learning_rate: The rate at the start, not scaled by the batch size. Steps are stable below
-            7.6: rows have length 1 on average, and softmax curves at most by 1/2.
+            7.6, because rows have length 1 on average and the curvature of softmax is at most 1/2.
         weight_decay: Factor lambda of lambda/2 ||W||^2, which is added to the mean loss. The bias
             has no weight decay.
-        seed: The seed of the order of the rows.
+        seed: Seed of the order of the rows.
     """
 
     epochs: int = 100
@@ -52,7 +52,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Features (n x d) from which ``shift`` is subtracted before ``factor`` multiplies them."""
+    """Features (n x d) that are read as (features - ``shift``) * ``factor``."""
 
     vectors: np.ndarray
     shift: np.ndarray
@@ -74,19 +74,20 @@ def linear_probe(
     """Fit softmax regression on the training part and score it on the test part.
 
     Each dimension is standardised to mean 0 and variance 1/d, with the statistics of the training
-    part. A dimension whose spread is below a millionth of the largest one is set to 0.
+    part. It is set to 0 if its standard deviation is below a millionth of the largest root mean
+    square of a dimension.
 
     Args:
-        train: Labelled training rows, n, an array or memory map, which is read once an epoch.
+        train: Labelled training rows, n, an array or memory map, which is read once per epoch.
         test: Labelled test rows, m, an array or memory map.
         probe: Settings of the fit; by default ``Probe()``.
-        name: The name of the Result.
+        name: Name of the Result.
 
     Returns:
-        A Result of kind ``linear``. ``linear_top1`` is the share of test rows whose class has the
-        highest score, ``linear_top5`` the share whose class is among the five highest; at ties the
-        first class by name wins. ``linear_top5`` is None with five classes or fewer. ``items``
-        hold, under the same names, whether each row was right.
+        A Result of kind ``linear``. ``linear_top1`` and ``linear_top5`` are the shares of test rows
+        whose class has the highest score, or one of the five highest. In a tie, the first class by
+        name wins. ``linear_top5`` is None with five classes or fewer. ``items`` hold, under the
+        same names, whether each row is right.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)
@@ -101,25 +102,26 @@ def linear_probe(
 
 
 def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shift to subtract from the rows, and the factor for the result, d each."""
+    """Return shift and factor of :class:`_Scaled`, d values each."""
     mean, std = _moments(vectors)
     if not np.isfinite(std).all():
         raise InputError(
-            "the training features hold numbers that are not finite (NaN, infinite or nearly so)"
+            "encode the training features again, or remove rows from them: some numbers are not "
+            "finite (NaN or infinite), or too large"
         )
-    # encoders have dimensions that vary by rounding only; blown up they would be noise
+    # a dimension that varies by rounding only would be noise if it were scaled up
     live = std > 1e-6 * np.hypot(mean, std).max()
     return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(len(std))
 
 
 @np.errstate(all="ignore")
 def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of each dimension, of blocks of rows."""
+    """Return mean and standard deviation of each dimension, computed in blocks of rows."""
     mean, scatter, count = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1]), 0
     for first in range(0, len(vectors), _ROWS):
         rows = np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
         share = len(rows) / (count + len(rows))
-        # the update of Chan, Golub and LeVeque 1983: no difference of large numbers
+        # the update of Chan, Golub and LeVeque 1983 subtracts no large numbers from each other
         step = rows.mean(axis=0) - mean
         scatter += ((rows - rows.mean(axis=0)) ** 2).sum(axis=0) + count * share * step**2
         mean += share * step
@@ -130,7 +132,7 @@ def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _by_sgd(
     learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return W (d x C) and b (C)."""
+    """Fit by SGD; return W (d x C) and b (C)."""
     weight = torch.zeros(shape, requires_grad=True)
     bias = torch.zeros(shape[1], requires_grad=True)
     groups: list[dict[str, Any]] = [
@@ -154,13 +156,13 @@ def _by_sgd(
     fitted = [part.detach().double().numpy() for part in (weight, bias)]
     if not all(np.isfinite(part).all() for part in fitted):
         raise InputError(
-            f"the linear probe diverges at a learning rate of {probe.learning_rate}; lower it"
+            f"lower the learning rate of the linear probe: it diverges at {probe.learning_rate}"
         )
     return fitted[0], fitted[1]
 
 
 def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
-    """Yield the rows of each step; sorted, so that a memory map is read forwards."""
+    """Yield the rows of each step. They are sorted, so that a memory map is read forwards."""
     for epoch in range(probe.epochs):
         order = np.random.default_rng((probe.seed, epoch)).permutation(n)
         for first in range(0, n, probe.batch_size):
@@ -170,7 +172,7 @@ def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
 def _right(
     judge: _Scaled, labels: np.ndarray, weight: np.ndarray, bias: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return for each row whether its class is first, and among the first five."""
+    """Return, for each row, whether its class is first, and whether it is among the first five."""
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for first in range(0, len(labels), _ROWS):
         block = slice(first, first + _ROWS)

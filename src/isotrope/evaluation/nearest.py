@@ -1,19 +1,19 @@
-"""Finds the nearest rows by cosine: an exact search in tiles of any size.
+"""Finds the nearest rows by cosine. The search is exact and computes similarities in tiles.
 
-Scores are cosines in float64, rounded to nine decimals; ties go to the lower index in the corpus.
-Therefore the order does not depend on the size of the tiles or the linear algebra library, and
-duplicate rows keep their order.
+Scores are cosines in float64, rounded to nine decimals. In a tie, the row with the lower index in
+the corpus comes first. Therefore the order does not depend on the size of the tiles or on the
+linear algebra library, and duplicate rows keep their order.
 """
 
 import numpy as np
 import torch
 
-# one int64 holds a score and an index: 31 bits of (1 + cosine) * 1e9 above 32 bits of the index,
-# which is stored as its distance from the largest one, so that a larger key is a better row
+# An int64 key holds a score and an index: (1 + cosine) * 1e9 in the upper 31 bits, and the largest
+# index minus the index in the lower 32 bits. A larger key is then a better row.
 _STEPS = 10**9
 _INDICES = 2**32 - 1
 
-_QUERIES = 1024  # searched at a time
+_QUERIES = 1024  # number of queries that are searched at a time
 
 
 def nearest_rows(
@@ -27,15 +27,14 @@ def nearest_rows(
 
     Args:
         queries: Embeddings of the queries, n x d.
-        corpus: Embeddings of the corpus, m x d, m below 2^32, an array or memory map. A zero row,
-            or one that is not finite, has cosine 0.
-        top: Number k of rows to return for each query; all m if there are fewer.
-        tile: Number of similarities held at a time, 8 bytes each. The search needs three times this
-            memory.
+        corpus: Embeddings of the corpus, m x d, an array or memory map; m is below 2^32. A row of
+            zeros, or a row that is not finite, has cosine 0.
+        top: Number k of rows to return for each query; all m rows if there are fewer.
+        tile: Number of similarities in memory at a time, 8 bytes each. The search needs three times
+            this memory.
 
     Returns:
-        Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal
-        cosines the lower index first.
+        Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first.
     """
     starts = range(0, max(1, len(queries)), _QUERIES)
     keys = np.concatenate([_best(queries[i : i + _QUERIES], corpus, top, tile) for i in starts])
@@ -55,14 +54,14 @@ def _best(queries: np.ndarray, corpus: np.ndarray, top: int, tile: int) -> np.nd
 
 
 def _highest(keys: np.ndarray, top: int) -> np.ndarray:
-    """Return the highest of each row, in descending order; all keys differ (no ties)."""
+    """Return the ``top`` highest keys of each row, in descending order. No two keys are equal."""
     found = torch.topk(torch.from_numpy(keys), min(top, keys.shape[1]), dim=1).values
     highest: np.ndarray = found.numpy()
     return highest
 
 
 def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Return integers that sort by cosine, ties by descending index."""
+    """Return one int64 per similarity; a larger one has a higher cosine, or a lower index."""
     steps = cosines + 1
     steps *= _STEPS
     keys: np.ndarray = np.rint(steps, out=steps).astype(
@@ -74,7 +73,7 @@ def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    """Return the rows on the unit sphere, in float64; zero where there is no direction."""
+    """Return the rows with length 1, in float64; rows without a direction become 0."""
     rows = np.asarray(rows, dtype=np.float64)
     with np.errstate(all="ignore"):
         unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The settings of evaluation, encoding and search, for flags and for keywords of Python."""
+"""The settings of evaluation, encoding and search, for the command line and for Python."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,13 +8,13 @@ from typing import Literal
 from isotrope.core.settings import Settings, Used, setting
 
 DATA = "data to score on, in any combination"
-"""Title in the help of the data of an evaluation."""
+"""Title of the settings that name data, in the help of an evaluation."""
 
 _of_texts = Used(lambda pictures: not pictures, "the encoder takes pictures")
 _for_texts = partial(setting, used=_of_texts)
 _of_transfer = Used(lambda transfer: transfer, "needs `--transfer DIR`")
 OF_LABELS = ("labels", "labels_test")
-"""Data of an evaluation that may be pictures; all others are texts."""
+"""Settings whose data may be pictures; all other data are texts."""
 
 
 class Evaluation(Settings):
@@ -38,28 +38,28 @@ class Evaluation(Settings):
     )
     only: list[str] = setting(
         [],
-        "The transfer tasks to score, instead of all: MR TREC ...",
+        "Transfer tasks to score, such as MR TREC, instead of all.",
         "TASK",
         many=True,
         name="--tasks",
         used=_of_transfer,
     )
-    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
+    pooling: str | None = setting(None, "Pooling that replaces the model's own.")
     truncate_dim: int | None = _for_texts(
-        None, "Number of coordinates to score, from the first (text)."
+        None, "Number of coordinates of text embeddings to keep, from the first."
     )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
-    results: str | None = setting("auto", "Folder where finished tasks are kept.", "DIR")
+    results: str | None = setting("auto", "Folder where finished tasks are stored.", "DIR")
     again: bool = setting(
         False,
         "Score finished tasks again.",
-        used=Used(lambda results: results, "nothing is kept", note=True),
+        used=Used(lambda results: results, "nothing is stored", note=True),
     )
 
     @property
     def data(self) -> dict[str, Path]:
-        """The data to score on, by setting."""
+        """The paths of the data to score on, by the names of their settings."""
         fields = {name: getattr(self, name) for name in Evaluation.model_fields}
         return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
@@ -75,8 +75,8 @@ class _OfTexts(Settings):
         "Column of a .csv, .jsonl or .parquet file.",
         used=[_of_texts, Used(lambda corpus: corpus == "file", "the texts are in no file")],
     )
-    pooling: str | None = _for_texts(None, "Pooling to use instead of the model's own.")
-    batch_size: int = setting(128, "Texts encoded at a time.", used=replace(_of_texts, note=True))
+    pooling: str | None = _for_texts(None, "Pooling that replaces the model's own.")
+    batch_size: int = setting(128, "Texts in each batch.", used=replace(_of_texts, note=True))
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
 
 
@@ -99,7 +99,7 @@ class Search(_OfTexts):
     top: int = setting(10, "Hits for each query.", ge=1)
     embeddings: Path | None = setting(
         None,
-        "Embeddings of FILE, as `isotrope encode` wrote them. Only the query is encoded then.",
+        "Embeddings of FILE that `isotrope encode` wrote. Then only the query is encoded.",
         "FILE.npy",
         used=[_of_texts, _encoded],
     )

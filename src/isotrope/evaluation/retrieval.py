@@ -27,25 +27,26 @@ def retrieval(
 ) -> Result:
     """Score an encoder on a retrieval task.
 
-    For each query the corpus is ranked by cosine, or by :class:`BM25`. ``mrr@k`` is the mean of
-    1/place of the first relevant text, or 0 if that place is beyond k. ``recall@k`` is the mean
-    share of the relevant texts among the first k. ``ndcg@k`` is the mean over the queries of a
-    ratio: gain/log2(place + 1), summed over the first k, divided by this sum in the best order.
-    All lie in [0, 1]. As in BEIR, a document that is the query itself (``data.itself``) is not
-    ranked.
+    The corpus is ranked for each query, by cosine or by :class:`BM25`. As in BEIR, a document that
+    is the query itself (``data.itself``) is not ranked. Each metric is a mean over the queries and
+    lies in [0, 1]:
+
+    - ``mrr@k``: 1/rank of the first relevant document, or 0 if that rank is above k;
+    - ``recall@k``: the share of the relevant documents that is among the first k;
+    - ``ndcg@k``: the sum of gain/log2(rank + 1) over the first k, divided by the sum for the best
+      possible ranking.
 
     Args:
-        encoder: Anything with ``encode``.
+        encoder: Any object with ``encode``.
         data: Queries, corpus, and for each query the gains of its relevant documents.
-        ks: The depths of recall.
-        depths: The depths of MRR and nDCG.
+        ks: Values of k for recall.
+        depths: Values of k for MRR and nDCG.
         prompts: Prompts of queries and documents; None uses those saved with the model.
-        progress: Whether to show a bar on stderr, if the encoder can.
-        batch_size: Texts in each batch.
+        progress: Whether to show a progress bar on stderr, if the encoder can.
+        batch_size: Number of texts in each batch.
 
     Returns:
-        A Result of kind ``retrieval``; its ``items`` hold, under the names of the metrics, one
-        value for each query.
+        A Result of kind ``retrieval``; its ``items`` hold, for each metric, one value per query.
     """
     _check(data)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
@@ -89,7 +90,7 @@ def retrieval_evaluation(
     prompts: tuple[str, str] | None = None,
     metric: str = "mrr@10",
 ) -> DevEvaluation:
-    """Return 100 times a metric of :func:`retrieval`, with its value for every query."""
+    """Return 100 times a metric of :func:`retrieval`, with the value for each query."""
     result = retrieval(encoder, data, ks=(1,), prompts=prompts)
     return DevEvaluation(100 * float(result.metrics[metric] or 0.0), result.items[metric])
 
@@ -98,8 +99,8 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     """Return the prompts for queries and for documents that were saved with a model.
 
     ``encode_query`` and ``encode_document`` of sentence-transformers use the same. Both are empty
-    if ``encode`` puts a prompt before every text, or if the encoder is neither a
-    SentenceTransformer nor one of ours.
+    if ``encode`` puts a prompt before every text, or if the encoder is neither a SentenceEncoder
+    nor a SentenceTransformer.
     """
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
         encoder = encoder.encoder
@@ -114,11 +115,11 @@ def _check(data: RetrievalSet) -> None:
         )
     for i, row in enumerate(data.relevant):
         if not any(gain > 0 for gain in row.values()):
-            raise InputError(f"query {i} ({data.queries[i]!r:.60}) has no relevant text")
+            raise InputError(f"remove query {i} ({data.queries[i]!r:.60}) without relevant texts")
 
 
 def _without(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
-    """Return the places found (n x k) with each query's own behind all others."""
+    """Return the ranked places (n x k), where a document that is the query itself comes last."""
     if not itself:
         return places
     query_place = np.full((len(places), 1), -1)
@@ -133,7 +134,7 @@ def _scores(
     ks: Sequence[int],
     depths: Sequence[int],
 ) -> dict[str, np.ndarray]:
-    """Return each metric's value for every query, from the places found (n x k)."""
+    """Return the values of each metric for all queries, from the ranked places (n x k)."""
     gains = np.array(
         [
             [row.get(int(place), 0.0) for place in retrieved]
@@ -150,12 +151,12 @@ def _scores(
 
 
 def _reciprocal_ranks(hits: np.ndarray) -> np.ndarray:
-    """Return 1/place of the first hit of each row (n x k of bool), 0 where there is none."""
+    """Return 1/rank of the first hit in each row (n x k of bool); 0 for a row without hits."""
     return np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
 
 
 def _ndcg(gains: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
-    """Return the discounted gain of each ranking (n x k) over that of the best ranking."""
+    """Return the discounted gain of each ranking (n x k), divided by that of the best ranking."""
     discount = 1 / np.log2(np.arange(2, gains.shape[1] + 2))
     best = np.zeros_like(gains)
     for i, row in enumerate(relevant):

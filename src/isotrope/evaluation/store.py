@@ -1,10 +1,10 @@
 """Stores the scores of finished tasks on disk, so that no task is scored twice.
 
-Each task is one JSON file, written at once when the task is finished, so a killed run loses only
-the current task. The file's name has a fingerprint of everything that decides the scores: model,
-data, settings and version of the protocol. The items for resampling are in a file of arrays beside
-it. This file is written first and named by its content, so two runs may finish the same task at the
-same time.
+Each task is one JSON file. It is written as soon as the task is finished, so a killed run loses
+only the current task. The name of the file has a fingerprint of everything that determines the
+scores: model, data, settings and version of the protocol. The items (scores of single examples) are
+in a file of arrays beside it. This file is written first and named by its content, so two runs may
+finish the same task at the same time.
 """
 
 import os
@@ -29,12 +29,12 @@ def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
     Args:
-        model: Name given by the user. A run has ``evaluations`` in its folder. Other models, and
-            read-only runs, use ``isotrope/evaluations`` in the cache (XDG_CACHE_HOME, ~/.cache).
+        model: Name given by the user. The folder of a run is its ``evaluations``. Other models, and
+            runs that are read-only, have ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
-        # the same two marks by which a model is found in a run
+        # these files show that the folder is a run, as in isotrope.encoders.names
         files = RunFolder(run)
         if files.model.is_dir() and (files.result.exists() or files.config.exists()):
             in_run = files.evaluations
@@ -45,11 +45,11 @@ def store_folder(model: object) -> Path:
 
 
 class Store:
-    """The finished tasks of a folder, which is created if it is missing."""
+    """The finished tasks in a folder. The folder is created if it is missing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        # hours later would be too late to hear of it
+        # check now that the folder is writable, before hours of scoring
         with os_errors_as_input_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             if not os.access(self.folder, os.W_OK | os.X_OK):
@@ -66,12 +66,12 @@ class Store:
             if name := result.provenance.get("items"):
                 with open_arrays(self.folder / name) as arrays:
                     items = {item: arrays[item] for item in arrays.files}
-                if name != _archive(path, items):  # the names in an archive have no checksum
+                if name != _archive(path, items):  # an archive has no checksum of its names
                     return None
-        # cut short, edited, or its arrays gone: as if it had not been finished
+        # a file that is incomplete, edited or without its arrays counts as not finished
         except (InputError, OSError, TypeError, ValueError, EOFError):
             return None
-        # the last is how a damaged archive looks like one that is encrypted
+        # RuntimeError: a damaged archive may look encrypted
         except (BadZipFile, zlib.error, RuntimeError):
             return None
         return replace(result, items=items)
@@ -94,5 +94,5 @@ class Store:
 
 
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
-    """Return the name of the file of arrays beside the record ``path``."""
+    """Return the name of the file of arrays that belongs to the task file ``path``."""
     return f"{path.stem}-{fingerprint(items)}.npz"

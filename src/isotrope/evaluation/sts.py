@@ -1,13 +1,13 @@
 """Scores semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
 
-The score of a pair is the cosine of its two embeddings. The score of a task is the Spearman
-correlation of these cosines with the human scores: over all pairs of a year together ("all") for
-STS12 to STS16, and over the test split for STS-B and SICK-R. Each is 100 rho, rounded to two
-decimals, and the average is the mean of the seven rounded numbers, as papers print them.
+The score of a pair is the cosine of its two embeddings. The score of a task is Spearman's
+correlation (rho) of these cosines with the human scores. For STS12 to STS16, all pairs of a year
+count together ("all"); for STS-B and SICK-R, the test split counts. A task's number is 100 rho,
+rounded to two decimals. The average is the mean of the seven rounded numbers, as in papers.
 
-The results also have the numbers that other papers print: the mean over the subsets of a year,
-plain and weighted by their pairs; Pearson's correlation; the dot product, and the negative
-Euclidean and Manhattan distance in place of the cosine; the dev split of STS-B and SICK-R.
+The results also have the numbers that other papers print: the mean over the subsets of a year, with
+equal weights or weighted by their pairs; Pearson's correlation; the dot product and the negative
+Euclidean and Manhattan distance instead of the cosine; the dev split of STS-B and SICK-R.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from isotrope.measures.judgement import DevEvaluation
 
 
 def load_tasks(path: Path) -> dict[str, list[Subset]]:
-    """Load the seven tasks of a folder, or one file of scored pairs under its own name."""
+    """Load the seven tasks of a folder, or one file of scored pairs as a task with its name."""
     if path.is_file():
         subset = load_sts_file(path)
         return {subset.task: [subset]}
@@ -36,13 +36,13 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
 
     Returns:
         A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are 100
-        times a correlation on the test split, or on all pairs of a file: ``spearman`` and
-        ``pearson`` for the cosine, and the same under ``dot``, ``euclidean`` and ``manhattan`` for
-        other similarities. ``pairs`` is the number of pairs, ``split`` the name of the split. A
+        times a correlation on the test split, or on all pairs of a file. ``spearman`` and
+        ``pearson`` are those of the cosine; ``dot``, ``euclidean`` and ``manhattan`` hold both for
+        these similarities. ``pairs`` is the number of pairs, ``split`` the name of the split. A
         year also has ``mean`` and ``weighted_mean`` over its ``subsets``. STS-B and SICK-R also
-        have ``dev``, if the data include it. STS-B also has ``alignment`` (alpha = 2, pairs scored
-        above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's ``items`` hold
-        one value per pair under ``"<task>/cosine"`` and ``"<task>/gold"``.
+        have ``dev``, if the data have this split. In it, STS-B has ``alignment`` (alpha = 2, pairs
+        scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's ``items``
+        hold one value per pair under ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores).
     """
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
@@ -79,12 +79,12 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
 
 
 def sts_dev(encoder: Encoder, subset: Subset) -> float:
-    """Return 100 rho of one file of scored pairs, not rounded, for choosing a model."""
+    """Return 100 times Spearman's correlation on one file of scored pairs, without rounding."""
     return sts_evaluation(encoder, subset).value
 
 
 def sts_evaluation(encoder: Encoder, subset: Subset) -> DevEvaluation:
-    """Return the score of :func:`sts_dev` with the cosine of every pair."""
+    """Return the score of :func:`sts_dev`, with the cosine of every pair."""
     ((x, y),) = _by_subset(embed(encoder, _texts([subset])), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]
@@ -92,9 +92,9 @@ def sts_evaluation(encoder: Encoder, subset: Subset) -> DevEvaluation:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Return Spearman's rank correlation of two vectors of length n; ties share their mean rank.
+    """Return Spearman's rank correlation of two vectors of length n; 0 if one is constant.
 
-    If one of them is constant, the correlation is 0.
+    Equal values have the mean of their ranks.
     """
     from scipy.stats import rankdata
 
@@ -102,12 +102,12 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return four similarities of each pair of rows (n x d): higher is closer.
+    """Return four similarities of each pair of rows (n x d); higher is closer.
 
     Returns:
-        ``cosine`` (0 if a row has no direction; exactly 1 for equal rows, so that rounding does not
-        rank them), ``dot``, ``euclidean`` and ``manhattan``
-        (negative distances), each n, float64.
+        ``cosine``, ``dot``, ``euclidean`` and ``manhattan`` (negative distances), each n, float64.
+        The cosine is 0 if a row has no direction. It is exactly 1 for equal rows, so that rounding
+        does not rank them.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     dot = (x * y).sum(axis=1)
@@ -123,7 +123,7 @@ def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the correlation of two vectors; 0 where one of them is constant."""
+    """Return Pearson's correlation of two vectors; 0 if one of them is constant."""
     if x.min() == x.max() or y.min() == y.max():
         return 0.0
     x, y = (part - part.mean() for part in (_scaled(x), _scaled(y)))
@@ -131,7 +131,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _scaled(x: np.ndarray) -> np.ndarray:
-    """Divide by a power of two, which rounds nothing, so that squares stay finite and above 0."""
+    """Divide by a power of two, so that squares stay finite and above 0. This rounds nothing."""
     return np.asarray(np.ldexp(x, -np.frexp(np.abs(x).max())[1]))
 
 
@@ -142,14 +142,14 @@ def _texts(subsets: Sequence[Subset]) -> list[str]:
 def _by_subset(
     vectors: np.ndarray, subsets: Sequence[Subset]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the first and the second vectors of each subset's pairs, in the order of _texts."""
+    """Return the first and the second vectors of each subset's pairs, given in _texts' order."""
     ends = np.cumsum([n for subset in subsets for n in (len(subset), len(subset))])[:-1]
     parts = np.split(vectors, ends)
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _geometry(subset: Subset, x: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
-    """Return alignment of the pairs scored above 4, and uniformity of all distinct sentences."""
+    """Return the alignment of pairs scored above 4, and the uniformity of distinct sentences."""
     import torch
 
     from isotrope.measures.alignment import alignment
@@ -167,7 +167,7 @@ def _geometry(subset: Subset, x: np.ndarray, y: np.ndarray) -> dict[str, float |
 
 
 def _measure(predicted: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
-    """Return both correlations of every similarity; those of the cosine come first."""
+    """Return Spearman's and Pearson's correlation of every similarity, the cosine's first."""
     _check(gold, name)
     scores = {
         kind: {name: _rounded(value) for name, value in _correlations(values, gold).items()}
@@ -177,12 +177,12 @@ def _measure(predicted: dict[str, np.ndarray], gold: np.ndarray, name: str) -> d
 
 
 def _correlations(values: np.ndarray, gold: np.ndarray) -> dict[str, float]:
-    """Return 100 times both correlations, not rounded."""
+    """Return 100 times Spearman's and Pearson's correlation, not rounded."""
     return {"spearman": 100 * spearman(values, gold), "pearson": 100 * _pearson(values, gold)}
 
 
 def _means(each: Sequence[dict[str, float]], weights: Sequence[int]) -> dict[str, float]:
-    """Return the means over subsets; only they are rounded, as SentEval has it."""
+    """Return the means over subsets. As in SentEval, only the means are rounded."""
     return {
         kind: _rounded(float(np.average([part[kind] for part in each], weights=weights)))
         for kind in ("spearman", "pearson")
@@ -190,14 +190,14 @@ def _means(each: Sequence[dict[str, float]], weights: Sequence[int]) -> dict[str
 
 
 def _check(gold: np.ndarray, name: str) -> None:
-    """Refuse human scores that rank nothing."""
+    """Refuse human scores that are all equal, not finite, or fewer than two."""
     if len(gold) < 2 or not np.isfinite(gold).all() or gold.min() == gold.max():
         raise InputError(
-            f"the {len(gold)} human scores of {name} are all equal or not finite; at least two "
-            "different, finite scores are needed"
+            f"give at least two different, finite human scores for {name}: its {len(gold)} scores "
+            "are all equal, or not all finite"
         )
 
 
 def _rounded(value: float) -> float:
-    """Return what the papers print, as a number; never -0."""
+    """Round to two decimals, as papers print scores; never return -0."""
     return float(f"{value:.2f}") + 0.0

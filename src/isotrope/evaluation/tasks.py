@@ -15,9 +15,9 @@ from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
 
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "corpus": 1}
-"""Versions, raised when the same model and data would give other or additional numbers."""
+"""Version of each protocol. It is raised when the same model and data would give other numbers."""
 
-# of the tasks of a kind: what their average is called, the score that it is of, and all of them
+# by kind of task: the name of the average, the score that is averaged, and all tasks of the kind
 _AVERAGES = {
     "sts": ("average", "spearman", sts_sets.TASKS),
     "transfer": ("transfer_average", "accuracy", transfer_sets.TASKS),
@@ -29,11 +29,11 @@ class Task:
     """One task of an evaluation.
 
     Attributes:
-        kind: Kind of the Result of the task: ``sts``, ``transfer``, ...
+        kind: Kind of the task and of its Result: ``sts``, ``transfer``, ...
         name: Name of the task: ``STS12``, ``MR``, ...
         data: Fingerprint of the task's data.
-        score: Function that takes an encoder and returns a Result.
-        settings: All other settings that change the numbers.
+        score: Function of an encoder that returns a Result.
+        settings: All settings that change the numbers.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Task:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def key(self, model: str) -> dict[str, Any]:
-        """Return everything that decides the numbers, for a model with this fingerprint."""
+        """Return everything that determines the numbers; ``model`` is the model's fingerprint."""
         return {
             "model": model,
             "kind": self.kind,
@@ -55,7 +55,7 @@ class Task:
 
 
 def sts_tasks(path: Path) -> list[Task]:
-    """Load the STS tasks: one for each year, STS-B and SICK-R, or one of a file."""
+    """Load the STS tasks of a folder (the five years, STS-B and SICK-R), or one task of a file."""
     from isotrope.evaluation.sts import load_tasks, score_task
 
     def task(name: str, subsets: Sequence[Any]) -> Task:
@@ -74,7 +74,7 @@ def transfer_tasks(
     progress: bool,
     batch_size: int,
 ) -> list[Task]:
-    """Load the transfer tasks, one for each of the seven, or of ``only``."""
+    """Load the seven transfer tasks, or those in ``only``."""
     from isotrope.data.text.transfer_sets import TransferTask, load_transfer
     from isotrope.evaluation.classifier import SEED
     from isotrope.evaluation.transfer import check_task, transfer_task
@@ -100,7 +100,7 @@ def transfer_tasks(
 
 
 def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
-    """Load a retrieval set."""
+    """Load a retrieval set as one task."""
     from isotrope.data.text.retrieval_sets import load_retrieval
     from isotrope.evaluation.retrieval import retrieval
 
@@ -124,7 +124,7 @@ def labelled_tasks(
     progress: bool,
     batch_size: int,
 ) -> list[Task]:
-    """Load labelled texts, for nearest neighbours, a linear probe, or both."""
+    """Load labelled texts for kNN, a linear probe, or both."""
     from isotrope.data.text.labelled import load_labelled
     from isotrope.evaluation.labelled import text_features
 
@@ -144,7 +144,7 @@ def classification_tasks(
     knn: bool,
     linear: bool,
 ) -> list[Task]:
-    """Return the tasks of labelled examples; ``counts`` go into the details of their Results."""
+    """Return the tasks (kNN, linear probe) of labelled examples; ``counts`` go into details."""
     from isotrope.evaluation.knn import knn as nearest_neighbours
     from isotrope.evaluation.linear_probe import linear_probe
 
@@ -165,7 +165,7 @@ def classification_tasks(
 
 
 def corpus_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
-    """Read a corpus once, to check it and to fingerprint its content."""
+    """Return the task of a corpus, which is read once for a check and for its fingerprint."""
     from isotrope.evaluation.corpus import corpus, corpus_records
 
     content = fingerprint(corpus_records(path))
@@ -186,7 +186,7 @@ def finish(
     batch_size: int,
 ) -> list[Result]:
     """Score the tasks that are not finished yet, one after the other."""
-    # the years of STS share sentences with STS-B
+    # STS-B has sentences of the years STS12 to STS16, which are embedded once
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []
     for task in tasks:
@@ -199,7 +199,7 @@ def finish(
 
 
 def join(results: Sequence[Result]) -> Result:
-    """Put the Results of one kind together, with the average of seven tasks."""
+    """Join the Results of one kind; with all seven STS or transfer tasks, add the average."""
     if results[0].kind in _AVERAGES:
         return with_average(results)
     (result,) = results
@@ -209,8 +209,8 @@ def join(results: Sequence[Result]) -> Result:
 def with_average(results: Sequence[Result]) -> Result:
     """Join the Results of single tasks of one kind, STS or transfer.
 
-    With all seven, ``average`` (transfer: ``transfer_average``) is the mean of their rounded
-    scores.
+    If all seven tasks are there, ``average`` (for transfer ``transfer_average``) is the mean of
+    their rounded scores.
     """
     average, score, seven = _AVERAGES[results[0].kind]
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}

@@ -1,11 +1,11 @@
-"""Scores the seven transfer tasks by the protocol of SentEval as SimCSE uses it.
+"""Scores the seven transfer tasks by the protocol of SentEval, with the settings of SimCSE.
 
 A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
-SUBJ and MPQA have no split: in each of ten outer folds, an inner cross-validation chooses the
-strength of the regularisation. TREC and MRPC choose it by cross-validation on their training set,
-SST2 on its development set. Folds are drawn with seed 1111 from the texts sorted by number of words
-and label. Each score is rounded to two decimals, and the average is the mean of the seven rounded
-scores. Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
+SUBJ and MPQA have no split. For them, in each of ten outer folds, an inner cross-validation chooses
+the strength of the regularisation. For TREC and MRPC, a cross-validation on the training set
+chooses it, for SST2 the development set. Folds are drawn with seed 1111 from the texts, sorted by
+number of words and label. Each score is rounded to two decimals; the average is the mean of the
+seven rounded scores. Sources: SentEval (Conneau and Kiela 2018), SimCSE (Gao et al. 2021).
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
 
 MODES = {"full": FULL, "prototyping": PROTOTYPING}
-"""The two settings of SimCSE: ``full`` for papers, and a faster one for use during training."""
+"""The two protocols of SimCSE: ``full`` for papers, ``prototyping`` (faster) during training."""
 
 Mode = Literal["full", "prototyping"]
 
@@ -48,11 +48,11 @@ class TaskScore:
     """The outcome of one task.
 
     Attributes:
-        accuracy: Percent right on the test set, else the mean over the outer folds, two decimals.
+        accuracy: Accuracy on the test set, or the mean over outer folds, in percent, two decimals.
         devacc: Accuracy in the cross-validation or on the development set in percent, two decimals.
-        correct: Whether each test example was classified right (1) or not (0), int8, in the order
-            of the file.
-        f1: F1 of MRPC's paraphrases in percent; None for other tasks.
+        correct: Whether each test example is classified right (1) or not (0), int8, in the order of
+            the file.
+        f1: F1 of the paraphrases of MRPC in percent; None for other tasks.
     """
 
     accuracy: float
@@ -78,12 +78,12 @@ def transfer_task(
     """Score an encoder on one task.
 
     Args:
-        encoder: Anything with ``encode``.
-        task: The task, see :func:`isotrope.data.text.transfer_sets.load_transfer`.
+        encoder: Any object with ``encode``.
+        task: A task from :func:`isotrope.data.text.transfer_sets.load_transfer`.
         mode: One of :data:`MODES`.
         fit: Function that trains the classifiers, as ``isotrope.evaluation.classifier.fit`` does.
-        progress: Whether to show bars on stderr.
-        batch_size: Texts in each batch of the encoder.
+        progress: Whether to show progress bars on stderr.
+        batch_size: Number of texts in each batch of the encoder.
     """
     check_task(task, mode)
     x = _features(encoder, task, batch_size, progress)
@@ -107,17 +107,17 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str) -> None:
-    """Refuse a task that cannot be scored, before its texts are embedded."""
+    """Refuse a task that cannot be scored. This is checked before its texts are embedded."""
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
-    # of 13 of each class a twentieth of what is left beside a fold is one: to stop early by
+    # with 13 examples of each class, 5% of the examples outside a fold are at least one
     least = max(13, 2 * MODES[mode].folds)
     if rarest < least:
         raise InputError(
-            f"{task.name}: {rarest} examples of its rarest class; cross-validation needs at least "
-            f"{least}"
+            f"{task.name}: give at least {least} examples of each class, which cross-validation "
+            f"needs; the rarest class has {rarest}"
         )
-    _folds(2)  # says so if scikit-learn is not there
+    _folds(2)  # raises an error if scikit-learn is missing
 
 
 def _folds(count: int) -> "StratifiedKFold":
@@ -127,7 +127,7 @@ def _folds(count: int) -> "StratifiedKFold":
 
 
 def _features(encoder: Encoder, task: TransferTask, batch_size: int, progress: bool) -> Tensor:
-    """Return the features of all splits, one after the other: n x d, of pairs n x 2d."""
+    """Return the features of all splits, one after the other: n x d, or n x 2d for pairs."""
     parts = task.splits.values()
     texts = [text for examples in parts for text in examples.texts]
     seconds = [text for examples in parts for text in examples.seconds]
@@ -139,7 +139,7 @@ def _features(encoder: Encoder, task: TransferTask, batch_size: int, progress: b
 
 
 def _sorted_rows(task: TransferTask) -> dict[str, Indices]:
-    """Return the rows of each split, by number of words and label: the folds depend on it."""
+    """Return the rows of each split, sorted by number of words and label, as folds need them."""
     rows, start = {}, 0
     for name, examples in task.splits.items():
         rows[name] = start + _order(examples)
@@ -157,7 +157,7 @@ def _order(examples: Examples) -> Indices:
 
 @dataclass(frozen=True)
 class _ScoredTask:
-    """Features and labels of all splits, the sorted rows of each, and how to fit."""
+    """Features and labels of all splits, the sorted rows of each split, and how to fit."""
 
     pairs: bool
     x: Tensor
@@ -167,7 +167,7 @@ class _ScoredTask:
     fit: Callable[[Sequence[TrainingSet]], list[Fitted]]
 
     def folds(self, rows: Indices) -> list[tuple[Indices, Indices]]:
-        """Return training and test rows of each fold of ``rows``."""
+        """Divide ``rows`` into folds; return the training and test rows of each."""
         parts = _folds(self.protocol.folds).split(np.zeros(len(rows)), self.y[rows])
         return [(rows[train], rows[test]) for train, test in parts]
 
@@ -178,7 +178,7 @@ class _ScoredTask:
 
 
 def _choose(folds: Sequence[Fitted]) -> tuple[float, float]:
-    """Return the best regularisation and its accuracy; the weaker one among equals."""
+    """Return the regularisation with the best accuracy (the weaker one in a tie), and this."""
     by_decay = zip(*(fitted.accuracies for fitted in folds), strict=True)
     scores = [float(round(100 * np.mean(accuracies), 2)) for accuracies in by_decay]
     return DECAYS[int(np.argmax(scores))], max(scores)
@@ -189,7 +189,7 @@ def _percent(correct: NDArray[np.bool_]) -> float:
 
 
 def _nested(task: _ScoredTask) -> TaskScore:
-    """Choose within each outer fold, test on it (MR, CR, SUBJ, MPQA)."""
+    """Choose the regularisation for each outer fold, and test on the fold (MR, CR, SUBJ, MPQA)."""
     outer = task.folds(task.rows["all"])
     inner = [TrainingSet(*fold) for train, _ in outer for fold in task.folds(train)]
     inner_fits, k = task.fit(inner), task.protocol.folds
@@ -214,7 +214,7 @@ def _nested(task: _ScoredTask) -> TaskScore:
 
 
 def _cross_validated(task: _ScoredTask) -> TaskScore:
-    """Choose by cross-validation on the training set (TREC, MRPC)."""
+    """Choose the regularisation by cross-validation on the training set (TREC, MRPC)."""
     train = task.rows["train"]
     decay, devacc = _choose(task.fit([TrainingSet(*fold) for fold in task.folds(train)]))
     (fitted,) = task.fit([TrainingSet(train, None, (decay,))])
@@ -222,10 +222,10 @@ def _cross_validated(task: _ScoredTask) -> TaskScore:
 
 
 def _split(task: _ScoredTask) -> TaskScore:
-    """Choose on the development set (SST2)."""
+    """Choose the regularisation on the development set (SST2)."""
     (fitted,) = task.fit([TrainingSet(task.rows["train"], task.rows["dev"])])
     decay, devacc = _choose([fitted])
-    # SentEval trains once more with the chosen one: the same seeds, so the same classifier
+    # SentEval trains once more with the chosen one; with the same seed, it is the same classifier
     return _tested(task, fitted.weights[DECAYS.index(decay)], devacc)
 
 

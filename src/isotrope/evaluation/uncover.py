@@ -1,17 +1,17 @@
-"""Measures the gain from whitening an encoder: its whitened score minus its raw score.
+"""Measures the gain from whitening: an encoder's score with whitening minus its score without.
 
-Whitening gives the embeddings mean 0 and covariance 1, without training. If it raises the score,
-the encoder already had this information, hidden under directions that carry none. The gain
+Whitening gives the embeddings mean 0 and identity covariance, without training. If it raises the
+score, the encoder already had this information, hidden under directions that carry none. The gain
 distinguishes three kinds of encoder:
 
-- *raw*, never trained on pairs: whitening more than doubles the score, and the components of the
-  objective matter much;
-- *disturbed*, typical of a sentence encoder that was later trained on something else: whitening
-  gains less, and a training that gains less than whitening has learnt nothing new;
+- *raw*: an encoder that was never trained on pairs. Whitening more than doubles the score, and the
+  choice of the objective matters much.
+- *disturbed*: typically a sentence encoder that was later trained on something else. Whitening
+  gains less. A training that gains less than whitening has learnt nothing new.
 - *trained*: whitening gains nothing, so look for gains in the data.
 
-The mean cosine of different texts does not distinguish the first two: it is 0.85 for a disturbed
-encoder, and 0.76 or 0.92 for a raw one, depending on its pooling (docs/LOG.md).
+The mean cosine of different texts does not distinguish the first two. It is 0.85 for a disturbed
+encoder, and 0.76 or 0.92 for a raw encoder, depending on its pooling (docs/LOG.md).
 
 Mean and covariance come from texts that are not scored.
 """
@@ -34,31 +34,31 @@ from isotrope.measures.judgement import DevEvaluation, DevHistory, judge
 from isotrope.measures.mean_cosine import mean_cosine
 
 RAW = 0.5
-"""Share of the whitened score below which an encoder is raw."""
+"""An encoder is *raw* if its score divided by its score with whitening is below this number."""
 
 FLOOR = 10.0
-"""A score below this shows nothing if whitening gains nothing: the task is too hard."""
+"""If the whitened score is below this and whitening gains nothing, the task is too hard."""
 
 ROWS_PER_DIMENSION = 2
-"""Texts needed for each dimension; with fewer, the covariance is mostly noise."""
+"""Number of texts needed for each dimension; with fewer, the covariance is mostly noise."""
 
-_SCORED = 1000  # records
-_TEXTS = 4000  # records that give mean and covariance
+_SCORED = 1000  # largest number of records that are scored
+_TEXTS = 4000  # largest number of records that give mean and covariance
 
 
 @dataclass(frozen=True)
 class Uncovered:
-    """The score of an encoder as it is and whitened, without any training.
+    """The scores of an encoder without and with whitening, before any training.
 
     Attributes:
-        kind: ``raw``, ``disturbed`` or ``trained`` encoder, or ``unknown`` if nothing was measured.
-        sentence: The consequence for a training, or why the scores were not measured.
-        score: The name of the score.
+        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if no scores show which.
+        sentence: The consequence for a training, or why the scores show nothing.
+        score: Name of the score.
         raw: Score without whitening, out of 100.
-        whitened: Score with whitening.
+        whitened: Score with whitening, out of 100.
         low: Lower end of the 95% interval of the difference.
         high: Upper end of this interval.
-        mean_cosine: The mean cosine of different texts.
+        mean_cosine: Mean cosine of different texts.
         texts: Number of texts that gave mean and covariance.
     """
 
@@ -82,7 +82,7 @@ def uncover(
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
-    The texts give mean and covariance, and none of them may be scored.
+    ``texts`` give mean and covariance. None of them may be among the scored texts.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
@@ -132,18 +132,18 @@ def uncover_records(
     groups: NDArray[np.integer[Any]] | None = None,
     seed: int = 0,
 ) -> Uncovered:
-    """Score whitening on a part of the records, by searching for their positives.
+    """Score an encoder with and without whitening, on a search for the positives of some records.
 
-    Single texts are not scored: the halves of a text share its rare words, so whitening would make
-    a disturbed encoder worse at this search, although better at similarity (docs/LOG.md).
+    Single texts are not scored. The two halves of a text share its rare words, so whitening would
+    make a disturbed encoder worse at this search, although better at similarity (docs/LOG.md).
 
     Args:
-        encoder: The encoder to start training from.
-        records: Texts as training forms them; a third of them, at most 1,000, are scored.
-        views: How a positive is made.
+        encoder: The encoder before training.
+        records: Records as training forms them. A third of them, at most 1,000, are scored.
+        views: How a positive is formed: ``dropout``, ``adjacent`` or ``pairs``.
         prompts: Prompts of queries and targets.
-        groups: A number for each record. Any record with the query's number counts as found.
-        seed: The seed of the choice.
+        groups: A number for each record. Targets of records with the query's number are correct.
+        seed: Seed of the choice of records.
     """
     if views == "dropout":
         return Uncovered("unknown", _UNPAIRED)
@@ -177,11 +177,11 @@ def uncover_records(
 
 
 _MEANINGS = {
-    "raw": "whitening more than doubles the score, which is typical of a raw encoder that was "
-    "never trained on pairs. The objective matters much: compare several (isotrope sweep).",
-    "disturbed": "whitening alone gains, which is typical of a sentence encoder that was later "
-    "trained on something else. Compare every training with whitening: one that gains less has "
-    "learnt nothing new.",
+    "raw": "whitening more than doubles the score, which is typical of an encoder that was never "
+    "trained on pairs. Compare several objectives (isotrope sweep), because they matter much here.",
+    "disturbed": "whitening alone raises the score, which is typical of a sentence encoder that "
+    "was later trained on something else. Compare every training with whitening: a training that "
+    "gains less has learnt nothing new.",
     "trained": "whitening gains nothing measurable, which is typical of an encoder trained on "
     "pairs. Work on data and settings first; the objective matters least.",
     "unknown": "the score is too low to show anything, with and without whitening. Score the "

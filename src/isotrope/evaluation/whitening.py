@@ -1,6 +1,6 @@
-"""Whitening: an encoder's scores after its embeddings get mean 0 and identity covariance.
+"""Whitening: a linear map that gives embeddings mean 0 and identity covariance.
 
-Whitening needs no training. It shows how much of a gain comes only from removing directions that
+Whitening needs no training. It shows how much of a gain could come from removing directions that
 all embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1).
 """
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from isotrope.evaluation.embed import Encoder
 
-_LEAST = 1e-6  # of the largest variance: below it a direction is rounding
+_LEAST = 1e-6  # share of the largest variance; a smaller variance is only rounding
 
 
 def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean m and the matrix W such that (rows - m) W has covariance 1.
+    """Return the mean m and a matrix W such that (rows - m) W has identity covariance.
 
     Directions with less than a millionth of the largest variance are left out, because dividing by
     their standard deviation would amplify rounding errors.
@@ -42,7 +42,7 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = rows.mean(axis=0)
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(rows - mean, rowvar=False)))
     used = variances > _LEAST * variances.max()
-    # of rows alike rounding is left, in the mean and in whatever computed the rows
+    # equal rows may differ by the rounding of the encoder and of the mean
     unit = 8 * np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
     if not variances.max() > (unit * np.abs(rows).max()) ** 2:
         raise ValueError(f"whitening needs rows that differ; all {len(rows)} are equal")
@@ -53,8 +53,8 @@ class WhitenedEncoder:
     """An encoder whose embeddings are whitened.
 
     Args:
-        encoder: Anything with ``encode``.
-        texts: Texts whose embeddings give mean and covariance; scored texts must not be among them,
+        encoder: Any object with ``encode``.
+        texts: Texts whose embeddings give mean and covariance. Scored texts must not be among them,
             unless the score is reported as transductive.
     """
 

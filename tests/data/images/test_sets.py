@@ -45,7 +45,7 @@ def test_a_side_of_ones_own(tmp_path: Path) -> None:
     found = load_images(of_sizes(tmp_path, (8, 8), (90, 40)), side=48)
     assert found.train.images.read([0, 1]).shape == (2, 3, 48, 48)
     for side in (3, 0, -1, 1025):
-        with pytest.raises(InputError, match=f"between 4 and 1024 pixels; found {side}"):
+        with pytest.raises(InputError, match=f"between 4 and 1024 pixels, not {side}"):
             load_images(tmp_path, side=side)
 
 
@@ -93,14 +93,14 @@ def test_a_limit_takes_the_classes_in_turn(tmp_path: Path) -> None:
 
 def test_without_labels_nothing_is_held_out(tmp_path: Path) -> None:
     of_sizes(tmp_path, (8, 8), (8, 8), (8, 8))
-    with pytest.raises(InputError, match=r"have no labels, so none can be held out .*class into"):
+    with pytest.raises(InputError, match=r"class into .* have no labels, so none can be held out"):
         load_images(tmp_path, holdout=0.5)
 
 
 def test_paths_that_hold_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing: no such file"):
         load_images(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"cannot read a '\.png' file; give a folder of pictures"):
+    with pytest.raises(InputError, match=r"give a folder of pictures, .* not a '\.png' file"):
         load_images(save(tmp_path / "a.png", ramp(8, 8)))
     with pytest.raises(InputError, match="no such file"):
         load_images("Digits")

@@ -46,7 +46,7 @@ def test_every_class_keeps_one_to_train_on() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
 def test_no_share(share: float) -> None:
-    with pytest.raises(InputError, match="held-out share must lie between 0 and 1; found"):
+    with pytest.raises(InputError, match="give a held-out share between 0 and 1"):
         held_out(LABELS, share, 0)
 
 

@@ -61,7 +61,7 @@ def test_names_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     Path("split=train").mkdir()
     assert by_dataset(["split=train", "b.tsv"]) == {"": ["split=train", "b.tsv"]}
     assert by_dataset(["data/split=x/a.tsv"]) == {"": ["data/split=x/a.tsv"]}
-    with pytest.raises(InputError, match=r"'b.tsv' has no name, but other data sets have"):
+    with pytest.raises(InputError, match=r"write NAME=FILE for 'b.tsv' too: other data sets have"):
         by_dataset(["qa=a.tsv", "b.tsv"])
 
 

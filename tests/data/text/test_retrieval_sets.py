@@ -57,7 +57,7 @@ def test_qrels_tsv_must_cover_all_queries(folder: Path) -> None:
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t1\n")
     assert load_retrieval(folder).relevant == [{0: 1.0}, {1: 1.0}]
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t0\n")
-    with pytest.raises(InputError, match=r"qrels.tsv: query 'q1' has no relevant document"):
+    with pytest.raises(InputError, match=r"qrels.tsv: give a document for query 'q1'"):
         load_retrieval(folder)
 
 
@@ -77,7 +77,7 @@ def test_gzip(folder: Path) -> None:
         ("q1\td1\thigh\n", "line 1: score 'high' is not a finite number"),
         ("q1\td1\tnan\n", "line 1: score 'nan' is not a finite number"),
         ("q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n", "line 3: 'q1' and 'd1' have two scores, 1 and 0"),
-        ("q1\td1\t0\n", "query 'q1' has no relevant document; judge one"),
+        ("q1\td1\t0\n", "give a document for query 'q1' with a score above 0"),
         ("", "is empty"),
     ],
 )
@@ -92,17 +92,21 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("corpus", [{"_id": "d1"}], "no column 'text'; found '_id'"),
-        ("corpus", [{"text": "a"}], "no column '_id'; found 'text'"),
+        ("corpus", [{"_id": "d1"}], "no column 'text'; the table has '_id'"),
+        ("corpus", [{"text": "a"}], "no column '_id'; the table has 'text'"),
         ("corpus", [{"_id": "a", "text": 3}], "line 1: column 'text' holds 3 .int., not text"),
         (
             "corpus",
             [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}],
-            "line 2: the id 'a' is already taken",
+            "line 2: give each text its own _id; an earlier text has 'a'",
         ),
         ("queries", [{"_id": "q1", "text": " "}], "query 'q1' is empty"),
-        ("queries", [{}], "no column '_id'; found none"),
-        ("queries", [{"text": "a"}, {"_id": "b", "text": "c"}], "line 1: no _id"),
+        ("queries", [{}], "no column '_id'; the table has no columns"),
+        (
+            "queries",
+            [{"text": "a"}, {"_id": "b", "text": "c"}],
+            "line 1: give each text its own _id",
+        ),
     ],
 )
 def test_texts_that_cannot_be_used(folder: Path, name: str, rows, message: str) -> None:
@@ -114,7 +118,7 @@ def test_texts_that_cannot_be_used(folder: Path, name: str, rows, message: str) 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
 def test_missing_files(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file; a retrieval folder holds"):
+    with pytest.raises(InputError, match=f"{name}: no such file; give a folder with"):
         load_retrieval(folder)
 
 
@@ -130,13 +134,13 @@ def test_pairs(tmp_path: Path) -> None:
 
 def test_pairs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    with pytest.raises(InputError, match="holds single texts where pairs are needed"):
+    with pytest.raises(InputError, match="give pairs of a query and a document"):
         load_retrieval(tmp_path / "a.txt")
     (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
-    with pytest.raises(InputError, match=r"an empty query or document; 1 row .* \(line 2\)"):
+    with pytest.raises(InputError, match=r"remove or complete 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")
     (tmp_path / "a.csv").write_text("frage,antwort\na,b\n")
-    with pytest.raises(InputError, match=r"none of the usual columns .*; found 'frage', 'antwort'"):
+    with pytest.raises(InputError, match=r"no column has a usual .*; found 'frage', 'antwort'"):
         load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")

@@ -126,7 +126,7 @@ def test_a_first_buffer_with_less_than_a_batch_names_a_larger_one(
     numbers = [*(line % different for line in range(SIZE)), *range(30, 100)]
     records = [Record((str(i),), Path("data"), line, False) for line, i in enumerate(numbers)]
     message = (
-        r"streaming=300, .*: the first 30 records leave \d to train on, fewer than a batch of 4"
+        r"streaming=300, .*: of the first 30 records, \d can be trained on, fewer than a batch of 4"
     )
     with pytest.raises(InputError, match=message):
         StreamedBatches(

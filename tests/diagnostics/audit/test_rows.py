@@ -75,7 +75,7 @@ def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> No
 def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder; give one file"):
         read_rows(tmp_path)
-    with pytest.raises(InputError, match="holds no text; give at least one record"):
+    with pytest.raises(InputError, match="give at least one record; it holds no text"):
         read_rows([])
 
 

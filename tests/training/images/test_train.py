@@ -201,7 +201,7 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"precision": "16", "device": "cpu"}, r"precision=16 \(needs a GPU"),
         ({"optimizer": "lars"}, "learning rate is for sgd; also give learning_rate"),
         ({"warmup_epochs": 50}, "warmup_epochs=50 is .* steps and the run has"),
-        ({"classes": __file__}, "digits: classes need a folder with a subfolder for each"),
+        ({"classes": __file__}, "digits: give a folder with a subfolder for each"),
     ],
 )
 def test_what_is_wrong_leaves_nothing_behind(

@@ -1,14 +1,14 @@
 """Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
-An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
-channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; if both readings are possible,
-the channels are last. It may also hold ``labels`` or ``y`` (n integers or names), a test part
-(``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val`` and ``y_val``) and
-``class_names``.
+An ``.npz`` file holds a uint8 array ``images`` or ``x`` (or ``x_train``, ``train_images``). Its
+shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; if the
+first two are possible, the first is taken. The file may also hold ``labels`` or ``y`` (n integers
+or names), a test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val``
+and ``y_val``) and ``class_names``.
 
-A folder of strips holds ``train*.npz`` and perhaps ``test.npz`` with ``webp`` (pictures of 32 x 32
-stacked vertically, files one after another), ``offsets`` (where each begins), ``labels`` and
-perhaps ``class_names``.
+A strip is one WebP file of square pictures, one below the other. A folder of strips holds
+``train*.npz`` and perhaps ``test.npz``. They have the arrays ``webp`` (the bytes of all strips),
+``offsets`` (where each strip begins and the last ends), ``labels`` and perhaps ``class_names``.
 """
 
 import io
@@ -42,7 +42,7 @@ _DIGITS_TEST = 0.2
 
 @dataclass(frozen=True, eq=False)
 class ArrayImages:
-    """Pictures in one array, n x 3 x h x w, resized while reading."""
+    """Pictures in one array, n x 3 x h x w. They are resized when they are read."""
 
     array: NDArray[np.uint8]
     side: int | None = None
@@ -77,7 +77,7 @@ class ArrayImages:
         return replace(self, side=side)
 
     def in_memory(self) -> bool:
-        """Return whether no resizing is needed."""
+        """Return whether the pictures have the right size already."""
         return self.array.shape[2:] == (self.side, self.side)
 
     def facts(self) -> Iterator[Any]:
@@ -91,8 +91,8 @@ def load_npz(path: Path) -> ImageSet:
         key = arrays.one_of(_IMAGES)
         if key is None:
             raise InputError(
-                f"{place(path)}: name the array of pictures {' or '.join(_IMAGES)}; "
-                f"found {quoted(', '.join(arrays.names), 200)[1:-1] or 'none'}"
+                f"{place(path)}: name the array of pictures {' or '.join(_IMAGES)}; the file has "
+                f"{quoted(', '.join(arrays.names), 200)[1:-1] or 'no arrays'}"
             )
         names = arrays.strings("class_names")
         train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
@@ -105,24 +105,24 @@ def load_npz(path: Path) -> ImageSet:
 
 @contextmanager
 def _opened(path: Path) -> "Iterator[_Archive]":
-    """Open an ``.npz`` file; nothing in it is ever executed."""
+    """Open an ``.npz`` file. Nothing in the file is executed."""
     with open_bytes(path) as handle:
         why = "one array without a name"
         try:
             archive = np.load(handle, allow_pickle=False)
-        except Exception as error:  # damaged bytes make a reader fail in any way
+        except Exception as error:  # numpy raises many kinds of errors on damaged bytes
             archive, why = None, str(error)
         if not isinstance(archive, NpzFile):
             raise InputError(
-                f"{place(path)}: not an .npz file of pictures ({quoted(why, 80)}); "
-                "write it with numpy.savez(path, images=..., labels=...)"
+                f"{place(path)}: write it with numpy.savez(path, images=..., labels=...); it is "
+                f"not an .npz file of pictures ({quoted(why, 80)})"
             )
         with archive:
             yield _Archive(path, archive)
 
 
 class _Archive:
-    """The arrays of an ``.npz`` file, each read on first use."""
+    """The arrays of an ``.npz`` file. Each is read when it is asked for by its name."""
 
     def __init__(self, path: Path, arrays: NpzFile) -> None:
         self.path, self._arrays, self.names = path, arrays, list(arrays)
@@ -138,13 +138,13 @@ class _Archive:
                 refuse_bomb(self.path, member.file_size, member.compress_size)
         try:
             array = self._arrays[name]
-            if not isinstance(array, np.ndarray):  # a member of another kind, as bytes
+            if not isinstance(array, np.ndarray):  # numpy returns other members as bytes
                 raise TypeError("no array")
             return array
-        except Exception as error:  # damaged bytes make a reader fail in any way
+        except Exception as error:  # numpy raises many kinds of errors on damaged bytes
             raise InputError(
-                f"{place(self.path)}: array {name!r} cannot be read ({quoted(str(error), 80)}); "
-                "only arrays of numbers and texts are read, and nothing is unpickled"
+                f"{place(self.path)}: write {name!r} again as an array of numbers or texts, "
+                f"without Python objects; it cannot be read ({quoted(str(error), 80)})"
             ) from error
 
     def strings(self, name: str) -> tuple[str, ...] | None:
@@ -170,14 +170,13 @@ def _part(
         return _by_name(rows, label_array, names, arrays.path)
     if label_array.dtype.kind not in "iu":
         raise InputError(
-            f"{place(arrays.path)}: {labels!r} holds {label_array.dtype}; labels are integers or "
-            "names"
+            f"{place(arrays.path)}: give integers or names as {labels!r}, not {label_array.dtype}"
         )
     numbers = label_array.astype(np.int64)
     if names is not None and not 0 <= numbers.min() <= numbers.max() < len(names):
         raise InputError(
-            f"{place(arrays.path)}: labels from {numbers.min()} to {numbers.max()}, but "
-            f"{len(names)} class names; labels count from 0"
+            f"{place(arrays.path)}: give labels from 0 to {len(names) - 1}, one number for each of "
+            f"the class names; they are from {numbers.min()} to {numbers.max()}"
         )
     return ImagePart(rows, numbers), names
 
@@ -185,14 +184,14 @@ def _part(
 def _by_name(
     rows: ArrayImages, label_names: NDArray[Any], names: tuple[str, ...] | None, path: Path
 ) -> tuple[ImagePart, tuple[str, ...]]:
-    """Number labels that are names."""
+    """Return a split whose labels are names, with a number for each name."""
     class_names = tuple(sorted(set(label_names.tolist()))) if names is None else names
     number = {name: i for i, name in enumerate(class_names)}
     unknown = next((name for name in label_names.tolist() if name not in number), None)
     if unknown is not None:
         raise InputError(
-            f"{place(path)}: label {quoted(unknown)} is not one of the {len(class_names)} classes "
-            "of the training part; give class_names"
+            f"{place(path)}: give class_names with all classes; label {quoted(unknown)} is not "
+            f"one of the {len(class_names)} known ones"
         )
     return ImagePart(
         rows, np.array([number[name] for name in label_names.tolist()], np.int64)
@@ -200,11 +199,11 @@ def _by_name(
 
 
 def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.uint8]:
-    """Return pictures of any of the known layouts as n x 3 x h x w."""
+    """Return pictures as n x 3 x h x w, from any of the known layouts."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"{place(path)}: {name!r} holds {array.dtype}, but pictures must be uint8, from 0 to "
-            "255; to convert values between 0 and 1, use (255 * images).round().astype('uint8')"
+            f"{place(path)}: give {name!r} as uint8 from 0 to 255, not {array.dtype}; to convert "
+            "values between 0 and 1, use (255 * images).round().astype('uint8')"
         )
     shape = array.shape
     if array.ndim == 3:
@@ -213,11 +212,11 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
         array = array.transpose(0, 3, 1, 2)
     elif array.ndim != 4 or shape[1] not in (1, 3, 4):
         raise InputError(
-            f"{place(path)}: {name!r} has the shape {shape}; pictures are n x h x w x channels, "
-            "n x channels x h x w or n x h x w, with 1, 3 or 4 channels"
+            f"{place(path)}: give pictures as n x h x w x channels, n x channels x h x w or "
+            f"n x h x w, with 1, 3 or 4 channels; {name!r} has the shape {shape}"
         )
     if not array.size:
-        raise InputError(f"{place(path)}: {name!r} holds no pictures (shape {shape})")
+        raise InputError(f"{place(path)}: add pictures to {name!r}; its shape is {shape}")
     if array.shape[1] == 1:
         array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
     if array.shape[1] == 4:
@@ -240,7 +239,7 @@ def is_strips(folder: Path) -> bool:
 
 
 def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
-    """Open a folder of strips of lossless WebP, or only the first pictures, up to a limit."""
+    """Open a folder of strips; ``limit`` reads no more than ``load_images(limit=...)`` needs."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:
@@ -266,7 +265,7 @@ def _labels(path: Path) -> NDArray[np.int64]:
 
 
 def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str, ...] | None]:
-    """Return the first pictures of a file, up to a limit, and the names of the classes."""
+    """Return at most the first ``limit`` pictures of a file, and the names of the classes."""
     with _opened(path) as arrays:
         webp, offsets = arrays["webp"], arrays["offsets"]
         labels, names = arrays["labels"].astype(np.int64)[:limit], arrays.strings("class_names")
@@ -279,18 +278,18 @@ def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str,
         rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
     except (Unreadable, ValueError, TypeError) as error:
         raise InputError(
-            f"{place(path)}: strip {len(decoded)} is damaged ({quoted(str(error), 80)}); copy the "
-            "file again"
+            f"{place(path)}: copy the file again; strip {len(decoded)} is damaged "
+            f"({quoted(str(error), 80)})"
         ) from error
     if len(labels) != len(rows):
         raise InputError(
-            f"{place(path)}: {len(rows)} pictures, but {len(labels)} labels; copy the file again"
+            f"{place(path)}: copy the file again; it has {len(rows)} pictures, {len(labels)} labels"
         )
     return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels), names
 
 
 def load_digits(share: float, seed: int) -> ImageSet:
-    """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
+    """Open scikit-learn's 1,797 handwritten digits as RGB pictures of 8 x 8.
 
     Args:
         share: Share of every class to test on, drawn at random; 0 means a fifth.

@@ -1,12 +1,13 @@
-"""Augments batches of images: random crops, colours and blur, drawn and applied for all at once.
+"""Augments whole batches of images: random crops, changes of colour, and blur.
 
 :meth:`Augment.draw` draws the random numbers of the whole batch on the CPU. :meth:`Augment.apply`
-applies the numbers of its own rows, in every process on its own device. Each view of a method has
-one :class:`Augment`; :func:`two_views` returns those of a published recipe.
+changes the images of one process, on its device, by their rows of these numbers. Each view has one
+:class:`Augment`; :func:`two_views` returns those of a published recipe.
 
-Order, ranges and distributions are torchvision's: crop and flip, colour jitter, grey, blur,
-solarisation; a factor of brightness, contrast or saturation is uniform in
-[max(0, 1 - b), 1 + b], the hue turns by a share of the wheel uniform in [-h, h].
+Order, ranges and distributions are torchvision's. The order is crop and flip, colour jitter, grey,
+blur, solarisation. With strength b, a factor of brightness, contrast or saturation is uniform in
+[max(0, 1 - b), 1 + b]. With strength h, the hue turns by a share of the colour wheel that is
+uniform in [-h, h].
 """
 
 import math
@@ -20,19 +21,19 @@ from torch import Tensor
 from isotrope.core.errors import InputError, unknown
 from isotrope.data.images import pixels
 
-_TRIES = 10  # shapes of a crop that are tried before the middle of the image is taken
-_CONTRAST, _SATURATION, _HUE = 1, 2, 3  # places in ``jitter``; brightness is 0
-_SMALL = 64  # pixels: up to here a recipe is that for CIFAR
+_TRIES = 10  # number of random crops to try before the centre of the image is taken
+_CONTRAST, _SATURATION, _HUE = 1, 2, 3  # positions in ``jitter``; brightness has position 0
+_SMALL = 64  # pixels: up to this size, the CIFAR version of a recipe is used
 _GENTLE = (0.4, 0.4, 0.2, 0.1)
 
 
 class AugmentDraws(NamedTuple):
-    """All random numbers of n images: one row each, on the CPU.
+    """All random numbers of n images on the CPU, with one row for each image.
 
     Attributes:
         areas: Candidate areas of the crop as shares of the image, n x 10.
-        ratios: Width over height of each candidate, n x 10.
-        places: Position of the crop from top to bottom and from left to right, n x 2, in [0, 1).
+        ratios: Ratio width / height of each candidate, n x 10.
+        places: Position of the crop, n x 2, in [0, 1): 0 is the top, or the left edge.
         flip: Whether each image is mirrored horizontally, n booleans.
         order: Order of the colour changes, as columns of ``factors``, int64, n x 4.
         factors: Factors of brightness, contrast and saturation (1 changes nothing) and the turn of
@@ -64,14 +65,16 @@ class Augment:
     Attributes:
         size: Height and width of the view, in pixels.
         scale: Smallest and largest area of the crop, as a share of the image's area.
-        ratio: Smallest and largest width over height of the crop; its logarithm is drawn uniformly.
+        ratio: Smallest and largest width / height of the crop; its logarithm is drawn uniformly.
         bicubic: Whether to resize with PIL's cubic filter instead of linearly. Both antialias.
         flip: Probability of mirroring.
-        jitter: Strengths of brightness, contrast, saturation and hue (at most 1/2).
+        jitter: Strengths of the changes of brightness, contrast, saturation and hue. The strength
+            for hue is at most 1/2.
         jitter_probability: Probability of the jitter.
-        jitter_together: Whether to apply all four changes of colour in random order, or none
-            (torchvision's ``RandomApply([ColorJitter])``). Otherwise each is applied with
-            ``jitter_probability``, in the order above (the released code of Draganov et al., 2024).
+        jitter_together: Whether to apply either all four changes, in random order, or none of them
+            (torchvision's ``RandomApply([ColorJitter])``). If False, each change is applied with
+            ``jitter_probability``, in the order of ``jitter`` (as in the released code of Draganov
+            et al., 2024).
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.
@@ -92,7 +95,7 @@ class Augment:
     solarize: float = 0.0
 
     def draw(self, n: int, generator: torch.Generator) -> AugmentDraws:
-        """Draw all random numbers for n images; their number does not depend on the settings."""
+        """Draw all random numbers for n images. How many depends only on n, not on settings."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
             return low + (high - low) * torch.rand(n, columns, generator=generator)
@@ -123,10 +126,10 @@ class Augment:
         )
 
     def boxes(self, draws: AugmentDraws, height: int, width: int) -> Tensor:
-        """Return the crops for images of one size.
+        """Return the box of each crop, for images of one size.
 
-        A crop is the first candidate that fits, or else the largest central one of an allowed
-        ratio.
+        It is the first candidate that fits into the image. If none fits, it is the largest box with
+        an allowed ratio in the centre of the image.
 
         Returns:
             Tensor: int64 n x 4: top, left, height and width.
@@ -153,7 +156,7 @@ class Augment:
 
         Args:
             images: Images on any device, n x 3 x height x width, uint8, or float in [0, 1].
-            draws: The draws of these images, on the CPU, so that a GPU need not wait for them.
+            draws: The draws of these images, on the CPU; reading them does not wait for a GPU.
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.
@@ -175,12 +178,12 @@ class Augment:
         return views.contiguous(memory_format=torch.channels_last)
 
     def _blur(self, views: Tensor, sigma: Tensor) -> Tensor:
-        """Blur in a window of three of the largest widths that there are, whatever was drawn."""
+        """Blur; the window has a radius of three times the largest sigma that can be drawn."""
         return pixels.blur(views, sigma, math.ceil(3 * self.blur_sigma[1]))
 
 
 def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbers: Tensor) -> None:
-    """Change the chosen rows in place, each with its own of the numbers."""
+    """Change the chosen rows in place, with their rows of each of ``numbers``."""
     rows = chosen.nonzero()[:, 0]
     if len(rows):
         there = rows.to(views.device)
@@ -199,10 +202,10 @@ def _jitter(views: Tensor, draws: AugmentDraws) -> None:
 
 
 def _simclr(size: int) -> tuple[Augment, ...]:
-    """SimCLR; up to 64 pixels with half the jitter and no blur.
+    """SimCLR; up to 64 pixels, it has half the jitter and no blur.
 
-    These are the settings of lightly's CIFAR-10 benchmark (SimCLRTransform with cj_strength 0.5
-    and gaussian_blur 0), which Manna et al. (2023) name, and of SimCLR's appendix B.9.
+    These are the settings of SimCLR's appendix B.9. They are also those of the CIFAR-10 benchmark
+    of the library lightly, which Manna et al. (2023) name (cj_strength 0.5, gaussian_blur 0).
     """
     half = size <= _SMALL
     jitter = (0.4, 0.4, 0.4, 0.1) if half else (0.8, 0.8, 0.8, 0.2)
@@ -224,7 +227,7 @@ def _moco_v2(size: int) -> tuple[Augment, ...]:
 
 
 def _byol(size: int) -> tuple[Augment, ...]:
-    """BYOL, appendix B, table 6; Barlow Twins took it over (section 2.2)."""
+    """BYOL, appendix B, table 6; Barlow Twins (section 2.2) uses the same."""
     view = Augment(size=size, scale=(0.08, 1.0), jitter=_GENTLE, bicubic=True)
     return (
         replace(view, blur=_blur(size, 1.0)),
@@ -233,21 +236,21 @@ def _byol(size: int) -> tuple[Augment, ...]:
 
 
 def _moco_v3(size: int) -> tuple[Augment, ...]:
-    """MoCo v3's released code: BYOL's, but no crop below a fifth of the image, and linear."""
+    """MoCo v3's released code: BYOL's with crops of at least a fifth, resized linearly."""
     return tuple(replace(view, scale=(0.2, 1.0), bicubic=False) for view in _byol(size))
 
 
 def _vicreg(size: int) -> tuple[Augment, ...]:
-    """VICReg, appendix C.1: BYOL's, the same for both views."""
+    """VICReg, appendix C.1: BYOL's with the same blur and solarisation for both views."""
     view = replace(_byol(size)[0], blur=_blur(size, 0.5), solarize=0.1)
     return view, view
 
 
 def _dino(size: int) -> tuple[Augment, ...]:
-    """DINO's released code: two global crops and eight local ones of 3/7 of the size.
+    """DINO's released code: two global crops, and eight local crops of about 3/7 of their size.
 
-    Up to 64 pixels there are no local crops, as in lightly's CIFAR-10 benchmark. The size of the
-    local ones is a multiple of 16, the patch of a vision transformer.
+    Up to 64 pixels there are no local crops, as in the CIFAR-10 benchmark of the library lightly.
+    The size of a local crop is a multiple of 16, the patch size of a vision transformer.
     """
     pair = tuple(replace(view, scale=(0.4, 1.0)) for view in _byol(size))
     if size <= _SMALL:
@@ -259,7 +262,7 @@ def _dino(size: int) -> tuple[Augment, ...]:
 
 
 def _blur(size: int, probability: float) -> float:
-    """Return the probability of blur: small images are not blurred (SimCLR, appendix B.9)."""
+    """Return the probability of blur; it is 0 for small images (SimCLR, appendix B.9)."""
     return 0.0 if size <= _SMALL else probability
 
 
@@ -274,11 +277,11 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
     "vicreg": _vicreg,
     "dino": _dino,
 }
-"""Published recipes, by name: functions from the size of images to the views of one image."""
+"""Published recipes by name. A recipe is a function of the size of the views; it returns them."""
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return the two views of a recipe; ``"dino"`` above 64 pixels has eight more local views."""
+    """Return the two views of a recipe. Above 64 pixels, ``"dino"`` has eight local views more."""
     if name not in RECIPES:
         raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

@@ -1,4 +1,4 @@
-"""Chooses the pictures of a training step as a function of seed and step."""
+"""Chooses the pictures of each training step. The choice depends on seed and step only."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from isotrope.data.text.batches import Batches
 
 
 class ImageBatch(NamedTuple):
-    """The pictures of one step, or one process's share of them.
+    """The pictures of one step, or those of them that one process reads.
 
     Attributes:
         images: Pictures of this process, uint8, rows x 3 x side x side.
@@ -29,8 +29,8 @@ class ImageBatches:
     """The pictures of every step; an incomplete last batch of an epoch is skipped.
 
     Args:
-        part: Source of the pictures.
-        batch_size: Number of pictures in a batch. A part with fewer pictures is one batch.
+        part: Split with the pictures.
+        batch_size: Number of pictures in a batch. A split with fewer pictures is one batch.
         seed: Seed of the run. Each epoch has its own order.
 
     Attributes:
@@ -45,12 +45,12 @@ class ImageBatches:
         self.steps_per_epoch = self._batches.steps_per_epoch
 
     def at(self, step: int, part: slice | None = None) -> ImageBatch:
-        """Return the batch of a step counted from the start of training.
+        """Return the batch of a step.
 
         Args:
-            step: Number of the step, from 0.
-            part: Rows of the batch to read; None for all rows. The rows of this process are
-                ``core.distributed.rows_of(size)``.
+            step: Number of the step from the start of training; the first is 0.
+            part: Rows of the batch to read; None for all rows. ``core.distributed.rows_of(size)``
+                returns the rows of this process.
         """
         rows = self._batches.at(step)[part or slice(None)]
         return ImageBatch(torch.from_numpy(self.images.read(rows)), step, self.size)
@@ -68,8 +68,8 @@ class ImageSteps(IterableDataset[ImageBatch]):
     ) -> None:
         self.batches, self.start, self.stop, self.part = batches, start, stop, part
 
-    # no length: a trainer counts batches from the start of the run, so that the number of the steps
-    # that are left would end a resumed run early
+    # There is no __len__, because a trainer counts batches from the start of the run: with the
+    # number of remaining steps as the length, a resumed run would end too early.
 
     def __iter__(self) -> Iterator[ImageBatch]:
         """Yield the steps of this worker."""

@@ -1,10 +1,10 @@
-"""Reads pictures from a folder, flat or with one folder per class; each is decoded when read.
+"""Reads pictures from a flat folder, or from a folder with one subfolder for each class.
 
 A subfolder ``train/`` or ``training/`` (in upper or lower case) is the training part. The test part
 is the first of ``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` that has folders
-of classes. A class is a folder with everything below it. Hidden files are ignored. Links are
-followed, but not into a folder that contains them. If a folder contains nothing but one folder,
-that folder is read. Names are read in sorted order.
+of classes, or else the first that has pictures. A class is a folder with everything below it.
+Hidden files are ignored. Links are followed, but not into a folder that contains them. If a folder
+contains nothing but one folder, that folder is read. Names are sorted.
 """
 
 import os
@@ -31,15 +31,15 @@ _TEST = ("test", "testing", "validation", "valid", "val")
 class EncodedImages:
     """Pictures that are decoded when they are read.
 
-    A picture that cannot be decoded is replaced by the next one of the same label, or of any label
-    if none of that label can be decoded. The replacement is the same in every process. Broken
-    pictures are recorded in shared memory, so that workers can report them to the main process.
+    A picture that cannot be decoded is replaced by the next picture of the same label, or of any
+    label if no picture of that label can be decoded. The replacement is the same in every process.
+    Broken pictures are recorded in shared memory, where the main process sees those of the workers.
 
     Attributes:
-        keys: Key by which each picture is opened: the path of a file, or the number of a row.
-        opened: Function that takes a key and returns the bytes of the picture or the path of its
-            file.
-        facts_of: Width, height, length in bytes and a checksum of the file's ends, int64, n x 4.
+        keys: Key of each picture: the path of its file, or the number of its row.
+        opened: Function of a key. It returns the bytes of the picture or the path of its file.
+        facts_of: Width, height, length in bytes and checksum of each picture, int64, n x 4. The
+            checksum covers the first and the last kilobyte.
         labels: Class of each picture, int64 (n), or None.
         broken: Whether each picture was found to be broken, n booleans, shared by all processes.
         side: Side of the pictures that are read, in pixels.
@@ -57,7 +57,7 @@ class EncodedImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each picture, for messages and for the fingerprint."""
+        """The name of each picture: its path, or "row" and the number of the row."""
         return tuple(key if isinstance(key, str) else f"row {key}" for key in self.keys)
 
     @property
@@ -86,8 +86,8 @@ class EncodedImages:
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"none of {len(self)} pictures can be decoded, such as {quoted(self.names[i])}; "
-            "copy them again"
+            f"copy the pictures again: none of {len(self)} can be decoded, for example not "
+            f"{quoted(self.names[i])}"
         )
 
     def _candidates(self, i: int) -> Iterator[int]:
@@ -119,7 +119,7 @@ class EncodedImages:
 
 
 def _flags(n: int) -> Tensor:
-    """Return n times False, where worker processes can change it."""
+    """Return n booleans, all False, in memory that worker processes share."""
     flags: Tensor = torch.zeros(n, dtype=torch.bool).share_memory_()
     return flags
 
@@ -142,10 +142,10 @@ def readable_pictures(
     images = EncodedImages(tuple(keys), opened, facts, labels, _flags(len(keys)))
     skipped = tuple(images.names[i] for i in np.flatnonzero(~good))
     if not good.any():
-        such = f", such as {quoted(skipped[0])}" if skipped else ""
+        such = f", for example not {quoted(skipped[0])}" if skipped else ""
         raise InputError(
-            f"{place(where)}: none of {len(keys)} files can be read as a picture{such}; "
-            "give PNG, JPEG, WebP, GIF, BMP or TIFF"
+            f"{place(where)}: give PNG, JPEG, WebP, GIF, BMP or TIFF; none of {len(keys)} files "
+            f"can be read as a picture{such}"
         )
     readable = images.select(np.flatnonzero(good))
     return ImagePart(readable, readable.labels), skipped
@@ -156,13 +156,13 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
 
     Args:
         folder: A flat folder, one with a folder per class, or one with ``train/`` and a test part.
-        classes: Names of the classes to use, optionally followed by more words; None for all.
+        classes: Names of the classes to use, or lines that begin with them; None for all classes.
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
     train = _Scan(train_folder)
     if not train.names:
-        raise InputError(f"{place(train_folder)}: no pictures ({_endings(train_folder)})")
+        raise InputError(f"{place(train_folder)}: no pictures here; {_endings(train_folder)}")
     test = _test_scan(root) if train_folder != root else None
     if test is None and train_folder != root:
         _check_alone(root, train_folder)
@@ -180,7 +180,7 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
 
 
 def _inner(folder: Path) -> Path:
-    """Return the folder below that holds pictures, or several folders."""
+    """Go down through folders that hold only one folder; return the first that holds more."""
     seen: set[str] = set()
     while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
         seen.add(real)
@@ -192,7 +192,7 @@ def _inner(folder: Path) -> Path:
 
 
 def _test_scan(root: Path) -> "_Scan | None":
-    """Return the test part: the first with classes, else the first with pictures."""
+    """Return the first test folder with classes, or else the first with pictures, or None."""
     scans = [_Scan(path) for path in _called(root, _TEST)]
     with_pictures = [scan for scan in scans if scan.names]
     with_classes = [scan for scan in with_pictures if scan.class_names]
@@ -200,7 +200,7 @@ def _test_scan(root: Path) -> "_Scan | None":
 
 
 def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders that are called so, in any case, in the order of the names."""
+    """Yield the folders with these names, in upper or lower case, in the order of ``names``."""
     for name in names:
         yield from (
             Path(entry.path)
@@ -210,19 +210,19 @@ def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _check_alone(root: Path, train: Path) -> None:
-    """Refuse a training part without a test part beside other folders of pictures."""
+    """Refuse a training part without a test part if there are other folders with pictures."""
     for entry in sorted(_entries(root), key=lambda entry: entry.name):
         path = Path(entry.path)
         if path != train and is_folder(entry) and next(below(path), None):
             raise InputError(
-                f"{place(root)}: {train.name}/ looks like a training part, but {entry.name}/ is "
-                f"not a test part ({'/, '.join(_TEST)}/): give {quoted(str(train))} to train on "
-                f"that only; if {train.name} is a class, rename its folder"
+                f"{place(root)}: give {quoted(str(train))} to train on that folder only. If it "
+                f"is a class, rename it: the name {train.name}/ means a training part. If "
+                f"{entry.name}/ is the test part, rename it to {_TEST[0]}/"
             )
 
 
 class _Scan:
-    """The names of the pictures of one split, and the folders of their classes."""
+    """The names of the pictures of one split, and the names of their classes (folders)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = _inner(folder)
@@ -231,20 +231,19 @@ class _Scan:
         self.class_names = sorted(set(tops))
         if len(self.class_names) > 1 and self.class_names[0] == "":
             raise InputError(
-                f"{place(folder)}: {tops.count('')} pictures lie beside "
-                f"{len(self.class_names) - 1} folders; put them into folders of classes, or all "
-                "into one folder"
+                f"{place(folder)}: put all pictures into folders of classes, or all into one "
+                f"folder; {tops.count('')} pictures are beside {len(self.class_names) - 1} folders"
             )
-        if len(self.class_names) == 1:  # one folder, or none: it says nothing
+        if len(self.class_names) == 1:  # one folder is not a label
             self.class_names = []
 
     def only(self, classes: Sequence[str]) -> None:
-        """Leave out all other classes."""
+        """Keep only these classes."""
         missing = [name for name in classes if name not in self.class_names]
         if missing:
             raise InputError(
-                f"{place(self.folder)}: no folder for {len(missing)} of {len(classes)} classes, "
-                f"such as {missing[0]!r}{nearest(missing[0], self.class_names)}"
+                f"{place(self.folder)}: {len(missing)} of {len(classes)} classes have no folder; "
+                f"add or correct {missing[0]!r}{nearest(missing[0], self.class_names)}"
             )
         wanted = set(classes)
         self.class_names = sorted(wanted)
@@ -253,7 +252,7 @@ class _Scan:
     def measured(
         self, root: Path, names: Iterable[str] | None
     ) -> tuple[ImagePart, tuple[str, ...]]:
-        """Return the pictures, named by their paths from a folder above, and the skipped files."""
+        """Return the pictures and the skipped files; their names are paths from ``root``."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
         return readable_pictures(paths, root.joinpath, self.labels(names), self.folder)
@@ -267,19 +266,19 @@ class _Scan:
 
 
 def _top(name: str) -> str:
-    """Return the folder that a path begins with, or nothing."""
+    """Return the first folder of a path; an empty text if it has none."""
     return name.rpartition("/")[0].partition("/")[0]
 
 
 def _endings(folder: Path) -> str:
-    """Return which endings are read and which were found, for a message."""
+    """Return a phrase on which files to give, and which endings the files of a folder have."""
     endings = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
     listed = ", ".join(sorted(endings)[:5])
-    return f"files in {', '.join(SUFFIXES)}; found {listed or 'no files'}"
+    return f"give files that end in {', '.join(SUFFIXES)}; found {listed or 'no files'}"
 
 
 def below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the pictures below a folder, as paths from there with forward slashes."""
+    """Yield the paths of all pictures below a folder, relative to it, with forward slashes."""
     real = os.path.realpath(folder)
     if real in above:  # a link back into a folder that contains it
         return

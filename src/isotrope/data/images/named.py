@@ -1,12 +1,11 @@
-"""Reads local copies of known image sets (CIFAR, STL-10, ...), recognised by their files.
+"""Reads local copies of known image sets (CIFAR, STL-10, ...) and recognises them by their files.
 
-- CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
-  pickles, from which only texts and numbers are read, so nothing is executed;
-- STL-10, binary version: 5,000 labelled training and 8,000 test pictures, not the unlabelled ones;
-- Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
-  part;
-- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; train and validation are the training
-  part.
+- CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``).
+  The files are pickles; only texts and numbers are read from them, and nothing is executed.
+- STL-10, binary version: the 5,000 labelled training and 8,000 test pictures. The unlabelled
+  pictures are not read.
+- Tiny-ImageNet: ``train/`` with 200 classes; the test part is ``val/`` (``val_annotations.txt``).
+- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; validation is added to training.
 
 The path is the folder of the set, or the folder into which its archive was unpacked.
 """
@@ -33,7 +32,7 @@ _CIFAR_SIDE, _STL_SIDE = 32, 96
 _CIFAR_BYTES = 3 * _CIFAR_SIDE**2
 _CONSTANT = re.compile(r"(INT|LONG|STRING|BYTES|UNICODE)\d?$")  # instructions of a pickle
 _FLOWERS = "image_{:05d}.jpg"
-_LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real ones have 15,000
+_LARGEST_MATLAB = 1 << 20  # bytes; the real files of Flowers102 have about 15,000
 
 
 def find_named(folder: Path) -> Callable[[], ImageSet] | None:
@@ -55,8 +54,8 @@ def find_named(folder: Path) -> Callable[[], ImageSet] | None:
         ]
         if len(loaders) > 1:
             raise InputError(
-                f"{place(folder)}: holds several known sets of pictures "
-                f"({', '.join(load.args[0].name for load in loaders)}); give one of these folders"
+                f"{place(folder)}: give one of its folders "
+                f"{', '.join(load.args[0].name for load in loaders)}; each is a set of pictures"
             )
         if loaders:
             return loaders[0]
@@ -64,9 +63,9 @@ def find_named(folder: Path) -> Callable[[], ImageSet] | None:
 
 
 def _values(path: Path) -> list[Any]:
-    """Return the texts and numbers of a pickle as they are written, None after a list or an entry.
+    """Return the texts and numbers of a pickle in their order; no object is built or run.
 
-    None of it is built or run.
+    A None follows the items of a list, and each entry or group of entries of a dictionary.
     """
     check_file(path)
     values: list[Any] = []
@@ -78,15 +77,15 @@ def _values(path: Path) -> list[Any]:
                 values.append(value.encode("latin1") if isinstance(value, str) else value)
             elif code.name in ("APPENDS", "SETITEM", "SETITEMS"):
                 values.append(None)
-    except Exception as error:  # damaged bytes make a reader fail in any way
+    except Exception as error:  # pickletools raises many kinds of errors on damaged bytes
         raise InputError(
-            f"{place(path)}: not a pickle of CIFAR ({quoted(str(error), 80)}); copy it again"
+            f"{place(path)}: copy it again; it is not a pickle of CIFAR ({quoted(str(error), 80)})"
         ) from error
     return values
 
 
 def _after(values: list[Any], key: str) -> list[Any]:
-    """Return the values after a key; how Python 3 writes bytes for Python 2 is left out."""
+    """Return the values after a key, without the "latin1" that Python 3 writes with bytes."""
     place = values.index(key.encode()) + 1 if key.encode() in values else len(values)
     return [value for value in values[place:] if value != b"latin1"]
 
@@ -106,7 +105,7 @@ def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> Im
         listed = takewhile(lambda v: type(v) is bytes, _after(_values(meta), f"{key}_names"))
         names = tuple(text.decode(errors="replace") for text in listed)
         if not names:
-            raise InputError(f"{place(meta)}: not a pickle of CIFAR: no '{key}_names'")
+            raise InputError(f"{place(meta)}: copy it again; not a pickle of CIFAR: no {key}_names")
     train, tested = _cifar_part(files, f"{key}s"), _cifar_part([test], f"{key}s")
     return ImageSet(name, train, tested, names)
 
@@ -117,7 +116,7 @@ def _cifar_part(files: list[Path], key: str) -> ImagePart:
         values = _values(path)
         listed = takewhile(lambda v: v is None or type(v) is int, _after(values, key))
         numbers = [number for number in listed if number is not None]
-        # of an array: its shape, its type, whether it is stored column by column, and its bytes
+        # a pickled array: its shape, its type, whether it is stored column by column, its bytes
         *form, by_column, pixels = _upto(_after(values, "data"), _CIFAR_BYTES)
         if not (
             {_CIFAR_BYTES, b"u1"} <= {*form}
@@ -125,8 +124,8 @@ def _cifar_part(files: list[Path], key: str) -> ImagePart:
             and all(0 <= number < 100 for number in numbers)
         ):
             raise InputError(
-                f"{place(path)}: not a pickle of CIFAR: no pictures of 3,072 bytes under 'data' "
-                f"with as many {key!r}, numbers below 100"
+                f"{place(path)}: copy it again; it is not a pickle of CIFAR, which has pictures of "
+                f"3,072 bytes under 'data' and a number below 100 for each under {key!r}"
             )
         rows = np.frombuffer(pixels, np.uint8)
         rows = rows.reshape((-1, _CIFAR_BYTES), order="F" if by_column is True else "C")
@@ -136,7 +135,7 @@ def _cifar_part(files: list[Path], key: str) -> ImagePart:
 
 
 def _upto(values: list[Any], size: int) -> list[Any]:
-    """Return the values up to the first of so many bytes; None and nothing without one."""
+    """Return the values up to the first with ``size`` or more bytes; [None, b""] without one."""
     sizes = (i for i, value in enumerate(values) if type(value) is bytes and len(value) >= size)
     end = next(sizes, None)
     return [None, b""] if not end else values[: end + 1]
@@ -149,7 +148,7 @@ def _stl10(folder: Path) -> ImageSet:
 
 
 def _stl_part(folder: Path, split: str) -> ImagePart:
-    """Return a split: pictures column by column, labels from 1."""
+    """Return a split. In the files, pictures are stored by columns and labels count from 1."""
     pictures, numbers = folder / f"{split}_X.bin", folder / f"{split}_y.bin"
     check_file(pictures)
     check_file(numbers)
@@ -158,15 +157,15 @@ def _stl_part(folder: Path, split: str) -> ImagePart:
     labels = np.fromfile(numbers, np.uint8).astype(np.int64) - 1
     if rest or not n or len(labels) != n or labels.min() < 0:
         raise InputError(
-            f"{place(pictures)}: {n * length + rest} bytes do not match {len(labels)} labels: "
-            f"each picture needs {length} bytes and one label, numbered from 1"
+            f"{place(pictures)}: copy it and {numbers.name} again; {n * length + rest} bytes do "
+            f"not match {len(labels)} labels (from 1), one for each picture of {length} bytes"
         )
     rows = np.memmap(pictures, np.uint8, "r", shape=(n, 3, _STL_SIDE, _STL_SIDE))
     return ImagePart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
 
 
 def _tiny(folder: Path) -> ImageSet:
-    """Return Tiny-ImageNet: the training part is a folder of classes."""
+    """Return Tiny-ImageNet, whose training part is a folder of classes."""
     train = load_folder(folder / "train")
     number = {name: i for i, name in enumerate(train.class_names or ())}
     listed = folder / "val" / "val_annotations.txt"
@@ -178,11 +177,11 @@ def _tiny(folder: Path) -> ImageSet:
         label = number.get(rest[0]) if rest else None
         if label is None:
             raise InputError(
-                f"{place(listed, line)}: {quoted(text)} names no class of train/; copy it again"
+                f"{place(listed, line)}: copy it again; {quoted(text)} names no class of train/"
             )
         if Path(file).name != file:
             raise InputError(
-                f"{place(listed, line)}: {quoted(file)} leads out of the folder; copy it again"
+                f"{place(listed, line)}: copy it again; {quoted(file)} leads out of the folder"
             )
         names.append(f"val/images/{file}")
         labels.append(label)
@@ -197,8 +196,8 @@ def _flowers102(folder: Path) -> ImageSet:
     used = np.concatenate(list(ids.values()))
     if not all(map(len, ids.values())) or used.min() < 0 or used.max() >= len(labels):
         raise InputError(
-            f"{place(folder)}: setid.mat and imagelabels.mat do not belong together "
-            f"({len(labels)} labels, pictures up to {max(used, default=-1) + 1}); copy both again"
+            f"{place(folder)}: copy setid.mat and imagelabels.mat again; they do not belong "
+            f"together ({len(labels)} labels, pictures up to {max(used, default=-1) + 1})"
         )
     train, test = np.concatenate([ids["trnid"], ids["valid"]]), ids["tstid"]
     parts = [_flowers(folder, places, labels) for places in (np.sort(train), np.sort(test))]
@@ -215,15 +214,15 @@ def _flowers(
 
 
 def _matlab(path: Path, name: str) -> NDArray[np.int64]:
-    """Return one row of numbers of a MATLAB file."""
+    """Return the numbers that a MATLAB file has under a name, as one row."""
     with needs_extra("image", "scipy"):
         from scipy.io import loadmat
     try:
-        if path.stat().st_size > _LARGEST_MATLAB:  # it may be compressed a thousandfold
+        if path.stat().st_size > _LARGEST_MATLAB:  # it may unpack to a thousand times its size
             raise ValueError("it is too large")
         return np.asarray(loadmat(path)[name], np.int64).ravel()
-    except Exception as error:  # damaged bytes make a reader fail in any way
+    except Exception as error:  # scipy raises many kinds of errors on damaged bytes
         raise InputError(
-            f"{place(path)}: no numbers called {name!r} in a MATLAB file "
-            f"({quoted(str(error), 80)}); copy it again"
+            f"{place(path)}: copy it again; it is not a MATLAB file with numbers called {name!r} "
+            f"({quoted(str(error), 80)})"
         ) from error

@@ -1,8 +1,8 @@
-"""Crops, recolours and blurs whole batches of pixels with given random numbers.
+"""Crops, recolours and blurs whole batches of images with given random numbers.
 
-Every function takes a row of numbers per image and treats all images at once. Images are float n x
-3 x height x width, RGB in [0, 1], unless stated otherwise. ``benchmarks/images_speed.py --parts``
-measures their speed.
+Every function takes a row of numbers for each image and changes all images at once. Images are RGB
+in [0, 1], float, n x 3 x height x width, unless the function says otherwise.
+``benchmarks/images_speed.py --parts`` measures the speed of these functions.
 """
 
 import torch
@@ -15,7 +15,7 @@ _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
 def resized_crops(
     images: Tensor, boxes: Tensor, mirrored: Tensor, size: int, *, bicubic: bool = False
 ) -> Tensor:
-    """Cut a box out of every image, mirror some of them, and resize to one size.
+    """Cut a box out of every image, mirror some of the crops, and resize all to one size.
 
     Resampling is linear in rows and columns, so a crop is two matrix products, and mirroring
     reverses the columns. As in PIL's ``crop`` followed by ``resize``, the filter widens if a crop
@@ -27,11 +27,11 @@ def resized_crops(
         boxes: Top, left, height and width of each box, int64, n x 4.
         mirrored: Whether each image is mirrored, n booleans.
         size: Height and width of the result.
-        bicubic: Whether to use PIL's cubic filter (a = -1/2), which may overshoot, instead of the
-            triangle.
+        bicubic: Whether to use PIL's cubic filter (a = -1/2), whose values may leave the range of
+            the image. If False, the filter is a triangle (linear).
 
     Returns:
-        Tensor: float32 n x 3 x size x size, in the range of the images.
+        Tensor: float32 n x 3 x size x size, in the units of the images.
     """
     n, _, height, width = images.shape
     top, left, tall, wide = boxes.unbind(1)
@@ -47,7 +47,7 @@ def resized_crops(
 def _weights(
     start: Tensor, length: Tensor, mirrored: Tensor, source: int, size: int, bicubic: bool
 ) -> Tensor:
-    """Return n x size x source: how much each pixel of a line gives to each new one."""
+    """Return the weight of each pixel of a line in each pixel of the result, n x size x source."""
     scale = (length / size)[:, None]
     places = torch.arange(size, device=start.device) + 0.5
     places = torch.where(mirrored[:, None], size - places, places)
@@ -67,7 +67,7 @@ def _cubic(t: Tensor) -> Tensor:
 
 
 def grey(images: Tensor) -> Tensor:
-    """Return the luma of every pixel, n x 1 x height x width."""
+    """Return the grey value (luma) of every pixel, n x 1 x height x width."""
     red, green, blue = images.split(1, dim=1)
     luma: Tensor = (red * _LUMA[0]).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2])
     return luma
@@ -76,16 +76,16 @@ def grey(images: Tensor) -> Tensor:
 def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) -> None:
     """Change the brightness, contrast or saturation of every image, in place.
 
-    All three are ``factor * image + (1 - factor) * other``, cut off at 0 and 1 (PIL.ImageEnhance):
-    ``other`` is black for brightness, the mean grey of the image for contrast, and the grey image
-    for saturation.
+    The result is ``factor * image + (1 - factor) * other``, cut off at 0 and 1 (as in
+    PIL.ImageEnhance). Here ``other`` is black for brightness, the mean grey of the image for
+    contrast, and the grey image for saturation.
 
     Args:
         images: Images to change, n x 3 x height x width.
         factor: Factor of each image, n values; 1 changes nothing.
         contrast: Whether the contrast of each image is changed, n booleans.
-        saturation: Whether the saturation of each image is changed, n booleans. The brightness of
-            all other images is changed.
+        saturation: Whether the saturation of each image is changed, n booleans. If both are False,
+            the brightness is changed.
     """
     factor, of_mean, of_grey = (
         x.to(images.dtype)[:, None, None] for x in (factor, contrast, saturation)
@@ -100,9 +100,9 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
     """Return the images with hues turned around the colour wheel; value and chroma stay the same.
 
-    In the hexagonal HSV model, with the hue h in [0, 6) and every bracket cut off at 0 and 1, red
-    is ``max - chroma [2 - |h - 3|]``, green ``max - chroma [|h - 2| - 1]`` and blue
-    ``max - chroma [|h - 4| - 1]``. A grey pixel has no chroma and stays.
+    The model is hexagonal HSV, with the hue h in [0, 6). Red is ``max - chroma [2 - |h - 3|]``,
+    green is ``max - chroma [|h - 2| - 1]`` and blue is ``max - chroma [|h - 4| - 1]``. Every
+    bracket is cut off at 0 and 1. A grey pixel has no chroma and does not change.
 
     Args:
         images: Images, n x 3 x height x width.
@@ -119,7 +119,7 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
         torch.where(g == high, (b - r) * per_chroma + 2, (r - g) * per_chroma + 4),
     )
     hue += 6 * turns[:, None, None]
-    hue.sub_((hue / 6).floor_(), alpha=6)  # several times as fast as remainder
+    hue.sub_((hue / 6).floor_(), alpha=6)  # several times as fast as torch.remainder
     brackets = (2 - (hue - 3).abs_(), (hue - 2).abs_() - 1, (hue - 4).abs_() - 1)
     turned = torch.empty_like(images)
     for channel, bracket in zip(turned.unbind(1), brackets, strict=True):
@@ -128,12 +128,12 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
-    """Return the images blurred by Gaussians of individual widths, reflected at the borders.
+    """Return blurred images. Each has a Gaussian of its own; images are mirrored at the borders.
 
     Args:
         images: Images, n x 3 x height x width.
-        sigma: Width of each image's Gaussian in pixels, n values above 0.
-        radius: Number of pixels of the window on either side; fewer if the image is smaller.
+        sigma: Standard deviation of each Gaussian in pixels, n values above 0.
+        radius: Number of pixels of the window to each side of its centre; fewer in smaller images.
     """
     n, channels, height, width = images.shape
     radius = min(radius, height - 1, width - 1)
@@ -146,5 +146,5 @@ def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Return the images with values of one half or more inverted."""
+    """Return the images, with each value x of one half or more replaced by 1 - x."""
     return torch.where(images < 0.5, images, 1 - images)

@@ -1,4 +1,4 @@
-"""Declares the types of image sets, and chooses among their pictures by their labels."""
+"""Declares the types of image sets, and chooses pictures by their labels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 
 
 class Pictures(Protocol):
-    """Pictures that are read by their number and resized. Files are decoded when they are read."""
+    """Pictures that are read by their numbers, and decoded and resized when they are read."""
 
     def __len__(self) -> int: ...
 
@@ -26,7 +26,7 @@ class Pictures(Protocol):
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of pictures that turned out to be damaged when they were decoded."""
+        """Names of the pictures that could not be decoded, so that others replace them."""
         ...
 
     def select(self, places: NDArray[np.int64]) -> Self:
@@ -38,7 +38,7 @@ class Pictures(Protocol):
         ...
 
     def in_memory(self) -> bool:
-        """Return whether reading is a copy of memory, without any decoding or resizing."""
+        """Return whether reading only copies memory, without decoding or resizing."""
         ...
 
     def facts(self) -> Iterator[Any]:
@@ -53,7 +53,7 @@ class ImagePart:
     Attributes:
         images: The n pictures.
         labels: Class of each picture, int64 (n), or None without labels.
-        numbers: Position of each picture in the stored part, int64 (n); None if all are present.
+        numbers: Position of each picture in the split as stored, int64 (n); None if all are used.
     """
 
     images: Pictures
@@ -62,7 +62,7 @@ class ImagePart:
 
     @property
     def names(self) -> list[int | str]:
-        """The path of each picture, or its number from 0 if pictures are not files."""
+        """The name of each picture (such as its path), or else its number; the first has 0."""
         if (names := getattr(self.images, "names", None)) is not None:
             return list(names)
         return list(range(len(self.images))) if self.numbers is None else self.numbers.tolist()
@@ -79,15 +79,14 @@ class ImageSet:
     """Pictures for training and for scoring.
 
     Attributes:
-        name: Name in tables: that of the folder, the file, or a known data set.
+        name: Name of the folder, the file or the known data set, for tables.
         train: Training part, at least two pictures.
         test: Test part, or None.
-        class_names: Name of each class, by label; None if unknown.
+        class_names: Names of the classes; label 0 is the first. None if unknown.
         skipped: Names of the files that were skipped, because they are not readable pictures.
         side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
-        fingerprint: Fingerprint of parts and side. The fingerprint of arrays covers their pixels.
-            That of files covers name, length in bytes, width and height, so that nothing needs to
-            be decoded.
+        fingerprint: Digest of parts and side. For arrays, it covers the pixels. For files, nothing
+            is decoded: it covers name, length, width, height, and the first and last kilobyte.
         in_memory: Whether the pictures are in memory, so that worker processes would not help.
     """
 
@@ -108,10 +107,10 @@ class ImageSet:
 
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
-    """Return the positions of ``n`` pictures: the first of every class, then the second, and on.
+    """Return ascending positions of ``n`` pictures, or of all if there are fewer.
 
-    The positions ascend. Without labels, these are the first ``n`` pictures. If there are fewer
-    than ``n``, all are returned.
+    These are the first picture of every class, then the second of every class, and so on. Without
+    labels, they are the first ``n`` pictures.
     """
     if labels is None:
         return np.arange(min(n, total))
@@ -119,7 +118,7 @@ def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDA
 
 
 def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each label, how many equal ones precede it."""
+    """Return, for each label, how many equal labels precede it."""
     order = np.argsort(labels, kind="stable")
     _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
     ranks = np.empty(len(labels), np.int64)
@@ -132,10 +131,10 @@ def held_out(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of the training pictures and of the held-out ones.
 
-    The same share of every class, rounded, is held out; at least one picture of each is left.
+    The same share of every class is held out (rounded). At least one picture of each is left.
     """
     if not 0 < share < 1:
-        raise InputError(f"the held-out share must lie between 0 and 1; found {share}")
+        raise InputError(f"give a held-out share between 0 and 1, not {share}")
     order = np.random.default_rng(seed).permutation(len(labels))
     out = np.zeros(len(labels), bool)
     for label in np.unique(labels):
@@ -143,8 +142,8 @@ def held_out(
         out[rows[: min(int(share * len(rows) + 0.5), len(rows) - 1)]] = True
     if not out.any():
         raise InputError(
-            f"a held-out share of {share} of {len(labels)} pictures in "
-            f"{len(np.unique(labels))} classes leaves no picture to score on; give more pictures "
-            "of each class, or a folder test/ beside train/"
+            "give a larger share, more pictures of each class, or a folder test/ beside train/: a "
+            f"held-out share of {share} of {len(labels)} pictures in {len(np.unique(labels))} "
+            "classes leaves no picture to score on"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)

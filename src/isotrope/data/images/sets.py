@@ -2,12 +2,12 @@
 
 The kind of set is recognised by its content:
 
-- ``digits``: scikit-learn's bundled handwritten digits (a folder of that name: ``./digits``);
+- ``digits``: the handwritten digits in scikit-learn (a folder with this name is ``./digits``);
 - an ``.npz`` file, or a folder of strips of lossless WebP (:mod:`isotrope.data.images.arrays`);
 - the usual copies of CIFAR-10, CIFAR-100, STL-10, Tiny-ImageNet and Flowers102
   (:mod:`isotrope.data.images.named`);
 - a Hugging Face dataset folder (:mod:`isotrope.data.images.tables`);
-- any other folder of pictures (:mod:`isotrope.data.images.folder`); ImageNet-100 is one of
+- any other folder of pictures (:mod:`isotrope.data.images.folder`). ImageNet-100 is the folder of
   ImageNet with a list of classes.
 """
 
@@ -47,11 +47,11 @@ def load_images(
 
     Args:
         path: Folder, ``.npz`` file, or ``"digits"``.
-        side: Side in pixels to which the shorter side is resized before the centre is cut out. None
-            keeps the side of square pictures of one size up to 96. For others, it is the largest of
-            32 (at least), 64, 96, 128 and 256 up to the median of the shorter sides.
-        holdout: Share of the training pictures of every class to test on, if the set has no test
-            part.
+        side: Side of the pictures in pixels. The shorter side is resized to it, then the centre is
+            cut out. None keeps the side if all pictures are squares of one size up to 96. For other
+            pictures, None means the largest of 32, 64, 96, 128 and 256 that is not above the median
+            of the shorter sides, and at least 32.
+        holdout: Share of every class to test on instead of training, if there is no test part.
         seed: Seed of the choice of the pictures to test on.
         limit: Largest number of training pictures, taken from the classes in turn.
         classes: Classes to use: names, or a file with one name on each line.
@@ -62,8 +62,8 @@ def load_images(
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
-                f"{recognised.name}: the pictures have no labels, so none can be held out for "
-                "scoring; put each class into a folder"
+                f"{recognised.name}: put each class into a folder; the pictures have no labels, so "
+                "none can be held out for scoring"
             )
         train_rows, test_rows = held_out(train.labels, holdout, seed)
         train, test = train.select(train_rows), train.select(test_rows)
@@ -71,7 +71,7 @@ def load_images(
         train = train.select(balanced_prefix(train.labels, limit, len(train.images)))
     if len(train.images) < 2:
         raise InputError(
-            f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
+            f"{recognised.name}: give at least 2 pictures to train on, not {len(train.images)}"
         )
     side = _side(train.images.sizes, side)
     parts = [
@@ -90,7 +90,7 @@ def load_images(
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
-    """Return the names of the classes, given as names or as a file with one name on each line."""
+    """Return the names of the classes; a file has one name on each line."""
     if classes is None:
         return None
     if isinstance(classes, str | Path):
@@ -103,9 +103,9 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
 def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> ImageSet:
-    """Open a path with the loader for what lies there."""
+    """Open a path with the loader for its kind of set."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
-        raise InputError(f"{place(Path(path))}: classes need a folder with a subfolder for each")
+        raise InputError(f"{place(Path(path))}: give a folder with a subfolder for each class")
     if path == "digits":
         return load_digits(holdout, seed)
     path = Path(path)
@@ -127,19 +127,19 @@ def _file(path: Path) -> ImageSet:
     check_file(path)
     if path.suffix.lower() != ".npz":
         raise InputError(
-            f"{place(path)}: cannot read a {path.suffix!r} file; give a folder of pictures, an "
-            ".npz file, or digits"
+            f"{place(path)}: give a folder of pictures, an .npz file, or digits, not a "
+            f"{path.suffix!r} file"
         )
     return load_npz(path)
 
 
 def _side(sizes: NDArray[np.int64], requested: int | None) -> int:
-    """Return the side that pictures get."""
+    """Return the side of the pictures in pixels: the requested one, or one that fits them."""
     if requested is not None:
         if not _BOUNDS[0] <= requested <= _BOUNDS[1]:
             raise InputError(
-                f"the side of a picture must lie between {_BOUNDS[0]} and {_BOUNDS[1]} pixels; "
-                f"found {requested}"
+                f"give a side of the pictures between {_BOUNDS[0]} and {_BOUNDS[1]} pixels, not "
+                f"{requested}"
             )
         return requested
     if (sizes == sizes[0, 0]).all() and _BOUNDS[0] <= sizes[0, 0] <= _LARGEST_OWN:

@@ -1,8 +1,8 @@
-"""Reads pictures from a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
+"""Reads pictures from a Hugging Face dataset folder: from ``save_to_disk``, or of parquet files.
 
 The pictures are the first column of type Image (or ``image``, ``img``). The labels are the first
-column of type ClassLabel (or ``label``, ``labels``). The names of parquet files give the split
-(``train-...``, ``test-...``), as in ``datasets``, which keeps a converted copy in its own cache.
+column of type ClassLabel (or ``label``, ``labels``). The split of a parquet file follows from its
+name (``train-...``, ``test-...``), as in the library datasets, which caches a converted copy.
 """
 
 import functools
@@ -32,7 +32,7 @@ _LABEL = ("label", "labels", "fine_label")
 
 
 def _opened(rows: "Dataset", column: str, row: int) -> Path | BinaryIO:
-    """Return the bytes of a picture in a column that is not decoded, or the path that it holds."""
+    """Return the bytes or the path of the picture in one row of a column that is not decoded."""
     cell = rows[row][column] or {}
     if cell.get("bytes") is not None:
         return io.BytesIO(cell["bytes"])
@@ -49,7 +49,7 @@ def _parquet(folder: Path) -> list[Path]:
 
 
 def _by_split(folder: Path) -> dict[str, list[str]]:
-    """Return the parquet files by what their names say they are; the others are to train on."""
+    """Return the parquet files by the split in their names; without one, they are for training."""
     files: dict[str, list[str]] = {}
     for path in _parquet(folder):
         check_file(path)
@@ -59,7 +59,7 @@ def _by_split(folder: Path) -> dict[str, list[str]]:
 
 
 def _check_splits(folder: Path) -> None:
-    """Refuse a saved dataset whose parts lie elsewhere, or wait in a pipe."""
+    """Refuse a saved dataset with a split outside its folder, or with a pipe in place of a file."""
     for name in _SAVED:
         if (folder / name).is_file():
             index = read_json(folder / name)
@@ -67,7 +67,8 @@ def _check_splits(folder: Path) -> None:
             for split in splits if isinstance(splits, list) else ():
                 if Path(str(split)).name != split:
                     raise InputError(
-                        f"{place(folder / name)}: the split {quoted(split)} leads out of the folder"
+                        f"{place(folder / name)}: save the dataset again; its split "
+                        f"{quoted(split)} leads out of the folder"
                     )
     for path in folder.rglob("*"):
         if path.exists() and not path.is_dir():
@@ -80,7 +81,7 @@ def load_table(folder: Path) -> ImageSet:
         import datasets
     bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
     level = datasets.logging.get_verbosity()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong, our error says
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the InputError below is enough
     datasets.disable_progress_bars()
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # do not report that files were read
     try:
@@ -88,13 +89,13 @@ def load_table(folder: Path) -> ImageSet:
             _check_splits(folder)
             loaded = datasets.load_from_disk(str(folder))
         else:
-            # the files by name: nothing that a card or a script in the folder names is read
+            # with a list of files, datasets reads no card and runs no script of the folder
             loaded = datasets.load_dataset("parquet", data_files=_by_split(folder))
     except InputError:
         raise
-    except Exception as error:  # the reader of a foreign format may raise anything
+    except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: no dataset folder that can be read ({quoted(str(error), 120)})"
+            f"{place(folder)}: save it again; it cannot be read ({quoted(str(error), 120)})"
         ) from error
     finally:
         datasets.logging.set_verbosity(level)
@@ -103,7 +104,7 @@ def load_table(folder: Path) -> ImageSet:
             datasets.enable_progress_bars()
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
     if len(splits) > 1 and TRAIN not in splits:
-        raise InputError(f"{place(folder)}: no split called 'train'; found {', '.join(splits)}")
+        raise InputError(f"{place(folder)}: call one split 'train'; it has {', '.join(splits)}")
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     train, names, skipped = _part(train_rows, folder)
     test_name = next((name for name in _TEST if name in splits), None)
@@ -116,21 +117,22 @@ def load_table(folder: Path) -> ImageSet:
 def _part(
     rows: "Dataset", folder: Path, names: tuple[str, ...] | None = None
 ) -> tuple[ImagePart, tuple[str, ...] | None, tuple[str, ...]]:
-    """Return a split, the names of its classes, and what could not be read."""
+    """Return a split, the names of its classes, and the names of the skipped pictures."""
     import datasets
 
     image = _column(rows, datasets.Image, _IMAGE)
     if image is None:
         raise InputError(
-            f"{place(folder)}: no column of pictures; found {', '.join(rows.column_names)}"
+            f"{place(folder)}: call the column of pictures {_IMAGE[0]}; the columns are "
+            f"{', '.join(rows.column_names)}"
         )
     labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), names, folder)
     try:
         encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
-    except Exception as error:  # of another library's columns, in any way
+    except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
-            "not encoded pictures"
+            f"{place(folder)}: give a column {image!r} of encoded pictures; it holds "
+            f"{str(rows.features[image])[:60]}"
         ) from error
     opened = functools.partial(_opened, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
@@ -138,7 +140,7 @@ def _part(
 
 
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
-    """Return the first column of a kind, or of a name."""
+    """Return the first column of a type, or else with one of the names; None without one."""
     features = rows.features
     typed = [name for name, feature in features.items() if isinstance(feature, kind)]
     return next(iter([*typed, *(name for name in names if name in features)]), None)
@@ -158,8 +160,8 @@ def _labels(
         values = [number.get(value) for value in values]
     if not all(isinstance(value, int) for value in values):
         raise InputError(
-            f"{place(folder)}: column {column!r} holds labels that are not numbers, or that the "
-            "training part does not have"
+            f"{place(folder)}: correct the labels in column {column!r}; some are not numbers, or "
+            "are no class of the training part"
         )
     labels = np.array(values, np.int64)
-    return (None if (labels < 0).all() else labels), names  # -1: kept secret
+    return (None if (labels < 0).all() else labels), names  # -1 marks an unpublished label

@@ -1,7 +1,7 @@
 """Chooses the records of a training step and pads the texts of each column.
 
-``cut`` divides texts, sorted by length, into the chunks that need least padding. The loss embeds
-the columns in these chunks, which do not change the negatives of any row.
+:func:`cut` divides texts, sorted by length, into the chunks that cost least. The loss embeds the
+columns in these chunks. The chunks do not change the negatives of any row.
 """
 
 from collections.abc import Sequence, Sized
@@ -24,20 +24,20 @@ class Batches:
         self.n, self.batch_size, self.seed = len(store), batch_size, seed
         if batch_size < 2:
             raise InputError(
-                f"a batch of {batch_size} has no negatives to learn from; "
-                "use a batch size of at least 2"
+                f"use a batch size of at least 2: a batch of {batch_size} has no negatives to "
+                "learn from"
             )
         if batch_size > self.n:
             raise InputError(
-                f"a batch of {batch_size} is larger than the data ({self.n} different records); "
-                f"use a batch size of at most {self.n} or give more text"
+                f"use a batch size of at most {self.n} or give more text: a batch of {batch_size} "
+                f"is larger than the data ({self.n} different records)"
             )
         self.steps_per_epoch = self.n // batch_size  # an incomplete last batch is left out
         self._order = Order(self.n, seed, 0)
         self._epoch = 0
 
     def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of one step (counted within the epoch), in batch order."""
+        """Return the record numbers of a step in batch order; ``step`` counts in the epoch."""
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"an epoch has {self.steps_per_epoch} steps; found step {step}")
         if epoch != self._epoch:
@@ -46,16 +46,16 @@ class Batches:
         return self._order[np.arange(start, start + self.batch_size)]
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of a step counted from the start of training."""
+        """Return the record numbers of a step; ``step`` counts from the start of training."""
         return self.indices(*divmod(step, self.steps_per_epoch))
 
 
 class Column(NamedTuple):
-    """The texts of one column of a batch, as an encoder takes them.
+    """The texts of one column of a batch, as the input of an encoder.
 
     Attributes:
         input_ids: Token ids of each text, int64 (rows x tokens), padded at the end.
-        attention_mask: Whether a place holds a token (1) or padding (0), int64 (rows x tokens).
+        attention_mask: 1 for a token and 0 for padding, int64 (rows x tokens).
     """
 
     input_ids: NDArray[np.int64]
@@ -67,11 +67,10 @@ class Batch:
     """All views of a batch.
 
     Attributes:
-        columns: The n anchors, the n positives, and the hard negatives, if any, without those that
-            repeat another text of the batch.
-        groups: Group of each record, int64 (n), equal for records that are not negatives of each
-            other. Groups are computed from the texts and the records' own groups, so that all
-            processes agree.
+        columns: The n anchors, the n positives, and the hard negatives, if any. Hard negatives that
+            repeat another text of the batch are left out.
+        groups: Group of each record, int64 (n). Records of one group are not negatives of each
+            other. All processes compute the same groups, from the texts and the groups in the data.
         dataset: Name of the data set, if there are several.
         number: Number of the batch within its data set; None if it equals the number of the step.
         scores: Scores of the pairs, if the loss uses them. In this case no hard negative is left
@@ -92,22 +91,22 @@ def collate(
     pad_id: int,
     part: slice = slice(None),
 ) -> Batch:
-    """Return the batch of the given records, or one process's share of it.
+    """Return the batch of the given records, or the part of it that one process embeds.
 
-    A record of one text is its own positive: its tokens are in both views. A hard negative that is
-    near-identical to an anchor, positive or earlier hard negative of the batch is left out, because
-    it would be a false negative of the record that it repeats.
+    A record of one text is its own positive: its tokens are in both views. A hard negative is left
+    out if it is near-identical to an anchor, positive or earlier hard negative of the batch. It
+    would be a false negative of the record that it repeats.
 
     Args:
         store: The tokens.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Records that this process embeds. Groups and repeated hard negatives are determined
-            for the whole batch.
+        part: Records that this process embeds. Groups and repeated hard negatives are found in the
+            whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
-    # texts that differ only after max_length are one and the same input
+    # texts that differ only after max_length tokens are the same input for the encoder
     inputs = [np.array([hash64(row.tobytes()) for row in c], np.uint64) for c in columns]
     views = [column[part] for column in columns]
     if store.columns == 1:
@@ -129,7 +128,7 @@ def collate(
 
 
 def unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
-    """Return whether each mark occurs for the first time, over this and the other columns."""
+    """Return whether each hash is new: neither earlier in ``marks`` nor anywhere in ``others``."""
     new = np.zeros(len(marks), bool)
     new[np.unique(marks, return_index=True)[1]] = True
     return new & ~np.isin(marks, np.concatenate(others))
@@ -146,10 +145,10 @@ def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Column:
 
 
 def cut(lengths: NDArray[np.integer[Any]], overhead: int) -> list[int]:
-    """Return where to cut sorted lengths into chunks so that they cost least.
+    """Return where to cut sorted lengths into chunks so that all chunks together cost least.
 
-    A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the
-    length changes; dynamic programming over the k different lengths finds them in k^2.
+    A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts are at changes of
+    the length. Dynamic programming over the k different lengths finds them in O(k^2).
 
     >>> cut(np.array([3, 3, 3, 30, 30]), overhead=10)
     [0, 3, 5]

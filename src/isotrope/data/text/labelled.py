@@ -1,7 +1,7 @@
 """Reads texts with one label each, in a training and a test set.
 
-A file is a table with the columns label and text (or sentence, as in GLUE), or two tab-separated
-columns without a header, where the column with fewer different cells has the labels. A folder holds
+A file is a table with the columns label and text (or sentence, as in GLUE). Without a header, it
+has two tab-separated columns, and the one with fewer different cells has the labels. A folder holds
 two such files, called train and test.
 """
 
@@ -19,7 +19,7 @@ from isotrope.data.schemas import read
 from isotrope.data.table import SUFFIXES
 
 _ENDINGS = tuple(end + zipped for zipped in ("", *COMPRESSED) for end in SUFFIXES)
-_TRAINED = 0.8  # of the texts of a label, where there is one file
+_TRAINED = 0.8  # share of the texts of a label to train on, if there is one file
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class LabelledText:
 
 
 class LabelledSplit(NamedTuple):
-    """The part to fit a classifier on, and the part to score it on."""
+    """The labelled texts on which a classifier is fitted, and those on which it is scored."""
 
     train: LabelledText
     test: LabelledText
@@ -47,12 +47,12 @@ class LabelledSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class Features:
-    """Frozen features, of images or anything else, and their labels.
+    """Features from a frozen encoder, and their labels.
 
     Attributes:
         vectors: Features, n x d, an array or memory map.
         labels: Label of each row, n integers or strings.
-        marks: Mark of each row, n integers, equal for equal texts or pictures; None if unknown.
+        marks: Hash of the text or picture of each row, n integers; None if unknown.
     """
 
     vectors: np.ndarray
@@ -61,10 +61,10 @@ class Features:
 
 
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
-    """Load labelled texts that are split into files, or split those of one file.
+    """Load a training and a test set from two files or a folder, or split a single file.
 
     A single file is split by class: a random four fifths of the texts of each class, rounded up,
-    are for training. A class with two or more texts keeps at least one to test on. A repeated text
+    are for training, but at least one is for testing if the class has two or more. A repeated text
     can be in both parts; the scores report the number of such texts.
     """
     path = Path(path)
@@ -74,9 +74,9 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
         split = LabelledSplit(_load(path), _load(Path(test), classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
-                f"{place(Path(test))}: none of its labels ({quoted(split.test.labels[0])} ...) is "
-                f"among those of {place(path)} ({quoted(split.train.labels[0])} ...); give two "
-                "parts of one set, each label<TAB>text or with a header"
+                f"{place(Path(test))}: give two parts of one set, each label<TAB>text or with a "
+                f"header; no label of this file ({quoted(split.test.labels[0])} ...) is in "
+                f"{place(path)} ({quoted(split.train.labels[0])} ...)"
             )
         return split
     return _split(_load(path), path)
@@ -87,8 +87,8 @@ def _part(folder: Path, name: str) -> Path:
     if len(candidates) != 1:
         what = f"several, {', '.join(path.name for path in candidates)}" if candidates else "none"
         raise InputError(
-            f"{place(folder)}: one file called {name}.tsv, .txt, .csv, .jsonl or .parquet is "
-            f"needed; found {what}"
+            f"{place(folder)}: put in one file called {name}.tsv, .txt, .csv, .jsonl or .parquet; "
+            f"the folder has {what}"
         )
     return candidates[0]
 
@@ -103,15 +103,15 @@ def _load(path: Path, classes: int = 2) -> LabelledText:
         label, text = zip(*rows, strict=True)
     else:
         raise InputError(
-            f"{place(path)}: holds {reading.kind} where a label and a text are needed; name the "
-            "columns label and text in a first line"
+            f"{place(path)}: name the columns label and text in a first line; without these names, "
+            f"the file is read as {reading.kind}"
         )
     if reading.left:
         raise InputError(f"{place(path)}: {reading.left_out}; give each text a label")
     if len(set(label)) < classes:
         raise InputError(
-            f"{place(path)}: {len(rows)} texts with {len(set(label))} different labels; "
-            f"at least {classes} are needed"
+            f"{place(path)}: give texts with at least {classes} different labels; these "
+            f"{len(rows)} have {len(set(label))}"
         )
     return LabelledText([" ".join(words.split()) for words in text], list(label))
 
@@ -126,9 +126,9 @@ def _split(data: LabelledText, path: Path) -> LabelledSplit:
         first[rows[: min(share, max(len(rows) - 1, 1))]] = True
     if first.all():
         raise InputError(
-            f"{place(path)}: no label has enough texts to test on ({len(data)} texts, "
-            f"{len(np.unique(labels))} labels); give at least two texts of each label, or a "
-            "folder of two files called train and test"
+            f"{place(path)}: give at least two texts of each label, or a folder with two files "
+            f"called train and test; each of these {len(data)} labels has only one text, so none "
+            "is left to test on"
         )
     train, test = (
         LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])

@@ -1,4 +1,4 @@
-"""Chooses the data set of each step, if there are several, by seed and size."""
+"""Chooses the data set of each training step, if there are several."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ class Drawn(NamedTuple):
     """The records of a step.
 
     Attributes:
-        dataset: Name of the data set that the records are from.
-        number: Number of the batch within that data set, from 0, for the intervals of the log.
+        dataset: Name of the data set of these records.
+        number: Number of the batch within that data set, from 0.
         indices: Numbers of the records, int64.
     """
 
@@ -32,9 +32,9 @@ class Drawn(NamedTuple):
 class DatasetMixture:
     """The data set and the records of every step, computed from (seed, step).
 
-    ``proportional``: an epoch has every full batch of every data set once, in random order, so
-    large data sets are drawn more often. ``round-robin``: the data sets give one batch each in
-    turn. An epoch ends with the smallest data set, and the next epoch continues the others.
+    ``proportional``: an epoch has every full batch of every data set once, in random order. Large
+    data sets are therefore drawn more often. ``round-robin``: the data sets take turns, one batch
+    each. An epoch ends when the smallest data set does; the others continue in the next epoch.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DatasetMixture:
 
 
 def joined(reports: Sequence[StoreReport]) -> StoreReport:
-    """Return the summed counts of the data sets."""
+    """Return the sums of the counts of several reports."""
     first = reports[0]
     if len(reports) == 1:
         return first

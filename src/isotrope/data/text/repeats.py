@@ -1,4 +1,4 @@
-"""Decides which texts count as the same: hashes of exact and of near-identical texts."""
+"""Hashes texts, and finds those that are equal or near-identical."""
 
 import hashlib
 import unicodedata
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 CHUNK = 1 << 16
 """Number of records read at a time from an array file."""
 
-_BUCKET = 1 << 20  # different hashes held at a time while looking for repetitions
+_BUCKET = 1 << 20  # about how many different hashes are in memory while repetitions are found
 _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
 
 
 def near_identical(text: str) -> bytes:
-    """Return the key that two near-identical texts share.
+    """Return a key of the text; two texts with the same key are near-identical.
 
-    The key has the letters, their marks (vowels and tones of many scripts) and the digits of the
-    text after NFKC normalisation and case folding. A text without any of these (emoji, punctuation)
+    The text is NFKC-normalised and case-folded. Its letters, digits and combining marks (vowels and
+    tones of many scripts) are the key. A text without any of these, such as emoji or punctuation,
     is its own key.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
@@ -34,28 +34,29 @@ def near_identical(text: str) -> bytes:
 
 
 def hash64(content: bytes, key: bytes = b"") -> int:
-    """Return the 64-bit BLAKE2b hash of ``content``, keyed if a key of up to 64 bytes is given."""
+    """Return the 64-bit BLAKE2b hash of ``content``, with an optional key of up to 64 bytes."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return the hash of a record's group, or of its anchor (the same for near-identical ones)."""
+    """Return a hash of the group, or without a group one that near-identical anchors share."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
 def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:
-    """Return ``count`` items (fewer at the end) of an array file, from item ``start`` on."""
+    """Return ``count`` items of an array file from item ``start``; fewer if the file ends."""
     return np.fromfile(path, dtype, count, offset=start * np.dtype(dtype).itemsize)
 
 
 def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
     """Write one byte for each record: 1 if an earlier record has the same hash.
 
-    Each pass over the hashes handles one bucket of values, so that about ``_BUCKET`` different ones
-    are in memory.
+    Each pass over the hashes handles one bucket of values, which has about ``_BUCKET`` different
+    hashes and fits into memory.
     """
     with repeated.open("wb") as handle:
-        for start in range(0, count, CHUNK):  # no hole: a full disk must show here, not below
+        # a sparse file would hide here that the disk is full
+        for start in range(0, count, CHUNK):
             handle.write(bytes(min(CHUNK, count - start)))
     if not count:
         return
@@ -79,16 +80,16 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return one id per row, equal for rows that shared marks connect.
+    """Return one id per row. Connected rows have the same id.
 
-    Two rows are connected if any mark of one equals any mark of the other (in whatever column:
-    the anchor of one record may be the positive of another), directly or through other rows.
+    Two rows are connected if they share a hash, directly or through other rows. The columns of the
+    shared hash may differ: the anchor of one record may be the positive of another.
 
     Args:
         marks: Hashes, n x k.
 
     Returns:
-        int64 (n): the smallest mark of each connected set, its bits read as a signed number.
+        int64 (n): the smallest hash of the connected rows; its bits are read as a signed number.
     """
     names, nodes = np.unique(marks, return_inverse=True)
     nodes = nodes.reshape(marks.shape)
@@ -104,12 +105,11 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Return the number of repeated records whose group occurs for the first time.
+    """Return the number of repeated records that no earlier equal record has in the same group.
 
     Args:
-        grouped: File that holds, for each record, a hash of the record and its group, or 0 if the
-            record has no group.
-        repeated: File that holds marks of the records without their groups.
+        grouped: File with a hash of each record and its group; 0 for a record without a group.
+        repeated: File of :func:`mark_repeated` for the records without their groups.
     """
     again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
     mark_repeated(grouped, again, count)
@@ -124,10 +124,10 @@ def new_groups(grouped: Path, repeated: Path) -> int:
 def have_tokens(
     offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return whether every text of each record has tokens; held-out records count as having."""
+    """Return whether every text of each record has tokens; True for held-out records."""
     if held.all():
         return held
-    # records are in the order of their texts, so those of a chunk lie side by side
+    # texts are stored in the order of the records, so the texts of these records are contiguous
     first = rows[:, 0]
     last = first + rows[:, 3] + 1 if rows.shape[1] == 4 else rows[:, -1]
     start, end = int(first[~held].min()), int(last[~held].max())

@@ -2,10 +2,11 @@
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
-the query itself, as in ArguAna; it is an answer only if qrels says so. In a file of pairs each
-anchor is a query and each positive its document; all other texts are documents without a query. A
-text that is both a query and a document does not count as its own answer either.
+allowed). Each may end in ``.gz`` (layout: Thakur et al. 2021). In a file of pairs, each anchor is a
+query and each positive is its relevant document; negatives are other documents.
+
+A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
+file. It counts as its own answer only if qrels or a pair says so.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,11 +27,11 @@ class RetrievalSet:
     Attributes:
         queries: The texts of the queries.
         corpus: The texts of the documents, title first.
-        relevant: For each query, the scores (above 0) of its relevant documents by position in
-            ``corpus``. Each query has at least one relevant document.
-        left_out: Queries without a relevant document in this split, which are not in ``queries``.
-        itself: Position in ``corpus`` of each query that is also a document. A search must skip
-            that document.
+        relevant: For each query, the scores (above 0) of its relevant documents, which are given by
+            position in ``corpus``. Each query has at least one relevant document.
+        left_out: Number of queries without a relevant document; they are not in ``queries``.
+        itself: Position in ``corpus`` of each query that is also a document, but not its own
+            answer. A search must skip that document.
     """
 
     queries: list[str]
@@ -49,19 +50,19 @@ def load_retrieval(path: Path | str) -> RetrievalSet:
     pairs = [record.texts for record in reading]
     if reading.kind == "texts":
         raise InputError(
-            f"{place(path)}: holds single texts where pairs are needed: query and document (anchor "
-            "and positive)"
+            f"{place(path)}: give pairs of a query and a document (anchor and positive); this file "
+            "holds single texts"
         )
     if reading.left:
-        raise InputError(f"{place(path)}: an empty query or document; {reading.left_out}")
+        raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
     return from_pairs(pairs)
 
 
 def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
-    """Return the task of finding each pair's second text by its first; other texts are documents.
+    """Return the task of finding the second text of each pair by its first.
 
-    Equal texts become one query or document, so a query may have several relevant documents. A
-    query that is also a document must not find itself, unless it is its own second text.
+    All texts after the first are documents. Equal texts become one query or document, so a query
+    may have several relevant documents.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}
@@ -104,8 +105,8 @@ def _load_folder(folder: Path) -> RetrievalSet:
     if not judged or (one_qrels_file and len(judged) < len(queries)):
         lacking = next(name for name, i in query_ids.items() if not relevant[i])
         raise InputError(
-            f"{place(qrels_path)}: query {lacking!r} has no relevant document; "
-            "judge one with a score above 0 or remove the query"
+            f"{place(qrels_path)}: give a document for query {lacking!r} with a score above 0, or "
+            "remove the query; it has no relevant document"
         )
     names = list(query_ids)
     same = {i: corpus_ids[names[j]] for i, j in enumerate(judged) if names[j] in corpus_ids}
@@ -123,13 +124,13 @@ def _present(folder: Path, name: str) -> Path:
         if path.exists():
             return path
     raise InputError(
-        f"{place(folder / name)}: no such file; a retrieval folder holds corpus.jsonl, "
-        "queries.jsonl and qrels.tsv or qrels/test.tsv"
+        f"{place(folder / name)}: no such file; give a folder with corpus.jsonl, queries.jsonl, "
+        "and qrels.tsv or qrels/test.tsv"
     )
 
 
 def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
-    """Return place by id, and the texts (title first) of a JSON-lines file."""
+    """Read a JSON-lines file; return the position of each id, and the texts (title first)."""
     places: dict[str, int] = {}
     texts: list[str] = []
     table = open_table(path)
@@ -138,12 +139,11 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         if not cells:
             continue
         if cells[0] is None:
-            raise InputError(f"{place(path, line)}: no _id; give each text a different _id")
+            raise InputError(f"{place(path, line)}: give each text its own _id; this one lacks it")
         name = str(cells[0])
         if name in places:
             raise InputError(
-                f"{place(path, line)}: the id {name!r} is already taken; give each text a "
-                "different _id"
+                f"{place(path, line)}: give each text its own _id; an earlier text has {name!r}"
             )
         places[name] = len(texts)
         parts = (cell_text(cell, path, line, "text") for cell in (*cells[2:], cells[1]))

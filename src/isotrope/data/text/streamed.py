@@ -1,17 +1,17 @@
-"""Batches of data that do not fit on the disk: read while training, one buffer at a time.
+"""Batches of data that do not fit on the disk. They are read while training, in buffers.
 
 A buffer holds the next ``size`` records. After the last record, reading starts again at the first.
-It is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share is
-held out, and the rest is shuffled by the seed and the buffer's number. The disk holds the
+A buffer is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
+is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
 current buffer, the next one while it is built, and the first, whose held-out records score the
-training. For all other buffers, only the number of steps is stored. The records of a step depend
-only on (data, seed, step), so resuming is exact. If the buffer of a step is no longer on the disk,
-the data before it are read again and skipped.
+training. For all other buffers, only the counts are stored. The records of a step depend only on
+(data, seed, step), so resuming is exact. If the buffer of a step is no longer on the disk, the data
+before it are read again and skipped.
 
-Epochs, a shuffle of all records, and duplicates in different buffers would need all of the data, so
-they are not available. A record is held out by a hash of its text, so the same text is also held
-out of later buffers. Adjacent texts are paired within a buffer. A later buffer with fewer than two
-different records has no step.
+There are no epochs, records are not shuffled across buffers, and duplicates in different buffers
+are not dropped: each would need all of the data. A hash of its text decides whether a record is
+held out, so the same text is also held out of later buffers. Adjacent texts are paired within a
+buffer. A later buffer with less than a full batch of records has no step.
 """
 
 import json
@@ -30,7 +30,7 @@ from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords
 
 
 class StreamedBatches:
-    """The records of every step, from a buffer that moves over the data.
+    """The records of every step, read from one buffer after the other.
 
     Args:
         folder: Folder of the buffers.
@@ -41,7 +41,7 @@ class StreamedBatches:
         seed: Seed of the run.
 
     Attributes:
-        stores: Token store of the current buffer, under the name of its data set, ``""``.
+        stores: Token store of the current buffer, under the key ``""`` (a data set without a name).
         steps_per_epoch: None, because the length of the data is unknown.
     """
 
@@ -60,7 +60,7 @@ class StreamedBatches:
         self.folder, self.size, self.batch_size, self.seed = folder, size, batch_size, seed
         self._records, self._build = records, build
         self._reader: Iterator[Record] = iter(())
-        self._next = -1  # the number of the buffer that it gives next
+        self._next = -1  # number of the buffer that _reader yields next
         self._reports: list[StoreReport] = []  # of each buffer so far
         self._begin(0, 0)
 
@@ -79,7 +79,7 @@ class StreamedBatches:
         return Drawn("", step, self._batches.indices(number, step - first))
 
     def _begin(self, number: int, first: int) -> None:
-        """Make a buffer the present one; ``first`` is its first step."""
+        """Make a buffer the current one; ``first`` is its first step."""
         store = self._open(number)
         assert store is not None, "only a buffer with steps is begun"
         self._report(number)
@@ -90,7 +90,7 @@ class StreamedBatches:
                 remove(folder)
 
     def _open(self, number: int) -> TokenStore | None:
-        """Open or build the store of a buffer, and keep its counts; None if it has no step."""
+        """Open or build the store of a buffer and write its counts; None if too few records."""
         store: TokenStore | None = None
         try:
             store = self._build(self.folder / str(number), self._buffer(number))
@@ -100,8 +100,8 @@ class StreamedBatches:
         if number == 0 and report.kept < self.batch_size:
             raise InputError(
                 f"give a larger buffer, such as `--streaming {10 * self.size}`, or a smaller "
-                f"`--batch-size`: the first {self.size:,} records leave {report.kept} to train on, "
-                f"fewer than a batch of {self.batch_size} ({report.duplicates_dropped} are "
+                f"`--batch-size`: of the first {self.size:,} records, {report.kept} can be trained "
+                f"on, fewer than a batch of {self.batch_size} ({report.duplicates_dropped} are "
                 f"repeated, {report.held_out} held out, {report.empty_skipped} empty)"
             )
         kept = self.folder / f"{number}.json"
@@ -116,7 +116,7 @@ class StreamedBatches:
         return store
 
     def _report(self, number: int) -> StoreReport:
-        """Return the counts of a buffer, which is read where it never was."""
+        """Return the counts of a buffer; read the buffer first if it was never read."""
         while number >= len(self._reports):
             kept = self.folder / f"{len(self._reports)}.json"
             if not kept.is_file():
@@ -125,16 +125,16 @@ class StreamedBatches:
         return self._reports[number]
 
     def _buffer(self, number: int) -> Iterator[Record]:
-        """Yield the records of a buffer; those before it are read past."""
+        """Yield the records of a buffer; records before it are skipped."""
         if number != self._next:
             self._reader = islice(self._endless(), number * self.size, None)
         self._next = number + 1
         yield from islice(self._reader, self.size)
-        if number == 0:  # one more: where the data end here, they need no buffer
+        if number == 0:  # read one more record: data that end here need no buffer (_endless)
             self._reader = chain([next(self._reader)], self._reader)
 
     def _endless(self) -> Iterator[Record]:
-        """Yield the records over and over."""
+        """Yield the records again and again; refuse data that fit into one buffer."""
         while True:
             count = 0
             for record in self._records():

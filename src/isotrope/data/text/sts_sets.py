@@ -3,14 +3,14 @@
 The folder of the seven tasks has one of two layouts:
 
 - ``sts12/MSRpar.tsv`` ... ``stsb/{dev,test}.tsv``, ``sickr/{dev,test}.tsv`` (each may end in
-  ``.gz``), lines score<TAB>sentence1<TAB>sentence2 without header or quoting;
-- that of SentEval, from its folder ``downstream`` or the folder ``STS`` in it:
+  ``.gz``), with lines score<TAB>sentence1<TAB>sentence2 and without header or quoting;
+- the layout of SentEval's folder ``downstream``, or of the folder ``STS`` in it:
   ``STS/STS12-en-test/STS.input.MSRpar.txt`` with ``STS.gs.MSRpar.txt``,
   ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair with a blank score was
   never scored and is skipped.
 
-Subsets and protocol: SentEval as SimCSE uses it (Gao et al. 2021), which leaves SMT out of STS13.
-The number of pairs in each subset is checked, so a truncated file is noticed.
+Subsets and protocol are those of SimCSE (Gao et al. 2021): SentEval's, but STS13 without SMT.
+The number of pairs in each subset is checked, so a truncated file raises an error.
 """
 
 import math
@@ -29,7 +29,7 @@ from isotrope.data.lines import fields, is_folder, lines, quoted
 from isotrope.data.rows import cell_score, cell_text
 from isotrope.data.schemas import read
 
-# the scored pairs of every subset
+# the number of scored pairs in every subset
 _PAIRS: dict[str, dict[str, int]] = {
     "STS12": {
         "MSRpar": 750,
@@ -77,13 +77,13 @@ TASKS = tuple(_PAIRS)
 
 @dataclass(frozen=True)
 class Subset:
-    """Scored sentence pairs that belong together.
+    """Sentence pairs with similarity scores: a subset of a task, or a file.
 
     Attributes:
         task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
         name: Name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
         split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` if unknown.
-        scores: One score per pair, float64, in the set's own unit (0 to 5, SICK-R 1 to 5).
+        scores: One score per pair, float64, on the scale of the set (0 to 5, for SICK-R 1 to 5).
         first: First sentence of each pair, with single spaces between words.
         second: Second sentence of each pair.
     """
@@ -104,7 +104,7 @@ Rows = Iterator[tuple[Any, ...]]  # (line number, score, sentence1, sentence2)
 
 @dataclass(frozen=True)
 class _Source:
-    """The files of a subset: its sentences, its scores (mostly the same file), and their reader."""
+    """The file of sentences, the file of scores (often the same), and the function to read them."""
 
     path: Path
     gold: Path
@@ -125,13 +125,13 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
     absent = [task for task in tasks if not _source(folder, task, "test").path.parent.is_dir()]
     if absent and len(absent) == len(tasks):
         raise InputError(
-            f"{place(folder)}: holds none of the STS tasks; expected sts12/MSRpar.tsv ... "
-            "stsb/test.tsv, sickr/test.tsv with lines score<TAB>sentence1<TAB>sentence2, or "
-            "SentEval's folder downstream"
+            f"{place(folder)}: holds none of the STS tasks; give SentEval's folder downstream, or "
+            "a folder with sts12/MSRpar.tsv ... stsb/test.tsv, sickr/test.tsv, with lines "
+            "score<TAB>sentence1<TAB>sentence2"
         )
     if absent:
         raise InputError(
-            f"{place(folder)}: lacks {', '.join(absent)}; all of {', '.join(tasks)} are needed"
+            f"{place(folder)}: add {', '.join(absent)}; all of {', '.join(tasks)} are needed"
         )
     return {task: _load_task(folder, task) for task in tasks}
 
@@ -145,15 +145,14 @@ def _load_task(folder: Path, task: str) -> list[Subset]:
             continue
         if lacking:
             raise InputError(
-                f"{place(lacking[0])}: {task} needs this file and it is not there; "
-                "complete the folder"
+                f"{place(lacking[0])}: no such file; add it to the folder for the task {task}"
             )
         split = name if name in _SPLITS else "test"
         subset = _load(source, task, name, split, (1 if task == "SICK-R" else 0, 5))
         if len(subset) != pairs:
             raise InputError(
-                f"{place(source.path)}: {len(subset)} scored pairs where {name} of {task} has "
-                f"{pairs}; it is incomplete or another edition: copy it again"
+                f"{place(source.path)}: copy it again; it has {len(subset)} scored pairs, but "
+                f"{name} of {task} has {pairs}"
             )
         subsets.append(subset)
     return subsets
@@ -182,8 +181,8 @@ def load_sts_file(path: Path | str) -> Subset:
     """Load one file of scored pairs.
 
     The file is a table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual
-    names, see :mod:`isotrope.data.schemas`), or has tab-separated lines of a score and two
-    sentences without a header. The file names train, dev and test give the split.
+    names, see :mod:`isotrope.data.schemas`). Without a header, its lines are a score and two
+    sentences, separated by tabs. The split follows from the file name: train, dev or test.
     """
     path = Path(path)
     check_file(path)
@@ -213,8 +212,8 @@ def _load(
         second.append(texts[1])
     if len(set(scores)) < 2:
         raise InputError(
-            f"{place(source.gold)}: {len(scores)} pairs with {len(set(scores))} different scores; "
-            "a rank correlation needs at least two"
+            f"{place(source.gold)}: give at least two different scores, which a rank correlation "
+            f"needs; these {len(scores)} pairs have {len(set(scores))}"
         )
     return Subset(task, name, split, np.array(scores), first, second)
 
@@ -225,36 +224,36 @@ def _rows(path: Path) -> Rows:
     for record in reading:
         if reading.kind != "scored pairs" or not record.scores:
             raise InputError(
-                f"{place(path, record.line)}: not a scored pair; a row needs a score and two "
-                "sentences, or the columns score, sentence1 and sentence2"
+                f"{place(path, record.line)}: not a scored pair; give a score and two sentences in "
+                "each line, or a header with score, sentence1 and sentence2"
             )
         yield record.line, record.scores[0], *record.texts
     if reading.left:
-        raise InputError(f"{place(path)}: an empty sentence; {reading.left_out}")
+        raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
 
 
 def _year_rows(path: Path) -> Rows:
-    """Yield the rows of SentEval's STS12 to STS16, whose scores are in a file of their own."""
+    """Yield the rows of SentEval's STS12 to STS16; their scores are in a separate file."""
     gold = path.with_name(path.name.replace("STS.input.", "STS.gs."))
     for pair, score in zip_longest(fields(path, "sentence1<TAB>sentence2"), lines(gold)):
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
             raise InputError(
-                f"{place(longer, line)}: {shorter.name} ends before this line; both files "
-                "need the same number of lines"
+                f"{place(longer, line)}: copy both files again; {shorter.name} ends before this "
+                "line, but both must have the same number of lines"
             )
         if score[1].strip():
             yield pair[0], score[1], *pair[1]
 
 
 def _benchmark_rows(path: Path) -> Rows:
-    """Yield the rows of SentEval's STS-B; after the sentences, a line may name its sources."""
+    """Yield the rows of SentEval's STS-B; fields after the sentences (sources) are ignored."""
     for line, text in lines(path):
         cells = text.split("\t")
         if not 7 <= len(cells) <= 9:
             raise InputError(
-                f"{place(path, line)}: {len(cells)} tab-separated fields where 7 to 9 are needed: "
-                "score, sentence1 and sentence2 are fields 5 to 7"
+                f"{place(path, line)}: give 7 to 9 tab-separated fields, with score, sentence1 and "
+                f"sentence2 as fields 5 to 7; this line has {len(cells)}"
             )
         yield line, *cells[4:7]
 

@@ -1,20 +1,19 @@
-"""The token store: tokenises a corpus once, without duplicates, into memory-mapped files.
+"""The token store: the token ids of a corpus, without duplicates, in memory-mapped files.
 
-One pass over the records writes the tokens of every text and a few hashes; two sequential passes
-over the hashes then drop exact duplicates. Memory does not grow with the corpus. A store is a
-folder:
+One pass over the records writes the tokens of every text and a few hashes. Two more passes over the
+hashes drop exact duplicates. Memory does not grow with the corpus. A store is a folder:
 
-- ``tokens.bin``: token ids of all texts, one after the other (uint16 or uint32);
-- ``offsets.bin``: int64, text t is ``tokens[offsets[t]:offsets[t + 1]]``;
-- ``groups.bin``: uint64 for each text, equal for near-identical texts (see
+- ``tokens.bin``: token ids of all texts, one text after the other (uint16 or uint32);
+- ``offsets.bin``: int64; text t is ``tokens[offsets[t]:offsets[t + 1]]``;
+- ``groups.bin``: uint64, a hash of each text. Near-identical texts have the same hash (see
   :func:`isotrope.data.text.repeats.near_identical`);
-- ``rows.bin``: int64 (records x columns), the texts of each training record in file order: one
-  text, two, or two with the first hard negative and the number of hard negatives. A text that two
-  adjacent records share is stored once. If scores are kept or records have groups, more columns
-  hold the bits of the scores and a hash of the group;
-- ``holdout.jsonl``: the records never trained on, each a list of texts;
-- ``holdout-groups.bin``: int64 for each of them, the hash of its group, if records have groups;
-- ``manifest.json``: a description and a digest of each file, written last.
+- ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record. A
+  record has one text, two texts, or two texts, the first hard negative and the number of hard
+  negatives. A text that two adjacent records share is stored once. If scores are kept or records
+  have groups, more columns hold the bits of the scores and a hash of the group;
+- ``holdout.jsonl``: the held-out records, each a list of texts and, if any, scores;
+- ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
+- ``manifest.json``: a description of the store and a digest of each file, written last.
 """
 
 import hashlib
@@ -53,12 +52,12 @@ Indices = NDArray[np.integer[Any]]
 
 _FORMAT = 2
 _WIDTHS = {1: 1, 2: 2, 3: 4}  # columns of rows.bin, by the columns of a record
-# removed when complete
+# working files, which are removed when the store is complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
 _HELD_GROUPS = "holdout-groups.bin"
-_MOST_LINKED = 5_000_000  # pairs whose links are looked for beyond their batch
+_MOST_LINKED = 5_000_000  # with more pairs, no links through pairs of other batches are found
 _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
-_BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
+_BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # about the most in a call of the tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +67,14 @@ class StoreSettings:
     Attributes:
         vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
         max_length: Largest number of tokens in a text, including special tokens.
-        prompts: Prompt of the anchors, and of positives and negatives.
+        prompts: Prompt of the anchors, and prompt of the positives and negatives.
         holdout: Share of the records to hold out (:class:`isotrope.data.text.views.Former`).
         seed: Seed of the choice of held-out records.
         views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
-            of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
-            a pair, otherwise dropout.
+            of the same document; ``"pairs"``: the second text of the record; ``"auto"``: pairs if
+            the first record is a pair, otherwise dropout.
         grouped: Whether the records have groups.
-        scored: Whether to keep scores. If so, all records need equally many texts and scores.
+        scored: Whether to keep scores. All records then need the same number of texts and scores.
     """
 
     vocabulary: int
@@ -98,17 +97,17 @@ class StoreReport:
         kept: Number of training records.
         records: Number of records, including duplicates and held-out ones.
         duplicates_dropped: Number of exact repetitions of an earlier record.
-        empty_skipped: Number of records skipped because a text is empty or has no token.
+        empty_skipped: Number of skipped records, because a text is empty or has no token.
         held_out: Number of records in ``holdout.jsonl``.
-        neighbours_dropped: Number of adjacent pairs skipped because they share a text with a
-            held-out one.
+        neighbours_dropped: Number of adjacent pairs that are skipped because they share a text with
+            a held-out pair.
         texts: Number of tokenised texts.
         tokens: Number of tokens of these texts, including special ones.
-        truncated_share: Share of the texts cut at ``max_length``.
+        truncated_share: Share of the texts that were cut to ``max_length`` tokens.
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
         grouped: Whether records have groups of their own.
-        groups_dropped: Number of dropped repetitions whose group differs from that of the first.
+        groups_dropped: Number of dropped repetitions whose group differs from earlier ones.
         understood: One line that summarises what was read.
         scored: Number of scores kept for each record.
     """
@@ -141,14 +140,14 @@ class TooFewRecords(InputError):
 
 
 class TokenStore:
-    """A token store on disk, read by memory map; made by :func:`build`.
+    """A token store on disk, which :func:`build` writes. It is read by memory map.
 
     Attributes:
         folder: Folder of the store.
         columns: Number of columns, 1 to 3; the third holds any number of hard negatives.
         report: The counts of the first pass.
-        held_out_groups: A hash of each held-out record, equal for records of a group; None without
-            groups. A record without a group of its own has the hash of its anchor.
+        held_out_groups: A hash of the group of each held-out record; None if no record has a group.
+            The hash of a record without a group is that of its anchor.
     """
 
     def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:
@@ -166,13 +165,13 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
-        """Open a store; ``verify`` reads all of it and compares it with its digests."""
+        """Open a store. With ``verify``, read every file and compare it with its digest."""
         folder = Path(folder)
         try:
             manifest = read_json(folder / MANIFEST)
             if manifest["format"] != _FORMAT:
                 raise ValueError(f"format {manifest['format']}, needed {_FORMAT}")
-            # an older version wrote no digests
+            # stores of older versions have no digests
             for name, digest in manifest.get("digests", {}).items() if verify else ():
                 check_file(folder / name, folder)
                 if file_digest(folder / name) != digest:
@@ -180,7 +179,7 @@ class TokenStore:
             return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{place(folder)}: no complete token store ({error}); build it again"
+                f"{place(folder)}: build this token store again; it is not usable ({error})"
             ) from error
 
     def __len__(self) -> int:
@@ -189,19 +188,19 @@ class TokenStore:
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
         """Return the token ids of one column of the given records, as views of the mapped file.
 
-        The third column has the hard negatives of all records, see :meth:`owners`.
+        The third column is the hard negatives of all records; :meth:`owners` says whose they are.
         """
         texts = self._texts_of(indices, column)
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
         return [self._tokens[start:end] for start, end in zip(starts, ends, strict=True)]
 
     def groups(self, indices: Indices, column: int) -> NDArray[np.uint64]:
-        """Return one hash per text of that column, equal for near-identical texts."""
+        """Return a hash of each text of a column. Near-identical texts have the same hash."""
         groups: NDArray[np.uint64] = self._groups[self._texts_of(indices, column)]
         return groups
 
     def owners(self, indices: Indices) -> NDArray[np.int64]:
-        """Return which of the given records each hard negative belongs to."""
+        """Return, for each hard negative, the position in ``indices`` of its record."""
         return np.repeat(np.arange(len(indices)), self._rows[indices, 3])
 
     def _texts_of(self, indices: Indices, column: int) -> NDArray[np.int64]:
@@ -212,7 +211,7 @@ class TokenStore:
         return np.asarray(np.repeat(first, count) + within)
 
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return one hash per record, equal for records of a group; none if there are no groups."""
+        """Return a list with the hashes of the records' groups; an empty list without groups."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
 
     def scores(self, indices: Indices) -> NDArray[np.float64]:
@@ -221,10 +220,11 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return one mark per pair, equal for pairs that share a text; None without pairs.
+        """Return a list with one id per pair; empty if the records are not pairs or too many.
 
-        Pairs may share a text through other pairs, which need not be in the batch. Chains of more
-        than a twentieth of the records are ignored, because they would leave few negatives.
+        Pairs have the same id if they share a text, or if a chain of pairs that share texts
+        connects them, also through pairs of other batches. Chains of more than a twentieth of the
+        records are ignored, because they would leave few negatives.
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -240,7 +240,7 @@ class TokenStore:
 
     @property
     def one_group(self) -> bool:
-        """Whether all records are in one group, so that there are no negatives."""
+        """Whether all records are in one group. In this case there are no negatives."""
         return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
     def held_out(self) -> Iterator[tuple[Any, ...]]:
@@ -250,9 +250,9 @@ class TokenStore:
                 yield tuple(json.loads(line))
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return whether each record has an anchor or a positive that is also in this store.
+        """Return whether the anchor or the positive of each record is also in this store.
 
-        Texts are compared up to case and punctuation.
+        The comparison ignores case and punctuation.
         """
         marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
         asked = np.array(marks, np.uint64).reshape(len(records), len(marks[0]) if marks else 1)
@@ -267,7 +267,7 @@ def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     expected = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if path.stat().st_size != expected:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {expected}")
-    # as a plain array: slicing a memmap object costs ten times as much
+    # a plain array, because slicing a memmap object takes ten times as long
     return np.memmap(path, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
 
 
@@ -285,9 +285,9 @@ def build(
     Args:
         folder: Folder of the store. The folder appears when the store is complete.
         records: Records from :func:`isotrope.data.schemas.read`.
-        tokenize: Function of texts and ``max_length`` that returns ids and the number of cut texts.
+        tokenize: Function of texts and ``max_length``; returns ids and the number of cut texts.
         settings: How records become tokens.
-        held: Whether each record is held out; by default a hash of the anchor decides.
+        held: Whether each record is held out. By default, a hash of the anchor decides.
         progress: Function that is called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
@@ -295,7 +295,7 @@ def build(
     stream = _watched(records, progress)
     first = next(stream, None)
     if first is None:
-        raise InputError(f"{_TOO_FEW}; found 0 (of 0: 0 read); {_MORE}")
+        raise InputError(f"{_MORE}: {_TOO_FEW}; found 0 (of 0: 0 read)")
     former = Former(resolve(settings.views, first), settings.holdout, settings.seed, held)
     grouped = settings.grouped or bool(first.group)
     dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
@@ -342,7 +342,7 @@ class _Writer:
             name: self._open.enter_context((folder / name).open("wb"))
             for name in ("tokens.bin", "offsets.bin", "groups.bin", _ROWS, _HASHES, _GROUPED, _HELD)
         }
-        self._texts: list[str] = []  # of the batch that is being collected, as all below
+        self._texts: list[str] = []  # this list and those below hold what flush() will write
         self._characters = 0
         self._groups: list[int] = []
         self._rows: list[tuple[int, ...]] = []
@@ -359,7 +359,7 @@ class _Writer:
                 self.flush()
 
     def add(self, record: Formed) -> None:
-        """Append a record; held-out ones have no texts in the store (rows of -1)."""
+        """Append a record. A held-out record has a row of -1, because its texts are not stored."""
         self.records += 1
         self._hashes.append(hash64("\0".join(record.texts).encode()))
         if record.held:
@@ -375,8 +375,8 @@ class _Writer:
         if self.shape[1]:
             if (shape := (len(record.texts), len(record.scores))) != self.shape:
                 raise InputError(
-                    f"give all records as many as the first: record {self.records} has {shape[0]} "
-                    f"texts and {shape[1]} scores, not {self.shape[0]} and {self.shape[1]}"
+                    f"give each record {self.shape[0]} texts and {self.shape[1]} scores, as the "
+                    f"first has: record {self.records} has {shape[0]} and {shape[1]}"
                 )
             row += tuple(np.array(record.scores).view(np.int64).tolist())
         if self.grouped:
@@ -412,17 +412,17 @@ class _Writer:
         self._characters = 0
 
     def _append(self, name: str, array: NDArray[Any]) -> None:
-        # not array.tofile: its error does not say that the disk is full
+        # array.tofile would not say in its error that the disk is full
         self._files[name].write(array.tobytes())
 
 
 def _finish(
     folder: Path, former: Former, writer: _Writer, records: Iterable[Record]
 ) -> StoreReport:
-    """Write rows.bin and holdout.jsonl without repetitions, and remove the working files."""
+    """Write rows.bin and holdout.jsonl without duplicates, and remove the working files."""
     hashes, rows, held_all = folder / _HASHES, folder / _ROWS, folder / _HELD
     columns = 1 if former.views == "dropout" else 3 if writer.negatives else 2
-    written = 4 if writer.pairs else columns  # of a row of rows.all, without its group
+    written = 4 if writer.pairs else columns  # columns of rows.all before scores and group
     repeated_file, width = folder / "repeated.all", written + writer.shape[1] + writer.grouped
     chosen = [*range(_WIDTHS[columns]), *range(written, width)]
     reading = records if isinstance(records, Reading) else None
@@ -443,10 +443,10 @@ def _finish(
             chunk = chunk.reshape(-1, width)
             fingerprint.update(chunk[:, written:].tobytes())
             held = chunk[:, 0] < 0
-            # the marks come first: zip must not take a line that belongs to the next chunk
+            # repeated comes first: zip must not read a line that belongs to the next chunk
             for again, line in zip(repeated[held], held_lines, strict=False):
                 held_file.write(b"" if again else line)
-            groups = chunk[held & ~repeated, width - writer.grouped :]  # none: no column
+            groups = chunk[held & ~repeated, width - writer.grouped :]  # empty without groups
             held_groups.write(groups.tobytes())
             texts = chunk[:, :written]
             empty = ~repeated & ~have_tokens(folder / "offsets.bin", texts, held)
@@ -490,5 +490,5 @@ def _check_enough(report: StoreReport) -> None:
             f"{report.empty_skipped} empty"
         )
         raise TooFewRecords(
-            f"{_TOO_FEW}; found {report.kept} (of {report.records}: {found}); {_MORE}", report
+            f"{_MORE}: {_TOO_FEW}; found {report.kept} (of {report.records}: {found})", report
         )

@@ -1,10 +1,10 @@
-"""Reads sentences to classify: the seven transfer tasks of SentEval.
+"""Reads the seven transfer tasks of SentEval, in which sentences are classified.
 
 The files of a folder are ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
-in ``.gz``), lines label<TAB>text, for MRPC label<TAB>text1<TAB>text2, without header or quoting.
-Every count is checked, because a score on a part of a set cannot be compared with published ones.
-Tasks and splits: SentEval (Conneau and Kiela 2018).
+in ``.gz``). Lines are label<TAB>text, or for MRPC label<TAB>text1<TAB>text2, without header or
+quoting. The number of rows of each label is checked, because a score on a part of a set cannot be
+compared with published scores. Tasks and splits: SentEval (Conneau and Kiela 2018).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from isotrope.data.lines import fields, is_folder, quoted
 
 @dataclass(frozen=True)
 class _Layout:
-    """Content of the folder of a task: rows of each label in each file, and empty texts."""
+    """Required contents of the files of a task: number of rows of each label, of empty texts."""
 
     rows: dict[str, tuple[int, ...]]
     labels: tuple[str, ...] = ("0", "1")
@@ -30,7 +30,7 @@ class _Layout:
 
 _LAYOUT = {
     "MR": _Layout({"all": (5331, 5331)}),
-    "CR": _Layout({"all": (1368, 2407)}, empty=4),  # empty since SentEval tokenised them
+    "CR": _Layout({"all": (1368, 2407)}, empty=4),  # SentEval's tokenisation made them empty
     "SUBJ": _Layout({"all": (5000, 5000)}),
     "MPQA": _Layout({"all": (7294, 3312)}, empty=3),
     "SST2": _Layout({"train": (29780, 37569), "dev": (428, 444), "test": (912, 909)}),
@@ -51,8 +51,8 @@ class Examples:
 
     Attributes:
         labels: Class of each example, int64 (n), from 0.
-        texts: The text of each example (of a pair, the first), with single spaces between words.
-        seconds: The second text of each pair. It is empty if the examples are not pairs.
+        texts: The text of each example, or the first text of each pair, with single spaces.
+        seconds: The second text of each pair; an empty list if the examples are not pairs.
     """
 
     labels: NDArray[np.int64]
@@ -65,12 +65,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A task of classification.
+    """A classification task.
 
     Attributes:
         name: ``"MR"`` ... ``"MRPC"``.
-        labels: Names of the classes, by number.
-        splits: ``all``, or ``train`` and ``test``, or these and ``dev``.
+        labels: Names of the classes; class 0 is the first.
+        splits: Examples by split: ``all``, or ``train`` and ``test`` (for SST2 also ``dev``).
     """
 
     name: str
@@ -81,7 +81,7 @@ class TransferTask:
 def load_transfer(
     folder: Path | str, tasks: Sequence[str] | None = None
 ) -> dict[str, TransferTask]:
-    """Load some of the transfer tasks of a folder, in this order, or all seven."""
+    """Load the transfer tasks of a folder: those in ``tasks``, in this order, or all seven."""
     folder = Path(folder)
     if not is_folder(folder):
         raise InputError(f"{place(folder)}: no such folder of transfer tasks; check the path")
@@ -93,7 +93,7 @@ def load_transfer(
     if absent:
         raise InputError(
             f"{place(folder)} lacks {', '.join(absent)} (folders {', '.join(absent).lower()}); "
-            "the average needs all seven tasks: complete the folder, or name the tasks to take"
+            "complete the folder, because the average needs all seven tasks, or name some tasks"
         )
     return {task: _load_task(folder / task.lower(), task) for task in chosen}
 
@@ -105,8 +105,7 @@ def _load_task(room: Path, task: str) -> TransferTask:
         path, zipped = room / f"{name}.tsv", room / f"{name}.tsv.gz"
         if not path.exists() and not zipped.exists():
             raise InputError(
-                f"{place(path)}: {task} needs this file and it is not there; complete the "
-                "folder, or name the tasks to take"
+                f"{place(path)}: no such file; add it for the task {task}, or name other tasks"
             )
         splits[name] = _load(path if path.exists() else zipped, task, name)
     return TransferTask(task, layout.labels, splits)
@@ -121,12 +120,12 @@ def _load(path: Path, task: str, split: str) -> Examples:
     for line, (label, *cells) in fields(path, needed):
         if label not in number:
             raise InputError(
-                f"{place(path, line)}: label {quoted(label)} is not one of {task}'s: "
+                f"{place(path, line)}: {task} has no label {quoted(label)}; give one of "
                 f"{', '.join(layout.labels)}"
             )
         words = [" ".join(cell.split()) for cell in cells]
         if not all(words) and not layout.empty:
-            raise InputError(f"{place(path, line)}: an empty text, but {task} has no empty texts")
+            raise InputError(f"{place(path, line)}: copy the file again; no text may be empty")
         labels.append(number[label])
         texts.append(words)
     _check_counts(path, task, split, labels, sum(not all(words) for words in texts))
@@ -142,9 +141,8 @@ def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empt
             ", ".join(f"{n} of {k}" for n, k in zip(counts, layout.labels, strict=True))
             for counts in (counted, expected)
         ]
-        raise InputError(f"{place(path)}: rows for each label: {rows[0]}; {task} has {rows[1]}")
+        raise InputError(f"{place(path)}: copy it again; rows by label: {rows[0]}, not {rows[1]}")
     if empty != layout.empty:
         raise InputError(
-            f"{place(path)}: {empty} empty texts where {task} has {layout.empty}; copy the whole "
-            "file again"
+            f"{place(path)}: copy it again; it has {empty} empty texts, not {layout.empty}"
         )

@@ -1,6 +1,6 @@
-"""Forms the positive of a record: the text itself (dropout), the next text, or its second field.
+"""Forms the positive of a record and splits the records into training and held-out records.
 
-Records are also split into training and held-out records here.
+The positive is the text itself (dropout), the next text (adjacent), or the second text (pairs).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +18,8 @@ Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
 
 ONE_GROUP = (
-    "all {:,} records are in one group, so no record has a negative: name a column of `--groups` "
-    "with several values, or leave `--groups` out"
+    "leave `--groups` out, or name a column that has several values: all {:,} records are in one "
+    "group, so no record has a negative"
 )
 
 
@@ -29,9 +29,9 @@ class Formed(NamedTuple):
     Attributes:
         texts: Anchor, then positive and hard negatives if there are any.
         held: Whether the record is held out.
-        continues: Whether the anchor is the positive of the previous training record.
+        continues: Whether the anchor is also the positive of the previous training record.
         group: Group of the record; empty if it has none.
-        scores: Scores of the record.
+        scores: Scores of the record; empty without scores.
     """
 
     texts: tuple[str, ...]
@@ -42,35 +42,36 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Resolve ``"auto"``, or return ``views`` if they fit the first record."""
+    """Return the views; ``"auto"`` is decided, and other views are checked, by the first record."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"
     if single and views == "pairs":
         raise InputError(
-            f"{place(first.path, first.line)}: views 'pairs' need two or more texts in a record, "
-            "found one; use `--views dropout` or `--views adjacent`"
+            f"{place(first.path, first.line)}: use `--views dropout` or `--views adjacent`: views "
+            "'pairs' need two or more texts in a record, but this one has one"
         )
     if not single and views != "pairs":
         raise InputError(
-            f"{place(first.path, first.line)}: views {views!r} need records of one text, found "
-            f"{len(first.texts)}; use `--views pairs`, or choose one column"
+            f"{place(first.path, first.line)}: use `--views pairs`, or choose one column: views "
+            f"{views!r} need records of one text, but this one has {len(first.texts)}"
         )
     return views
 
 
-_LARGEST = 10  # groups of linked records that a part held out has at least
+_LARGEST = 10  # a set of linked pairs is at most this fraction (a tenth) of those held out
 
 
 def held_out_together(
     records: Iterable[Record], holdout: float, seed: int
 ) -> NDArray[np.bool_] | None:
-    """Return which pairs are held out, so that training uses none of their texts.
+    """Return which pairs to hold out; training then uses no text of a held-out pair.
 
-    Pairs that share a text, directly or through other pairs, are held out together; ``Former``
-    decides on pairs without such links. A set of linked pairs larger than a tenth of the number to
-    hold out is trained on. Returns None, to hold out each record separately, if less than a quarter
-    of that number can be held out like this, or if records have groups or a single text.
+    Pairs that share a text, directly or through other pairs, are held out or trained on together. A
+    set of such pairs is trained on if it is larger than a tenth of the number to hold out.
+
+    Returns None if this holds out less than a quarter of that number, or if records have groups or
+    only one text. In these cases, each record is held out by itself.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -92,7 +93,7 @@ def held_out_together(
 
 
 def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
-    """Return the test of whether a record with this anchor is held out."""
+    """Return a function of an anchor; it is True if a record with that anchor is held out."""
     if not holdout:
         return lambda anchor: False
     threshold, key = holdout * 2.0**64, str(seed).encode()
@@ -101,18 +102,18 @@ def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
 
 @dataclass
 class Former:
-    """Forms records by their views and holds a share of them out.
+    """Forms the views of records and holds out a share of the records.
 
-    A hash of the seed and the anchor decides whether a record is held out, so the order does not
-    matter and near-identical anchors stay together.
+    A hash of the seed and the anchor decides whether a record is held out. The choice therefore
+    does not depend on the order, and is the same for near-identical anchors.
 
     Attributes:
         views: ``dropout``, ``adjacent`` or ``pairs``.
         holdout: Share of the records that is never trained on.
         seed: Seed of the choice of these records.
-        held: Result of :func:`held_out_together`, which then decides instead of the seed.
-        neighbours: Number of adjacent pairs skipped so far because they share a text with a
-            held-out pair, or may share one (if the text before the first is unknown).
+        held: Result of :func:`held_out_together`; unless None, it decides instead of the hash.
+        neighbours: Number of adjacent pairs that were skipped so far because they share a text with
+            a held-out pair, or because the text before them is unknown.
     """
 
     views: Views
@@ -122,7 +123,7 @@ class Former:
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
-        """Yield the pairs of views of each record, and whether it is held out, in order."""
+        """Yield the views of each record in order, and whether it is held out."""
         chosen = _chosen(self.holdout, self.seed)
         if self.views == "adjacent":
             yield from self._adjacent(records, chosen)
@@ -145,7 +146,7 @@ class Former:
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False
-            if before is None:  # a buffer may begin within a document, after a held-out text
+            if before is None:  # a buffer may begin within a document: after a held-out text?
                 text_held = self.holdout > 0 and not record.opens
             if before is not None and not record.opens:
                 if before_chosen:
