@@ -94,7 +94,7 @@ def test_too_few_texts():
     records = [[text] for text in TEXTS[:19]] + [["too short"]] * 30
     with pytest.raises(
         InputError,
-        match=r"such as with holdout=0.2 \(the default is 0.1\), or give dev an STS file .* at least "
+        match=r"with holdout=0.2 \(the default is 0.1\), or give dev an STS file .* at least "
         r"20 held-out texts of at least 8 words; found 19 among 49 records",
     ):
         holdout_set(records, "dropout")
