@@ -114,7 +114,7 @@ def test_compare(outcome: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a comparison needs at least two models; found 1"):
         isotrope.compare([outcome], retrieval=pairs)
     with pytest.raises(
-        InputError, match="give either models and data to score them on, or results"
+        InputError, match="give either models and data to score them on, or only results"
     ):
         isotrope.compare([one, outcome], retrieval=pairs)
 

@@ -208,11 +208,11 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     ),
     "labels of words": (
         pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": ["a", "b"]}, 2),
-        "numbers below 100",
+        "a number below 100",
     ),
     "labels of a million": (
         pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10**6]}, 2),
-        "numbers below 100",
+        "a number below 100",
     ),
     "code": (pickle.dumps({b"data": _Code()}), "not a pickle of CIFAR"),
     "os.system": (b"cos\nsystem\n(S'touch opened'\ntR.", "not a pickle of CIFAR"),

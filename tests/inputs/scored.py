@@ -65,9 +65,9 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
 
 # label<TAB>text, or a table
 LABELLED: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "good\n", "holds texts where a label"),
-    ("three.tsv", "a\tb\tc\n", "holds pairs where a label"),
-    ("label.tsv", "\ttext\nx\ty\n", "holds texts where a label"),
+    ("fields.tsv", "good\n", "the file is read as texts"),
+    ("three.tsv", "a\tb\tc\n", "the file is read as pairs"),
+    ("label.tsv", "\ttext\nx\ty\n", "the file is read as texts"),
     ("text.tsv", "a\t \nb\tc\n", "1 row with an empty text"),
     ("classes.tsv", "a\tone\na\ttwo\n", "at least 2 different labels; these 2 have 1"),
     ("few.tsv", "a\tone\nb\ttwo\n", "give at least two texts of each label"),

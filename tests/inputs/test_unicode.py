@@ -88,7 +88,7 @@ def test_line_ends_of_other_systems(tmp_path: Path) -> None:
         "m.tsv": b"a\tb\rc\td",
     }.items():
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(InputError, match="convert the line ends of old Macs"):
+        with pytest.raises(InputError, match="convert its line ends"):
             list(read([tmp_path / name]))
 
 
