@@ -29,7 +29,7 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
     """Return the files to read, and the skipped files of folders.
 
     Folders are searched to any depth, also through symbolic links, each folder once. Their files
-    are sorted. Hidden and empty files are ignored. A folder from ``save_to_disk`` is one file.
+    are sorted. Hidden and empty files are ignored. A ``save_to_disk`` folder counts as one file.
     """
     files: list[Path] = []
     others: list[Path] = []

@@ -1,6 +1,6 @@
 """Recognises the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
 
-The column names decide. In a table without names, the number of columns decides.
+Column names decide. Without names, the number of columns decides, and which of them hold numbers.
 
 | form | columns |
 |---|---|
@@ -206,12 +206,12 @@ class Reading:
         paired: Whether labelled texts become pairs. Otherwise each labelled text is one record.
         scored: Whether scored pairs may be read. They are refused by default, because the texts of
             a pair with a low score do not belong together.
-        choose: How many columns an error message may suggest that the user choose; 0 if the caller
-            has no setting for choosing columns.
+        choose: Largest number of columns that an error message proposes to choose; 0 if the caller
+            has no setting for columns.
         rows: Number of rows read.
         records: Number of records made from these rows.
         negatives: For each number of negatives, how many records have that number.
-        left: Number of skipped rows, and the first skipped row, for each reason.
+        left: Number of skipped rows for each reason.
         other_files: Skipped files in folders.
     """
 

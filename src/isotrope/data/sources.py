@@ -181,8 +181,8 @@ def to_dataset(reading: Reading) -> "Dataset":
     """Return records as a data set for the trainer of sentence-transformers.
 
     Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or only ``text``), and ``label``
-    with the scores of the texts after the anchor, or with the number of the group. A row with few
-    negatives repeats them. If only some rows have negatives, the others are skipped and counted.
+    with the scores of the texts after the anchor, or with the number of the group. A row with fewer
+    negatives than another repeats its own. If only some rows have any, the others are skipped.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

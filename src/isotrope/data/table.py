@@ -152,7 +152,7 @@ def _arrow(path: Path, suffix: str) -> Table:
 
 
 def _at_once(size: int, packed: int) -> int:
-    """Return how many rows to read at once, where each row may repeat all of the unpacked data."""
+    """Return how many rows to read at once, if each may expand to all of the unpacked data."""
     return max(1, min(256, most_unpacked(packed) // (size + 1)))
 
 

@@ -93,7 +93,7 @@ def _separator(head: Sequence[str], known: frozenset[str]) -> str:
 
 
 def _csv(path: Path, separator: str, said: bool = False) -> Table:
-    """Return a quoted table with a header; ``said``: after a line that names the separator."""
+    """Return a quoted table with a header; with ``said``, a line above names the separator."""
 
     def raw() -> Iterator[tuple[int, list[str]]]:
         texts = (f"{t.replace(chr(13), _RETURN)}\n" for _, t in islice(lines(path), said, None))
@@ -165,7 +165,7 @@ def json_table(path: Path) -> Table:
 
 
 def _rows(value: object) -> list[Any]:
-    """Return the objects of a list, also if it is the value of an only key; else the one value."""
+    """Return the objects in a list, or in a list under a single key; otherwise ``[value]``."""
     inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     if isinstance(inner, list) and all(
         isinstance(v, dict | list) and "role" not in v for v in inner

@@ -56,8 +56,8 @@ def first_turn(module: "nn.Module", learning_rate: float) -> float:
     """Return the angle (radians) by which a gradient descent step turns the weights of ``module``.
 
     If a normalisation follows, only the direction of the weights matters. Their gradient is
-    orthogonal to them, so a step turns them by atan(rate ||gradient|| / ||weights||). Weights
-    divided by c have a gradient that is larger by the factor c; small angles grow by c squared.
+    orthogonal to them, so a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
+    weights by c multiplies their gradient by c, so a small angle grows by the factor c^2.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
     squares = [

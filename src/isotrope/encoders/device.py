@@ -47,6 +47,6 @@ def find_device(name: str) -> torch.device:
 def pass_overhead(device: torch.device) -> int:
     """Return the overhead of one forward and backward pass, in tokens.
 
-    A batch is cut into chunks of similar length with one pass each; more overhead, fewer chunks.
+    A batch is cut into chunks of similar length, one pass each. More overhead gives fewer chunks.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -129,7 +129,7 @@ class DINOHead(nn.Module):
         prototypes: Number k of prototypes.
         hidden: Width of the two hidden layers.
         bottleneck: Dimension in which the cosine is taken.
-        batch_norm: Whether batch norms follow the hidden linear layers (in the paper's ViTs, no).
+        batch_norm: Whether batch norms follow the hidden linear layers; the paper's ViTs have none.
 
     Attributes:
         prototypes: Linear layer without bias, whose weights are the prototypes (k x bottleneck).

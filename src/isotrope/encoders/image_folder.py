@@ -99,7 +99,7 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
 
 
 def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
-    """Return the side, mean and standard deviation of pictures after preprocessing."""
+    """Return the side, mean and standard deviation with which pictures are preprocessed."""
     processor = _json(folder / "preprocessor_config.json")
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):

@@ -23,7 +23,7 @@ def load(
     """Load an encoder, in evaluation mode and float32 (unless ``model_kwargs`` changes it).
 
     Args:
-        name: Folder or id; :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load` list them.
+        name: Folder or id, as :meth:`SentenceEncoder.load` or :meth:`ImageEncoder.load` takes it.
         pooling: For text only: pooling that replaces the model's own.
         device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
         trust_remote_code: For text only: whether to run code that comes with the model.

@@ -43,7 +43,7 @@ def add_lora(
         rank: Rank of ``B A``.
         alpha: Numerator of the factor ``alpha / rank`` of ``B A``; None means twice the rank.
         targets: Last parts of the names of the layers (``query``, ``value``), or ``all-linear``. If
-            empty, they are peft's default for the architecture, or all linear layers without one.
+            empty, peft's default for the architecture, or all linear layers if it has no default.
         seed: Seed of the initial ``A``.
     """
     with needs_extra("lora", "peft"):

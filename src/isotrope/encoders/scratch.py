@@ -41,7 +41,7 @@ def scratch_model(
     heads: int,
     max_length: int,
 ) -> "SentenceTransformer":
-    """Return an untrained BERT with mean pooling; ``SentenceEncoder.scratch`` has the arguments."""
+    """Return an untrained BERT with mean pooling, for ``SentenceEncoder.scratch``."""
     with quiet_loading(seed):
         from safetensors import SafetensorError
         from safetensors.torch import save_file

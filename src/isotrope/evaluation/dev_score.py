@@ -77,7 +77,7 @@ def _is_sts(path: Path) -> bool:
 def dev_metric_held_out(
     stores: Mapping[str, TokenStore], *, prompts: tuple[str, str], metric: RankMetric = "mrr@10"
 ) -> DevMetric:
-    """Return the dev score on the held-out records of a run, which needs no labels.
+    """Return the dev score on the held-out records of a run. It needs no labels.
 
     Each data set is searched separately. The score is the mean over all queries. If records have
     groups, every target of the query's group is a correct answer. For scored pairs, the score is

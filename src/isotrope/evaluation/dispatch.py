@@ -46,7 +46,7 @@ def evaluate(
     Args:
         model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval only), an outcome of
             ``isotrope.fit``, or any object with ``encode``.
-        progress: Whether to show progress bars and the tasks that are stored already on stderr.
+        progress: Whether to show progress bars, and tasks that are stored already, on stderr.
         options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords,
             and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``,
             ``labels`` and ``corpus`` are paths. ``knn=False`` or ``linear=False`` leaves out one of

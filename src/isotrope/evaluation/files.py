@@ -204,8 +204,8 @@ def search(
         model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
         corpus: File of texts, list of m texts, or their embeddings (m x d). For an image encoder, a
             folder of pictures.
-        query: One text, or a list of texts, which returns a list for each. For an image encoder,
-            paths of pictures.
+        query: One text, or several texts; for several, the result is a list of lists. For an image
+            encoder, paths of pictures.
         progress: Whether to show a progress bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,

@@ -45,8 +45,8 @@ def encode_pictures(
 ) -> tuple[int, int]:
     """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
 
-    A text file beside ``output``, with the suffix .txt, has the path of each row's picture on a
-    line. Unreadable pictures are skipped; a warning gives their number and an example.
+    A text file beside ``output``, with the suffix .txt, has the path of one picture on each line.
+    Unreadable pictures are skipped; a warning gives their number and an example.
 
     Returns:
         n and d.

@@ -74,8 +74,8 @@ def linear_probe(
     """Fit softmax regression on the training part and score it on the test part.
 
     Each dimension is standardised to mean 0 and variance 1/d, with the statistics of the training
-    part. It is set to 0 if its standard deviation is below a millionth of the largest root mean
-    square of a dimension.
+    part. A dimension is set to 0 if its standard deviation is below a millionth of the largest root
+    mean square of a dimension.
 
     Args:
         train: Labelled training rows, n, an array or memory map, which is read once per epoch.

@@ -98,9 +98,9 @@ def retrieval_evaluation(
 def own_prompts(encoder: Encoder) -> tuple[str, str]:
     """Return the prompts for queries and for documents that were saved with a model.
 
-    ``encode_query`` and ``encode_document`` of sentence-transformers use the same. Both are empty
-    if ``encode`` puts a prompt before every text, or if the encoder is neither a SentenceEncoder
-    nor a SentenceTransformer.
+    ``encode_query`` and ``encode_document`` of sentence-transformers use the same prompts. Both
+    prompts are empty if ``encode`` puts a prompt before every text, or if the encoder is neither a
+    SentenceEncoder nor a SentenceTransformer.
     """
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
         encoder = encoder.encoder

@@ -29,8 +29,8 @@ def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
     Args:
-        model: Name given by the user. The folder of a run is its ``evaluations``. Other models, and
-            runs that are read-only, have ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
+        model: Name given by the user. For a run, the folder is its ``evaluations``. For others, and
+            for read-only runs, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()

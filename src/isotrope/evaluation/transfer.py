@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
 
 MODES = {"full": FULL, "prototyping": PROTOTYPING}
-"""The two protocols of SimCSE: ``full`` for papers, ``prototyping`` (faster) during training."""
+"""The two protocols of SimCSE: ``full``, as in papers, and ``prototyping``, which is faster."""
 
 Mode = Literal["full", "prototyping"]
 

@@ -239,7 +239,7 @@ def is_strips(folder: Path) -> bool:
 
 
 def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
-    """Open a folder of strips; ``limit`` reads no more than ``load_images(limit=...)`` needs."""
+    """Open a folder of strips; with ``limit``, read only the strips that ``load_images`` needs."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:

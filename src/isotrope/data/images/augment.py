@@ -183,7 +183,7 @@ class Augment:
 
 
 def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbers: Tensor) -> None:
-    """Change the chosen rows in place, with their rows of each of ``numbers``."""
+    """Change the chosen rows in place; ``numbers`` hold arguments of ``change`` for every row."""
     rows = chosen.nonzero()[:, 0]
     if len(rows):
         there = rows.to(views.device)
@@ -236,12 +236,12 @@ def _byol(size: int) -> tuple[Augment, ...]:
 
 
 def _moco_v3(size: int) -> tuple[Augment, ...]:
-    """MoCo v3's released code: BYOL's with crops of at least a fifth, resized linearly."""
+    """MoCo v3's released code: as BYOL, with crops of 1/5 of the area or more, resized linearly."""
     return tuple(replace(view, scale=(0.2, 1.0), bicubic=False) for view in _byol(size))
 
 
 def _vicreg(size: int) -> tuple[Augment, ...]:
-    """VICReg, appendix C.1: BYOL's with the same blur and solarisation for both views."""
+    """VICReg, appendix C.1: as BYOL, with the same blur and solarisation for both views."""
     view = replace(_byol(size)[0], blur=_blur(size, 0.5), solarize=0.1)
     return view, view
 
@@ -281,7 +281,7 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return the two views of a recipe. Above 64 pixels, ``"dino"`` has eight local views more."""
+    """Return the two views of a recipe. Above 64 pixels, ``"dino"`` has eight more local views."""
     if name not in RECIPES:
         raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

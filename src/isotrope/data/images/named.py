@@ -5,7 +5,7 @@
 - STL-10, binary version: the 5,000 labelled training and 8,000 test pictures. The unlabelled
   pictures are not read.
 - Tiny-ImageNet: ``train/`` with 200 classes; the test part is ``val/`` (``val_annotations.txt``).
-- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; validation is added to training.
+- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; its validation part is trained on too.
 
 The path is the folder of the set, or the folder into which its archive was unpacked.
 """

@@ -37,7 +37,7 @@ class Batches:
         self._epoch = 0
 
     def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of a step in batch order; ``step`` counts in the epoch."""
+        """Return the record numbers of step ``step`` (from 0) of an epoch, in batch order."""
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"an epoch has {self.steps_per_epoch} steps; found step {step}")
         if epoch != self._epoch:
@@ -46,7 +46,7 @@ class Batches:
         return self._order[np.arange(start, start + self.batch_size)]
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of a step; ``step`` counts from the start of training."""
+        """Return the record numbers of step ``step`` (from 0) of a training."""
         return self.indices(*divmod(step, self.steps_per_epoch))
 
 

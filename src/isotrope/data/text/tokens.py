@@ -188,7 +188,7 @@ class TokenStore:
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
         """Return the token ids of one column of the given records, as views of the mapped file.
 
-        The third column is the hard negatives of all records; :meth:`owners` says whose they are.
+        The third column has the hard negatives of all records; :meth:`owners` finds their records.
         """
         texts = self._texts_of(indices, column)
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
@@ -328,7 +328,7 @@ def _watched(
 
 
 class _Writer:
-    """Appends texts, records and hashes to the files of a store in the making."""
+    """Appends texts, records and hashes to the files of a store that is being built."""
 
     def __init__(
         self, folder: Path, tokenize: Tokenize, settings: StoreSettings, dtype: str

@@ -42,7 +42,7 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return the views; ``"auto"`` is decided, and other views are checked, by the first record."""
+    """Return the views that fit the first record; refuse views that do not fit it."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"
