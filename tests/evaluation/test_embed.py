@@ -53,7 +53,7 @@ def test_something_that_is_no_encoder():
         (torch.ones(2, 3, requires_grad=True), "the Tensor that it returned .*detach"),
         ([[1.0], [1.0, 2.0]], "the list that it returned .*inhomogeneous"),
         ("ab", "the str that it returned .*convert"),
-        (np.full((2, 3), 1e300), "numbers that are not finite"),
+        (np.full((2, 3), 1e300), "returned numbers that are not finite"),
     ],
 )
 def test_an_encoder_that_returns_no_array_of_numbers(found, message):
@@ -63,7 +63,7 @@ def test_an_encoder_that_returns_no_array_of_numbers(found, message):
         def encode(self, texts):
             return found
 
-    with pytest.raises(InputError, match=rf"wrong\.encode returned {message}"):
+    with pytest.raises(InputError, match=rf"wrong.*{message}"):
         embed(Wrong(), ["a", "b"])
 
 

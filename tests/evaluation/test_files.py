@@ -168,7 +168,7 @@ def test_searches_that_are_refused() -> None:
         with pytest.raises(InputError, match="give a corpus with at least one text"):
             files.search(Table(), corpus, "river")
     for shape in ((4, 3), (4,)):
-        with pytest.raises(InputError, match="table gives 2 numbers for each of 4 texts; encode"):
+        with pytest.raises(InputError, match="table gives 2 numbers for each of 4 texts"):
             files.search(Table(), np.ones(shape), "river")
     with pytest.raises(InputError, match=r"row 2 of its embeddings is not finite"):
         files.search(Table(), np.array([[1, 0], [0, 1], [0, np.nan]]), "river")
@@ -201,7 +201,7 @@ def test_stored_embeddings_are_used_and_recognised(
     with pytest.raises(InputError, match=r"row 0 of .* is not what .* gives for text 1"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     np.save(stored, rows[1:])
-    with pytest.raises(InputError, match=r"have shape \(17, 128\) but .* for each of 18 texts"):
+    with pytest.raises(InputError, match=r"have shape \(17, 128\), but .* for each of 18 texts"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     stored.write_text("nothing")
     with pytest.raises(InputError, match="is not a matrix saved by numpy"):
@@ -211,13 +211,13 @@ def test_stored_embeddings_are_used_and_recognised(
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda rows: np.where(np.arange(18)[:, None] == 16, np.nan, rows), "row 16 of the emb"),
+        (lambda rows: np.where(np.arange(18)[:, None] == 16, np.nan, rows), "row 16 of its emb"),
         (lambda rows: np.full_like(rows, np.inf), "row 0 of its embeddings is not finite"),
         (lambda rows: rows.astype("U4"), "it holds <U4, not floating-point numbers"),
-        (lambda rows: rows.astype("S4"), r"holds \|S4, not a matrix"),
-        (lambda rows: rows.astype("M8[s]"), r"holds datetime64\[s\], not a matrix"),
-        (lambda rows: rows.astype(complex), "holds complex128, not a matrix"),
-        (lambda rows: rows[0, 0], r"have shape \(\) but .* for each of 18 texts"),
+        (lambda rows: rows.astype("S4"), r"it holds \|S4, not floating"),
+        (lambda rows: rows.astype("M8[s]"), r"it holds datetime64\[s\], not floating"),
+        (lambda rows: rows.astype(complex), "it holds complex128, not floating"),
+        (lambda rows: rows[0, 0], r"have shape \(\), but .* for each of 18 texts"),
     ],
 )
 def test_stored_embeddings_that_are_no_numbers(

@@ -98,7 +98,11 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
             "must name data sets, but .* is the name of a column",
         ),
         ({"my data": NLI}, {}, "'my data' is not a name for a data set; use letters"),
-        ({"qa": QA, "nli": NLI[:12]}, {}, r"data set nli: (a batch of 16 is larger|.*held-out)"),
+        (
+            {"qa": QA, "nli": NLI[:12]},
+            {},
+            r"data set nli: (use a batch size of at most|.*held-out)",
+        ),
         ({"qa": QA, "nli": "no.txt"}, {}, "data set nli: no.txt: no such file"),
         ({"qa": QA, "nli": NLI}, {"objective": {"qa": "met"}}, "nli is not a data set with an obj"),
         ({"qa": QA, "nli": NLI}, {"views": "pairs"}, "data set nli: .*views 'pairs' need two"),

@@ -194,7 +194,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
     ("data", "message"),
     [
         (5, r"cannot train on 5 \(int\); give the path of a file, a list of texts"),
-        ([], "the data: holds no text"),
+        ([], "the data: give at least one record"),
         ([("a", "b"), ("a",)], "record 2 of the data has 1, earlier records have 2"),
         ([("a", 5)] * 9, r"the data, line 1: column '2' holds 5 \(int\), not text"),
         (["nowhere.txt"], "nowhere.txt: no such file"),
