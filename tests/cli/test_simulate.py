@@ -143,7 +143,7 @@ def test_a_plugin_is_simulated_like_any_other(run, tmp_path: Path) -> None:
 def test_a_formula_alone_is_no_landscape(run, plugin, kind: str, tmp_path: Path) -> None:
     found = run("simulate", kind, *plugin, "--output", tmp_path / "out")
     assert found.code == 2
-    assert found.err.startswith("isotrope: error: Hinge has a formula but no components")
+    assert found.err.startswith("isotrope: error: write the components of Hinge")
     assert "isotrope.decompose(Hinge(), anchors, positives)" in found.err
     assert not (tmp_path / "out").exists()
 
@@ -183,7 +183,7 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
         (["norm", "--objective.margin", "1"], "--objective.margin 1.0 (needs --objective NAME)"),
         (["norm", "--objective", "mtp"], "unknown objective 'mtp' (did you mean 'mpt'?)"),
         (["norm", "--objective", "mpt", "--objective.m", "1"], "objective mpt has no setting 'm'"),
-        (["ratio", "--objective", "barlowtwins"], "BarlowTwins: this objective computes with the"),
+        (["ratio", "--objective", "barlowtwins"], "BarlowTwins: measure this objective on real"),
         (["ratio", "--grid", "1"], "a grid needs 2 or more values of each angle; found 1"),
         (["dissipation", "--batches", "1"], "at least 1 negative and 2 batches; found 127 and 1"),
         (["dissipation", "--seed", "-1"], "the seed must be 0 or more; found -1"),

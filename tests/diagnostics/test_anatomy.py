@@ -260,7 +260,7 @@ def test_no_negatives_is_not_an_anchor_that_is_done() -> None:
     assert row["uniformity"] is not None is not row["embedding_gradient"]
     found = anatomy.diagnose(batch_size=16)
     assert found.verdict == ("healthy",)
-    assert any("no in-batch negatives" in note for note in found.notes)
+    assert any("without in-batch negatives" in note for note in found.notes)
 
 
 def test_pairs_that_belong_together_have_angles() -> None:

@@ -47,7 +47,7 @@ def test_rows_of_one_step_are_one_and_the_last_line_may_be_cut(tmp_path: Path) -
     assert [row["step"] for row in case.rows] == [0, 10]
     assert case.scores == [(0, 50.0)]
     assert case.series("dead") == [0.5, 0.75]
-    assert "2 logged steps of a run without a result" in case.notes
+    assert "2 logged steps of a run without result.json" in case.notes
     assert case.objective is None
     assert "the objective is not known" in case.notes
 
@@ -121,7 +121,7 @@ def test_a_step_that_no_run_has_is_refused(tmp_path: Path, step: str) -> None:
 
 def test_an_objective_is_a_name(tmp_path: Path) -> None:
     run = unfinished(tmp_path, "0,1.5,0.5,\n", "files: [a.txt]\nobjective: [1, 2]\n")
-    with pytest.raises(InputError, match=r"must be the name of an objective, but is \[1, 2\]"):
+    with pytest.raises(InputError, match=r"it must be a name, but is \[1, 2\]"):
         of_run(run)
 
 
@@ -129,7 +129,7 @@ def test_a_loss_of_sentence_transformers_has_no_objective(tmp_path: Path) -> Non
     lines = "0,0.5,,\n10,0.4,,\n"
     case = of_run(unfinished(tmp_path / "run", lines, "files: [a.txt]\nloss: CoSENTLoss\n"))
     assert case.objective is None
-    assert "GD, W and R of CoSENTLoss are not logged" in case.notes
+    assert "the components GD, W and R of CoSENTLoss are not logged" in case.notes
     (found,) = diagnose(case).findings
     assert found.verdict == "not-enough-seen"
     assert found.change == "isotrope.Doctor() in your own trainer, with this loss"

@@ -84,7 +84,7 @@ def test_pairs_are_probed_before_and_after(encoder: Path, pairs: Path, tmp_path:
     assert case.start == case.probe
     gone = examine(run_of(tmp_path / "gone", encoder, [str(pairs)], encoder="no/such/model"))
     assert gone.start is None
-    assert "the encoder before training was not probed" in gone.notes[-1]
+    assert "the initial encoder embedded no data" in gone.notes[-1]
 
 
 def test_data_of_ones_own_takes_the_place_of_the_runs(
@@ -99,14 +99,14 @@ def test_data_of_ones_own_takes_the_place_of_the_runs(
 def test_vanished_data_leave_the_log(encoder: Path, tmp_path: Path) -> None:
     case = examine(run_of(tmp_path / "run", encoder, [str(tmp_path / "gone.txt")]))
     assert case.probe is None
-    assert "the saved model was not probed" in case.notes[-1]
+    assert "the saved model embedded no data" in case.notes[-1]
     assert case.end("loss") == 2.0
 
 
 def test_a_run_without_a_model(encoder: Path, lines: Path, tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", encoder, [str(lines)])
     shutil.rmtree(run / "model")
-    assert examine(run).notes[-1] == "no saved model to probe"
+    assert examine(run).notes[-1] == "there is no saved model to embed data with"
 
 
 def test_an_objective_of_ones_own(encoder: Path, pairs: Path, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_run_on_images(tmp_path: Path) -> None:
 
 def test_a_model_of_images_needs_some(tmp_path: Path) -> None:
     ImageEncoder.build("resnet9", width=4, image_size=8, seed=0).save(tmp_path / "model")
-    with pytest.raises(InputError, match=r"takes images: give some with .*data"):
+    with pytest.raises(InputError, match=r"give images with .*data"):
         examine(tmp_path / "model")
     data = write_pictures(tmp_path / "pictures.npz")
     case = examine(tmp_path / "model", data=str(data))

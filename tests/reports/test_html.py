@@ -213,7 +213,7 @@ def test_missing_numbers_say_why(tmp_path: Path) -> None:
     assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
     assert any("has not written its result" in title for title in page.titles)
     assert "still rising when it ends? Not measured in these runs: Dev score." in page.text
-    assert "per push from the negatives. Not measured: barlow." in page.text
+    assert "divided by push of the negatives. Not measured: barlow." in page.text
 
 
 @pytest.mark.usefixtures("words")

@@ -1,11 +1,11 @@
-"""Explains what an objective's gradient does to embeddings, and diagnoses runs and models.
+"""Explains what the gradient of an objective does to embeddings; diagnoses runs and models.
 
-- ``simulation`` needs no model: an objective is evaluated at random or given angles (``averages``).
-- ``metrics`` is the table of the numbers of a log; ``observe`` measures one batch, ``anatomy``
-  records a training in any loop.
-- ``curvature`` multiplies with the Hessian of a loss, and finds its extreme eigenvalues.
-- ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
-  ``verdicts`` has one record for each verdict, and ``findings`` the findings and their text.
+- ``simulation`` evaluates an objective at random or given angles, without a model.
+- ``metrics`` defines the numbers of a log, ``observe`` measures them on one batch, and ``anatomy``
+  records them during a training in any loop.
+- ``curvature`` multiplies the Hessian of a loss with vectors, and finds its extreme eigenvalues.
+- ``doctor`` diagnoses a run or a model. ``examine`` collects what is known about it into the record
+  of ``evidence``; ``verdicts`` has the rules, ``findings`` their results as text.
 """
 
 from typing import TYPE_CHECKING

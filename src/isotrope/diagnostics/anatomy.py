@@ -27,15 +27,15 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
 
 COLUMNS = columns("doctor")
-"""The columns of a row: those of a run on text, and those of a recognised loss."""
+"""The columns of a row: those of a run on text, and those that only the Doctor measures."""
 
-_WHOLE = 1.001  # a share above all of the gradient, apart from rounding
+_WHOLE = 1.001  # a dissipation above this is more than rounding above 1
 
 _TARGETS = (
-    "the loss only pulls embeddings to targets without a gradient, so the Doctor cannot see how "
-    "collapse is prevented (for example, by a predictor)"
+    "the loss only pulls embeddings towards targets that get no gradient, so the Doctor cannot see "
+    "what prevents a collapse (for example, a predictor)"
 )
-_LEFT_OUT = 0.02  # of the gradient; pairs that leave out more are not judged
+_LEFT_OUT = 0.02  # of the gradient; if more comes from other terms, pairs are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
 
 _PLAIN = asdict(Words())
@@ -44,36 +44,35 @@ Row = dict[str, float | None]
 
 
 class Anatomy:
-    """The rows of metrics.csv, from the pairs that a loss compares.
+    """The rows of metrics.csv, measured from the pairs that a loss compares.
 
-    For an objective of this library, the components are computed from its formulas. For another
-    loss, they and the temperature of a softmax are computed from the gradients of the compared
-    pairs (``isotrope.paradigm.similarities``). They are None if more than 2% of the gradient does
-    not come from these pairs. ``ratio`` is averaged only over anchors with GD >= 0.01, because
-    rounding dominates smaller gradients.
+    For an objective of this library, the components follow from its formulas. For another loss, the
+    components and the temperature of a softmax follow from the gradients of the compared pairs
+    (``isotrope.paradigm.similarities``). They are None if more than 2% of the gradient comes from
+    other terms. ``ratio`` is averaged only over anchors with GD >= 0.01, because rounding dominates
+    smaller gradients.
 
     :mod:`isotrope.diagnostics.metrics` defines the columns. Only the log of a Doctor has the
     columns misfit, radial, negatives, temperature, pulled and label_gap.
 
     Args:
-        every: Number of steps between two measured batches, beginning with step 0.
-        temperature: Temperature of the loss's softmax, if the gradient does not show it. It removes
-            the factor 1/temperature from the dissipation, which then lies between 0 and 1.
+        every: Number of steps from one measured batch to the next; step 0 is measured.
+        temperature: Temperature of the loss's softmax, needed if the gradient does not show it. The
+            dissipation is divided by 1/temperature, and then lies between 0 and 1.
 
     Attributes:
-        rows: One row per measured batch, by the names in ``COLUMNS``. A number that was not
-            measured is None.
+        rows: One row per measured batch, by the names in ``COLUMNS``; None: not measured.
         objective: The objective of isotrope that the loss contains; None for any other loss.
         settings: Known settings of the training, named as on the command line (hyphens).
-        kind: Kind of the loss of the last batch, as ``isotrope.diagnostics.seen`` names it;
-            ``known`` for an objective, ``unseen`` without pairs, ``broken`` if a value is NaN.
-        places: Places of some anchors in a batch, each with the place of a negative that looks like
-            a positive. Counted from 0, in the order in which the loss compares them.
-        calls: Number of measured and unmeasured steps since the start of the training.
-        words: Words of the trainer, for the changes that a diagnosis proposes.
+        kind: Kind of the loss of the last batch: ``known`` for an objective of isotrope, ``unseen``
+            without pairs, ``broken`` if a value is NaN, else as in ``isotrope.diagnostics.seen``.
+        places: Places in a batch of some anchors, each with that of a negative that looks like a
+            positive; counted from 0, in the order in which the loss compares them.
+        calls: Number of steps since the start of the training, measured or not.
+        words: How the trainer names its settings, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it.
-            The dissipation does not include the factor. If GD is nearly the same for all anchors,
-            the gradient shows no factor; then factor, dissipation and ``dead`` are None.
+            The dissipation does not include the factor. If GD is nearly equal for all anchors, the
+            gradient does not show it; then factor, dissipation and ``dead`` are None.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -95,15 +94,15 @@ class Anatomy:
         self._looked: int | None = None
         self._most = 0  # rows of the largest batch
         self._evidence = SoftmaxEvidence()
-        self._own: list[tuple[Row, set[str]]] = []  # whose anchors have candidates of their own
+        self._own: list[tuple[Row, set[str]]] = []  # of batches whose anchors share no candidates
         self._taught = False
         self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether to measure ``step``, by default that of the next call.
+        """Return whether to measure ``step``, by default the next one.
 
-        A step that accumulates several batches is measured once.
+        A step that accumulates the gradients of several batches is measured once.
         """
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
@@ -126,17 +125,17 @@ class Anatomy:
         accumulated: int = 1,
         copies: float = 0.0,
     ) -> Row | None:
-        """Measure a batch by the pairs that its loss compared, and return its row.
+        """Measure a batch from the pairs that its loss compared, and return its row.
 
-        A batch with less than half as many rows as the largest batch is not measured, such as a
-        short last batch of an epoch. The result is then None.
+        The result is None for a batch with less than half the rows of the largest batch, such as
+        the last one of an epoch. It is not measured.
 
         Args:
-            readings: One reading per backward pass of the losses; a cached loss has several.
+            readings: One reading for each backward pass of the losses; a cached loss has several.
             step: Number of the step.
             accumulated: Number of batches whose gradients the trainer adds up. If the trainer
-                divides the loss by this number, the division is undone.
-            copies: Share of the anchors that are known to have a copy in the batch.
+                divides the loss by this number, the row has the undivided loss.
+            copies: Share of the anchors that are known to have a copy among the batch's rows.
         """
         every = list(readings)
         for reading in every:
@@ -181,14 +180,14 @@ class Anatomy:
             if self.kind in ("softmax", "other", "scores") and all(t.blocks for t in compared):
                 self._own.append((row, numbers.keys() - _LIE))
                 self._withdraw()
-        # in other losses a row need not push all others
+        # in other losses, a row need not push all others
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
 
     def _withdraw(self) -> None:
-        """Withdraw what was taken for positives once a batch shows that a teacher chose them."""
+        """Delete the numbers of supposed positives once a batch shows that a teacher chose them."""
         self._taught |= self.kind == "scores"
         if self._taught:
             self.kind = "scores"
@@ -226,9 +225,9 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Add numbers to the newest row, or to the row of ``step``, which is added if missing."""
+        """Add numbers to the row of ``step``, created if missing; by default to the newest row."""
         if step is None and not self.rows:
-            raise ValueError("there is no row to add to: measure a batch first, or pass step=")
+            raise ValueError("measure a batch first, or pass step=: there is no row to add to yet")
         row = self.rows[-1] if step is None else self._row(step)
         numbers = {
             "epoch": epoch,
@@ -242,8 +241,7 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
-        The dev score of ``step`` itself is kept, because a trainer does not compute it again. All
-        other columns of this step are measured again.
+        The row of ``step`` itself keeps only the dev score, which a trainer does not compute again.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -263,8 +261,8 @@ class Anatomy:
     ) -> RunEvidence:
         """Return the evidence of the training for a diagnosis.
 
-        A dissipation above 1 is not judged: it contains an unknown factor of the loss, such as the
-        1/temperature of a softmax (``temperature``).
+        A dissipation above 1 is left out, because it contains an unknown factor of the loss, such
+        as the 1/temperature of a softmax (pass ``temperature``).
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
@@ -278,11 +276,11 @@ class Anatomy:
                 {**row, **(unknown if often or x else {})}
                 for row, x in zip(rows, above, strict=True)
             ]
-            notes += ["dissipation is not judged: give the loss's temperature (temperature=)"]
+            notes += ["give the loss's temperature (temperature=): dissipation is not judged"]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
-                "dissipation is not judged in steps in which it is nearly the same for all anchors "
-                "and far from that of InfoNCE: the loss has an unknown factor, or is another loss"
+                "dissipation is not judged in steps where it is nearly the same for all anchors "
+                "and far from InfoNCE's: the loss has an unknown factor, or is not InfoNCE"
             ]
         if self.factor not in (None, 1):
             notes += [
@@ -290,9 +288,7 @@ class Anatomy:
                 "this factor"
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
-            notes += [
-                "the loss has no in-batch negatives, and therefore no dissipation, weights or ratio"
-            ]
+            notes += ["without in-batch negatives, the loss has no dissipation, weights or ratio"]
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
             case,
@@ -323,7 +319,7 @@ class Anatomy:
 
 
 def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float]]:
-    """Return the dev scores on a scale of 100; other trainers log them between 0 and 1."""
+    """Return the dev scores out of 100; if all lie between -1 and 1, they are multiplied by 100."""
     scores = [(int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None]
     unit = 100.0 if all(abs(score) <= 1 for _, score in scores) else 1.0
     return [(step, unit * score) for step, score in scores]
@@ -353,7 +349,7 @@ def of_recording(folder: Path) -> RunEvidence:
     if file.is_file():
         read = read_json(file)
         if not isinstance(read, Mapping):
-            raise InputError(f"{file} has no diagnosis; remove or restore the file")
+            raise InputError(f"remove or restore {file}: it has no diagnosis")
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}

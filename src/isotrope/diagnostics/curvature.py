@@ -1,20 +1,20 @@
-"""Computes exact products of a Hessian with vectors, by differentiating the gradient again.
+"""Computes exact products of the Hessian of a loss with vectors, from second derivatives.
 
-:func:`extremes` finds the eigenvalues at both ends from a few dozen products. SciPy's
-``LinearOperator`` accepts ``hessian @ v`` if more of the spectrum is needed.
+:func:`extremes` finds the smallest and the largest eigenvalue from a few dozen products. For more
+eigenvalues, pass ``hessian @ v`` to SciPy as a ``LinearOperator``.
 
-The differentiated function is the loss of one fixed batch, or the mean loss of several. Parts of a
-batch are not enough, because a loss may couple its rows.
+The function is the loss of one fixed batch, or the mean loss of several. A batch is not split into
+parts, because the loss of a row may depend on the other rows.
 
-- Views, dropout masks and crops are fixed: every random number comes from a fixed seed.
-- Batch norms keep the mode of the module. In training mode the derivatives of the batch statistics
-  are part of the Hessian. Running statistics are not changed.
+- Views, dropout masks and crops are fixed, because every random number has a fixed seed.
+- Batch norms keep the mode of the module. In training mode, the Hessian includes the derivatives of
+  the batch statistics. Running statistics do not change.
 - Values that the objective or the method holds constant (stopped gradients, moving averages, a
   queue, the detached parts of a composed objective) are constant here too. The Hessian is the
   second derivative of the loss at the present values, and is symmetric.
 - Weight decay is not included.
 - The eager backend computes the loss, and torch's math backend computes attention, because the
-  fused forms have no second derivatives.
+  fused kernels of other backends have no second derivatives.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.views import Views
 from isotrope.paradigm.objective import Objective
 
-# terms whose mean is the loss; most methods have one Views
+# views whose mean loss is the loss of a batch; most methods have one
 Terms = Callable[[], Views | Sequence[Views]]
 
 
 class Hessian:
     """The Hessian of a scalar with respect to some tensors, as a linear operator: ``hessian @ v``.
 
-    The graph of the gradient is kept, so that a product is one backward pass through it.
+    The graph of the gradient stays in memory. A product is one backward pass through it.
 
     Args:
-        losses: Functions that return a scalar with a graph; their mean is differentiated.
-        parameters: Tensors to differentiate by, in this order; N numbers in all.
+        losses: Functions that return a differentiable scalar. The Hessian is that of their mean.
+        parameters: Tensors that are differentiated by, in this order; N numbers in all.
 
     Attributes:
         size: Number N of rows and columns.
@@ -48,7 +48,7 @@ class Hessian:
         gradient: Gradient of ``loss``, N numbers.
 
     Raises:
-        InputError: no parameters or no losses, or a loss that is not finite.
+        InputError: there are no parameters or losses, or a loss is not finite.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class Hessian:
         self.parameters = list(parameters)
         if not self.parameters or not losses:
             raise InputError(
-                f"a Hessian needs parameters and a loss; found {len(self.parameters)} parameters "
-                f"that require a gradient and {len(losses)} losses"
+                "give at least one parameter that requires a gradient and one loss; found "
+                f"{len(self.parameters)} parameters and {len(losses)} losses"
             )
         self.size = sum(p.numel() for p in self.parameters)
         values, self._graphs = zip(*map(self._graph, losses), strict=True)
@@ -91,8 +91,8 @@ class Hessian:
             value = loss()
             if not torch.isfinite(value):
                 raise InputError(
-                    f"the loss is {value.item():g} here, so there is no Hessian; check the "
-                    "checkpoint and the batch"
+                    f"check the checkpoint and the batch: the loss is {value.item():g}, so there "
+                    "is no Hessian"
                 )
             pieces = torch.autograd.grad(
                 value, self.parameters, create_graph=True, allow_unused=True, materialize_grads=True
@@ -102,7 +102,7 @@ class Hessian:
     def _directed(self, pieces: list[Tensor], v: Tensor) -> Tensor:
         """Return the derivative of a gradient along ``v``."""
         along = torch.split(v, [p.numel() for p in self.parameters])
-        # a gradient without a graph is constant
+        # a gradient without a graph is constant, so its derivative is 0
         curved = [
             (g, part.view_as(g)) for g, part in zip(pieces, along, strict=True) if g.requires_grad
         ]
@@ -130,16 +130,15 @@ def parameter_hessian(
 
     Args:
         objective: Any objective that is not a surrogate.
-        views: Function that returns the raw embeddings of a batch: one ``Views``, or several
-            ``Views`` whose mean loss is the loss of the batch. For the mean over several batches,
-            a list with one function for each.
-        module: Module with all parameters and buffers used by ``views``. The Hessian is with
-            respect to the parameters that require a gradient. Modes are not changed.
+        views: Function that returns the unnormalised embeddings of a batch: one ``Views``, or
+            several ``Views`` whose mean loss is the batch's. For several batches: a list.
+        module: Module with all parameters and buffers that ``views`` uses. The Hessian is for the
+            parameters that require a gradient. The module's modes do not change.
         seed: Seed of torch's random numbers in ``views``.
 
     Raises:
-        InputError: see :class:`Hessian`; or the objective is a surrogate. The components of a
-            surrogate are held constant, so its Hessian is not the derivative of its gradient.
+        InputError: see :class:`Hessian`; or the objective is a surrogate. Its components are
+            constants, so its Hessian would not be the derivative of its gradient.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -159,7 +158,7 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
     """Return the smallest and the largest eigenvalue, by SciPy's ``eigsh``.
 
     Args:
-        hessian: Operator with at least three rows.
+        hessian: Hessian with at least three rows.
         tolerance: Relative error of the eigenvalues.
         seed: Seed of the random vector from which the iteration starts.
     """
@@ -181,8 +180,8 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
     if objective.holds == "everything":
         raise InputError(
-            f"{type(objective).__name__} is a surrogate with constant components, so its Hessian "
-            "is not the derivative of its gradient; use an objective with a loss of its own"
+            f"use an objective with a loss of its own: {type(objective).__name__} is a surrogate "
+            "with constant components, so its Hessian is not the derivative of its gradient"
         )
     several = [terms] if isinstance(terms, Views) else list(terms)
     return torch.stack([objective.loss(v, backend="eager") for v in several]).mean()
@@ -199,9 +198,9 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Let forward passes write into copies of the buffers, so that running statistics stay.
+    """Let forward passes write into copies of the buffers: running statistics do not change.
 
-    The buffers are exchanged, not restored, because writing into them would corrupt a graph.
+    The buffers are replaced and not restored, because writing into them would break the graph.
     """
     owners = [(part, name) for part in module.modules() for name in part._buffers]
     before = [part._buffers[name] for part, name in owners]

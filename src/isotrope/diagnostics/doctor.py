@@ -1,8 +1,8 @@
-"""The function ``diagnose``: applies every verdict to the evidence of a run or a training.
+"""The function ``diagnose``: applies the rules of all verdicts to what is known of a training.
 
-The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the verdicts are in
-:mod:`isotrope.diagnostics.verdicts`. The callback that collects the evidence during a training is
-in ``isotrope.adapters.doctor``.
+:class:`~isotrope.diagnostics.evidence.RunEvidence` holds what is known, and the rules are in
+:mod:`isotrope.diagnostics.verdicts`. ``isotrope.adapters.doctor`` has the callback that collects
+the evidence during a training.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
-    """Return the findings, root cause first; a finding explained by an earlier one is omitted."""
+    """Return the findings, root cause first; consequences of an earlier finding are left out."""
     first = [v.finding(case, v.before_all) for v in VERDICTS.values() if v.before_all is not None]
     tried = (v.finding(case) for v in VERDICTS.values() if v.thresholds and not v.only_if_healthy)
     findings: list[Finding] = []
@@ -42,7 +42,7 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
-    """Return the measured numbers that show a run to be healthy."""
+    """Return the main numbers of a healthy run, with the thresholds that they do not cross."""
     rank, most = case.end("effective_rank"), rank_limit(case)
     numbers = {
         "dead_early": dead_share_after_start(case),
@@ -50,7 +50,7 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),
     }
-    # a number beyond its threshold decides nothing if its rule has other conditions
+    # a rule has other conditions as well, so a healthy run may cross a threshold
     return tuple(
         compared(name, number)
         for name, number in numbers.items()
@@ -59,9 +59,9 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
 
 
 def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
-    """Return the diagnosis of a run on several data sets from the diagnosis of each.
+    """Merge the diagnoses of a run's data sets into one.
 
-    A finding that all of them share, such as one on the dev score, is reported once; any other
+    A finding that all data sets share, such as one on the dev score, is reported once. Any other
     finding names its data set.
     """
     first = next(iter(parts.values()))

@@ -1,8 +1,8 @@
-"""The RunEvidence record: the rows, settings, scores and probes that a diagnosis is based on.
+"""The RunEvidence record: the rows, settings, scores and measurements behind a diagnosis.
 
-The evidence comes from a run folder (settings, metrics.csv, result.json), from the rows of a user's
-own training (``isotrope.Doctor``), and from probes. A probe embeds data with the saved encoder, or
-with the encoder at the start of training (:mod:`isotrope.diagnostics.probe`).
+The evidence comes from a run folder (settings, metrics.csv, result.json) or from the rows of a
+training in another trainer (``isotrope.Doctor``), and from probes. A probe measures a sample of the
+data, embedded by the saved encoder or the initial one (:mod:`isotrope.diagnostics.probe`).
 """
 
 import math
@@ -29,23 +29,23 @@ Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
 
 
-_LARGEST = 1e30  # no meaningful measurement of embeddings is larger
+_LARGEST = 1e30  # a larger measurement of embeddings means an overflow
 
 
 def sane(value: float) -> bool:
-    """Return whether a number is a plausible measurement: finite, and not absurdly large."""
+    """Return whether a number is a plausible measurement: finite, and at most 1e30."""
     return math.isfinite(value) and abs(value) <= _LARGEST
 
 
 @dataclass(frozen=True)
 class Words:
-    """A trainer's words for its settings, with ``{}`` for a number; by default plain words.
+    """How a trainer names its settings, for proposed changes; ``{}`` stands for a number.
 
     Attributes:
-        inverse: Whether the trainer takes 1/temperature instead of the temperature.
-        cached: How to save memory with a contrastive loss.
-        contrastive_name: Part of a loss's name that marks a contrastive loss.
-        without_labels: How to use a contrastive loss on data with labels.
+        inverse: Whether the trainer's setting is 1/temperature.
+        cached: How to save memory when a contrastive loss gets larger batches.
+        contrastive_name: Text that the names of the trainer's contrastive losses contain.
+        without_labels: What to do with a column of labels for a contrastive loss.
     """
 
     temperature: str = "similarities divided by a temperature of {}"
@@ -66,36 +66,35 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return the words for a better temperature, with the present value."""
+        """Return the proposal of a better temperature, with the present one if it is known."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 
     def instead(self, words: str, better: float | None, now: float | None) -> str:
-        """Return the words for a better value, with the present value."""
+        """Return the proposal of a better value, with the present one if it is known."""
         return words.format(f"{better:.3g}") + ("" if now is None else f" (now {now:.3g})")
 
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """The evidence that the rules read.
+    """Everything that the rules of the verdicts read.
 
     Attributes:
         kind: Kind of the inputs; ``""`` if unknown.
-        rows: One row per logged step, by column of metrics.csv, in the order of steps.
-        scores: (step, dev score or kNN accuracy), on a scale of 100; larger is better.
-        settings: Settings of the run, as config.yaml spells them (hyphens); empty without a run.
-        details: Details in result.json; empty without this file.
+        rows: One row for each logged step, in order: number by column of metrics.csv.
+        scores: Pairs (step, dev score or kNN accuracy), out of 100; larger is better.
+        settings: Settings of the training, named as in config.yaml (hyphens).
+        details: ``details`` of result.json; empty without this file.
         objective: Objective of the training; None if unknown.
-        probe: Measurements of the saved encoder on data, by column, and the measurements that only
-            a probe has (``mean_cosine``, ``copies``, ``count``, ``dimension``); None without a
-            probe.
-        start: Measurements as in ``probe``, of the encoder at the start of training.
+        probe: Measurements of a sample of the data, embedded by the saved encoder: those of a row,
+            and ``mean_cosine``, ``copies``, ``count``, ``dimension``. None if not embedded.
+        start: As ``probe``, but embedded by the encoder at the start of training.
         judgement: Whether training helped; None if the run has no scores.
-        losses: Recognised properties of each loss in a user's own training: ``name``, ``family``,
-            ``temperature``, ``misfit``, ``negatives``.
+        losses: ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``, as far as
+            known, of each loss of a training in another trainer.
         model: Statistics of ``model_geometry``, for a model and data without a run.
-        notes: Evidence that was examined, and evidence that could not be.
-        words: Words of the trainer.
+        notes: What was examined and what could not be.
+        words: How the trainer names its settings.
     """
 
     kind: Kind = ""
@@ -113,22 +112,22 @@ class RunEvidence:
     words: Words = Words()
 
     def series(self, column: str) -> list[float]:
-        """Return the measured values of a column, in the order of steps."""
+        """Return the plausible values of a column, in the order of steps."""
         values = (row.get(column) for row in self.rows)
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return the value of the first step, before any update, or else of the first probe."""
+        """Return the value of the first step; without steps, that of ``start``."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
     def early(self, column: str) -> float | None:
-        """Return the median of the first third of the steps, without step 0."""
+        """Return the median of the first third of the steps, without the first step."""
         values = self.series(column)
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return the median of the last third of the steps; without steps, the probe's value."""
+        """Return the median of the last third of the steps; without steps, that of ``probe``."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)
@@ -136,7 +135,7 @@ class RunEvidence:
 
     @property
     def batch_size(self) -> int | None:
-        """The batch size of the training, or the number of inputs of the probe."""
+        """The batch size of the training; if unknown, the number of inputs in ``probe``."""
         size = self.details.get("batch_size", self.settings.get("batch-size"))
         if size is None and self.probe is not None:
             size = self.probe.get("count")
@@ -149,10 +148,10 @@ def of_rows(
     objective: Objective | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunEvidence:
-    """Return the evidence of a user's own training loop.
+    """Return the evidence of a training in another trainer or in a plain loop.
 
     Args:
-        rows: Rows as in :class:`RunEvidence`. A missing column was not measured.
+        rows: Rows as in :class:`RunEvidence`; leave out columns that were not measured.
         objective: Objective of the training, if it belongs to this library.
         settings: Known settings of the loop, named as on the command line: ``{"batch-size": 64,
             "learning-rate": 3e-5}``; ``kind`` is ``text`` or ``images``. Near-copies count as false
@@ -165,7 +164,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the evidence of a run folder, without probes."""
+    """Return the evidence of a run folder, without ``probe`` and ``start``."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()
@@ -181,7 +180,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     notes = [
         f"{len(measured)} logged steps"
         + (f" of data set {dataset}" if dataset else "")
-        + ("" if finished else " of a run without a result")
+        + ("" if finished else " of a run without result.json")
     ]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
     return RunEvidence(
@@ -203,9 +202,9 @@ def _of(row: Row | None, column: str) -> float | None:
 def _objective(
     settings: Mapping[str, Any], details: Mapping[str, Any], folder: Path, dataset: str
 ) -> tuple[Objective | None, list[str]]:
-    """Return the objective with its parameters, or None and a note why it cannot be built."""
+    """Return the objective with its parameters, or None and a note on why it is missing."""
     if settings.get("loss"):
-        return None, [f"GD, W and R of {settings['loss']} are not logged"]
+        return None, [f"the components GD, W and R of {settings['loss']} are not logged"]
     recorded = details.get("objective")
     recorded = recorded if isinstance(recorded, Mapping) else {}
     name = recorded.get("name") or settings.get("objective")
@@ -213,7 +212,7 @@ def _objective(
         return None, ["the objective is not known"]
     if not isinstance(name, str):
         raise InputError(
-            f"`objective` must be the name of an objective, but is {brief(name)}; restore it"
+            f"restore `objective` in the run's files: it must be a name, but is {brief(name)}"
         )
     requested = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
     saved = {k: v for k, v in (recorded.get("parameters") or {}).items() if v is not None}
@@ -232,7 +231,7 @@ def _objective(
 
 
 def datasets_of(folder: Path) -> list[str]:
-    """Return the names of the data sets of a run on text; none if there is only one."""
+    """Return the names of the data sets of a run on text; empty if they have no names."""
     names = by_dataset(_files(RunFolder(folder).settings()))
     return [name for name in names if name]
 

@@ -1,7 +1,7 @@
-"""Collects the evidence on a run or a model, given by its name or folder.
+"""Collects what is known about a run or a model, given by its name or folder.
 
-For a run, it reads the log, the scores and the settings, and probes the saved encoder with the
-training data, if these still exist. For a model, it only probes.
+For a run, it reads the log, the scores and the settings. If the saved encoder and the training data
+still exist, it measures the encoder on a sample of the data. For a model, it only measures.
 """
 
 import ast
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from isotrope.data.images.augment import Augment
 
 _TOKENS = 64
-"""Tokens to which a text is cut if no run gives a limit."""
+"""Tokens to which texts are cut if there is no run that sets a limit."""
 
 
 def examine(
@@ -51,7 +51,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence on a run folder, on a training that the Doctor watched, or on a model."""
+    """Return the evidence on a run folder, a training that the Doctor watched, or a model."""
     folder = Path(target)
     watched = RunFolder(folder).recording()
     if watched is not None and data is None:
@@ -64,9 +64,9 @@ def examine(
     if not RunFolder(folder).model.is_dir():
         if data is not None:
             raise InputError(
-                f"{folder} has no saved model to embed {data} with; leave `--data` out"
+                f"leave out `--data`: {folder} has no saved model to embed {data} with"
             )
-        return _with_note(case, "no saved model to probe")
+        return _with_note(case, "there is no saved model to embed data with")
     try:
         with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
@@ -75,7 +75,7 @@ def examine(
     except InputError as error:
         if data is not None:
             raise
-        return _with_note(case, f"the saved model was not probed: {error}")
+        return _with_note(case, f"the saved model embedded no data: {error}")
 
 
 def _of_model(
@@ -83,7 +83,7 @@ def _of_model(
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
-            raise InputError(f"{target} takes images: give some with `--data`")
+            raise InputError(f"give images with `--data`: {target} is an encoder of images")
         probe = _crops(target, data, {}, {}, objective)
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
@@ -103,7 +103,7 @@ def _of_model(
 
 
 def _docstrings() -> Texts:
-    """Return pairs from Python's own library: first sentence and rest of a docstring."""
+    """Return pairs from Python's standard library: first sentence and rest of a docstring."""
     pairs: dict[str, str] = {}
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         tree = ast.parse(path.read_bytes())
@@ -121,7 +121,7 @@ def _docstrings() -> Texts:
 def _texts_of_run(
     case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
 ) -> RunEvidence:
-    """Probe the saved encoder and, if positives are separate texts, the initial encoder."""
+    """Measure the saved encoder and, if positives are texts of their own, the initial encoder."""
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
     if data is not None:
@@ -155,7 +155,7 @@ def _texts_of_run(
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
         return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
-        return _with_note(case, f"the encoder before training was not probed: {error}")
+        return _with_note(case, f"the initial encoder embedded no data: {error}")
 
 
 def _images_of_run(
@@ -173,7 +173,7 @@ def _crops(
     details: Mapping[str, Any],
     objective: Objective | None,
 ) -> Row:
-    """Probe an encoder of images with the crops of the training."""
+    """Measure an encoder of images on crops like those of the training."""
     import numpy as np
     import torch
 

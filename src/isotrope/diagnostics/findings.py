@@ -1,4 +1,4 @@
-"""The records of a diagnosis: verdicts, findings with their numbers, and their printed form."""
+"""The records of a diagnosis: findings with their numbers, and how they are printed."""
 
 import html
 import json
@@ -19,9 +19,9 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: Name of a threshold (isotrope.diagnostics.verdict) or of an explaining number.
+        name: Name of a threshold (isotrope.diagnostics.verdict), or of a number that only explains.
         number: Measured value.
-        threshold: Limit of a healthy number; None if the number only explains.
+        threshold: Largest or smallest healthy number; None if the number only explains.
         unit: Unit of the number and the threshold.
         side: Side of the threshold on which a number is a fault: ``above`` or ``below``.
         label: What the number measures, in plain words; empty if the name is plain enough.
@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def words(self) -> str:
-        """The label, or the name in words."""
+        """The label; without one, the name with spaces."""
         return self.label or self.name.replace("_", " ")
 
     def __str__(self) -> str:
@@ -52,8 +52,8 @@ class Finding:
     Attributes:
         verdict: Slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
         evidence: Numbers, the deciding ones first.
-        source: Paper and figure, or how the threshold was set.
-        change: One concrete change, as a flag of the command line.
+        source: Paper and figure of the threshold, or how we chose it.
+        change: One setting to change, as a flag or as the user's trainer calls it.
         detail: One or two sentences on the fault and why the change helps.
         title: The verdict in one line.
     """
@@ -71,12 +71,12 @@ class Diagnosis:
     """The result of a diagnosis.
 
     Attributes:
-        findings: Findings, root cause first; empty if the run is healthy.
-        notes: Examined evidence, and evidence that could not be examined; not part of the JSON.
-        numbers: Key numbers of a healthy run, with the thresholds that they have not crossed.
+        findings: Faults, root cause first; empty if the run is healthy.
+        notes: What was examined and what could not be; not part of the JSON.
+        numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
         judgement: Whether training helped, by the dev set; None if that is unknown.
-        remarks: Properties of a healthy run that look like faults but are not.
-        losses: Recognised properties of each loss in a user's own training.
+        remarks: Properties of a healthy run that look like faults but are none.
+        losses: What the Doctor found out about each loss of a training in another trainer.
         model: For a model and data, the statistics of ``model_geometry`` and,
             under ``uncovered``, the gain from whitening; otherwise empty.
     """
@@ -108,7 +108,7 @@ class Diagnosis:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the diagnosis that :meth:`to_json` wrote; null numbers become NaN.
+        """Return the diagnosis that :meth:`to_json` wrote; a number that is null becomes NaN.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError, RecursionError: the text is not a
@@ -130,9 +130,9 @@ class Diagnosis:
     def to_json(self) -> str:
         """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
 
-        A healthy run with remarks also has ``"remarks"``, in the form of findings. The JSON of a
-        user's own training also has ``"loss"``, with name, family, temperature and misfit; it is a
-        list if there are several. Numbers that are not finite become null.
+        A healthy run with remarks also has ``"remarks"``, in the form of findings. A training in
+        another trainer also has ``"loss"``: its name, family, temperature and misfit, or a list of
+        these if there are several losses. Numbers that are not finite become null.
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
@@ -157,7 +157,7 @@ class Diagnosis:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        """Return verdict, outcome, findings and examined evidence in lines of 96 characters."""
+        """Return verdict, outcome, findings and notes in lines of at most 96 characters."""
         judgement = self.judgement
         outcome = "" if judgement is None else f"; outcome: {judgement.outcome}"
         blocks = [f"verdict: {', '.join(self.verdict)}{outcome}"]
@@ -214,17 +214,17 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
         if mean is not None and cosines is not None:
             low, middle, high = cosines
             lines.append(
-                f"angles with {side}s {mean:.2f} ± {std:.2f} radians (Li et al. 2024 assume "
-                f"± {assumed:.2f}); cosines {middle:.2f}, nine in ten from {low:.2f} to {high:.2f}"
+                f"angles to {side}s {mean:.2f} ± {std:.2f} radians (Li et al. 2024 assume ± "
+                f"{assumed:.2f}); cosines: median {middle:.2f}, 90% from {low:.2f} to {high:.2f}"
             )
     if found["hardest_share"] is not None:
         lines.append(
             f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push at temperature 0.05"
         )
     if found["lemma_share"] is not None:
-        lines.append(f"a ratio of 1 meets Lemma 1 for {found['lemma_share']:.0%} of the anchors")
+        lines.append(f"ratio 1 suffices for {found['lemma_share']:.0%} of the anchors (Lemma 1)")
     ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
-    lines += [f"dynamic ratios: {', '.join(ratios)}"] if ratios else []
+    lines += [f"ratios of pull to push: {', '.join(ratios)}"] if ratios else []
     if uncovered := found.get("uncovered"):
         scores = ""
         if uncovered["raw"] is not None:

@@ -1,4 +1,4 @@
-"""The record of a metric: its definition, the logs that have it, its picture and comparison."""
+"""The record of a metric: its definition, the logs that have it, and its place in reports."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,16 +16,16 @@ class Panel:
         note: How to read the picture, in one line.
         title: Heading of the picture; empty to use the title of the metric.
         key: Name of the picture on the page and of its files; empty to use the column.
-        kind: ``course`` over the steps, drawn as running means; ``score`` over the steps, with its
-            start and the saved model; ``path`` over another column, in the order of the steps.
+        kind: ``course``: running means over the steps. ``score``: over the steps, with the start
+            and the saved model marked. ``path``: over another column, in the order of the steps.
         across: Column of the horizontal axis.
         floor: Value that the vertical axis always shows (0 for a share).
         least: Lowest possible value (0 for a length); the vertical axis does not go below it.
         most: Highest possible value (1 for a share).
         mark: Value marked by a dashed line.
-        logarithmic: Whether values that span decades get a logarithmic axis.
+        logarithmic: Whether the axis is logarithmic if the values span several powers of ten.
         angular: Whether values are angles, with ticks in multiples of pi.
-        place: Position within a section; equal positions keep the table's order.
+        place: Position in the section; equal positions keep the order of ``METRICS``.
     """
 
     section: str
@@ -54,7 +54,7 @@ class Metric:
         meaning: Paragraph of the glossary; empty if the picture needs no explanation.
         symbol: Symbol in the papers.
         unit: Unit of the number.
-        logs: Kinds of log that have the column; empty for a number of a result.
+        logs: Kinds of log with this column; empty if only results have the number.
         of_step: Whether the training loop supplies the number instead of ``observe.measure``.
         panel: Picture of the metric; None if the metric has no picture of its own.
         beside: Column in whose picture the metric is drawn, or whose horizontal axis it is.

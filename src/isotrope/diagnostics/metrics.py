@@ -1,8 +1,8 @@
 """The table of metrics: each number of a log, described once.
 
-These records (:mod:`isotrope.diagnostics.metric`) define metrics.csv, the pictures, the glossary
-and the comparison of runs in a report, and the table in docs/guide/anatomy.md. A new metric is one
-record here and the code that measures it.
+These records (:mod:`isotrope.diagnostics.metric`) define metrics.csv, the table in
+docs/guide/anatomy.md, and, in a report, the pictures, the glossary and the comparison of runs. To
+add a metric, add a record here and the code that measures it.
 """
 
 from math import pi
@@ -74,15 +74,16 @@ METRICS = (
     Metric(
         "dissipation",
         "Gradient dissipation",
-        "mean over the anchors with negatives of the factor on an anchor's gradient, from 1 to 0",
-        "The factor, averaged over anchors, that scales an anchor's whole gradient: near 0, the "
-        "anchor already distinguishes its positive from its negatives and no longer learns. An "
-        "anchor below 0.01 is dead. The picture is empty if no anchor has negatives (a batch of "
-        "one row, or a loss of pairs).",
+        "factor on an anchor's gradient, between 0 and 1; mean over the anchors that have "
+        "negatives",
+        "The factor on an anchor's whole gradient, averaged over anchors. Near 0, the anchor "
+        "already distinguishes its positive from its negatives and no longer learns. An anchor "
+        "with a factor below 0.01 is called dead. The picture is empty if no anchor has negatives "
+        "(in batches of one row, or with a loss of single pairs).",
         symbol="GD",
         panel=Panel(
             "gradient",
-            "Share of the gradient that is left. Dead anchors (GD below 0.01) learn nothing.",
+            "Factor on the gradient. Dead anchors (GD below 0.01) learn nothing.",
             title="Gradient dissipation, GD",
             floor=0.0,
             least=0.0,
@@ -100,9 +101,9 @@ METRICS = (
     Metric(
         "hardest_share",
         "Weight",
-        "share of the weight W on the hardest negative",
-        "Share of the push on the hardest of an anchor's negatives: 1 if only the hardest "
-        "negative is pushed, 1/(N \u2212 1) if all N \u2212 1 negatives are pushed alike.",
+        "share of the push, by the weights W, that the hardest negative gets",
+        "Share of an anchor's push that its hardest negative gets: 1 if only the hardest negative "
+        "is pushed, 1/(N \u2212 1) if all N \u2212 1 negatives are pushed alike.",
         symbol="W",
         panel=Panel(
             "gradient",
@@ -118,11 +119,11 @@ METRICS = (
         "ratio",
         "Ratio",
         "pull of the positive divided by the push of the negatives",
-        "How strongly an anchor is pulled to its positive for each unit of push from its "
-        "negatives; above 1 the pull dominates.",
+        "Pull of the positive on an anchor, divided by the push of its negatives. Above 1, the "
+        "pull is stronger.",
         symbol="R",
         panel=Panel(
-            "gradient", "Pull to the positive per push from the negatives.", title="Ratio, R"
+            "gradient", "Pull of the positive divided by push of the negatives.", title="Ratio, R"
         ),
         heading="Ratio",
     ),
@@ -138,9 +139,9 @@ METRICS = (
     Metric(
         "uniformity",
         "Uniformity",
-        "log mean exp(-2 d\u00b2); lower is more spread out",
-        "Logarithm of the mean of exp(\u22122 d\u00b2) over pairs of texts or images: 0 if all "
-        "share one point, about \u22124 if they spread evenly; lower is wider.",
+        "log mean exp(-2 d\u00b2) over distances d; lower is more spread out",
+        "Logarithm of the mean of exp(\u22122 d\u00b2) over the distances d of pairs of inputs: 0 "
+        "if all share one point, about \u22124 if they spread evenly. Lower is more spread out.",
         panel=Panel(
             "spread",
             "From ring to dot; lower left is better on both.",
@@ -155,8 +156,8 @@ METRICS = (
         "norm",
         "Embedding norm",
         "mean length of the embeddings that the objective receives",
-        "Mean length of embeddings before normalisation. Gradients are divided by this length, "
-        "so a growing norm slows training down.",
+        "Mean length of the embeddings before normalisation. Gradients on embeddings are divided "
+        "by this length, so growing norms slow a training down.",
         panel=Panel("norms", "Mean length before normalisation.", least=0.0, logarithmic=True),
         line="as the objective receives them",
         heading="Norm",
@@ -165,8 +166,8 @@ METRICS = (
     Metric(
         "above_bound",
         "Bound of the ratio",
-        "share of the anchors with a gradient that a small step brings nearer to their positive "
-        "(Li et al. 2024, lemma 1)",
+        "among the anchors with a gradient, the share that a small step brings nearer to the "
+        "positive (Li et al. 2024, lemma 1)",
         "Share of the anchors with a gradient whose ratio is above the bound. A small step brings "
         "such an anchor nearer to its positive although the hardest negative pushes it (Li et al. "
         "2024, lemma 1).",
@@ -209,7 +210,7 @@ METRICS = (
         "gradient on the normalised embedding, divided by the norm (Draganov et al. 2024).",
         panel=Panel(
             "norms",
-            "The gradient of one anchor's loss shrinks as norms grow.",
+            "The gradient on an embedding shrinks as its norm grows.",
             floor=0.0,
             least=0.0,
             logarithmic=True,
@@ -245,7 +246,7 @@ METRICS = (
     Metric(
         "negatives",
         "Negatives",
-        "mean number of negatives of an anchor, 0 for a loss of pairs alone",
+        "mean number of negatives of an anchor; 0 if the loss compares only single pairs",
     ),
     Metric(
         "negative_mean",
@@ -266,8 +267,8 @@ METRICS = (
         "distance_gap",
         "Distance gap",
         "mean distance to the negatives minus the distance to the positive",
-        "How much farther away an anchor's negatives are than its positive, on average; below 0 "
-        "they are nearer (Nie et al. 2023, figure 3).",
+        "Mean distance of an anchor to its negatives, minus the distance to its positive. Below 0, "
+        "the negatives are nearer (Nie et al. 2023, figure 3).",
         symbol="d",
         panel=Panel("angles", "How much farther than the positive the negatives lie.", floor=0.0),
     ),
@@ -315,8 +316,8 @@ METRICS = (
         "effective_rank",
         "Effective rank",
         "number of directions over which the embeddings spread",
-        "Over how many directions the embeddings spread: 1 on a line, the number of dimensions in "
-        "a round cloud.",
+        "Number of directions over which the embeddings spread: 1 on a line, the number of "
+        "dimensions if all directions are used evenly.",
         panel=Panel(
             "spread", "Over how many directions the embeddings spread.", floor=0.0, least=0.0
         ),
@@ -339,7 +340,7 @@ METRICS = (
     Metric(
         "norm_backbone",
         "Norm of the features",
-        "mean length of the features kept",
+        "mean length of the encoder's features, which are kept after training",
         logs=("images",),
         beside="norm",
         line="the features kept",
@@ -354,8 +355,8 @@ METRICS = (
     Metric(
         "radial",
         "Radial gradient",
-        "share of the gradient that changes lengths: 0 for cosines, large for dot products and "
-        "distances",
+        "share of the gradient that changes the lengths of embeddings: 0 for cosines, large for "
+        "dot products and distances",
         logs=("doctor",),
     ),
     Metric(
@@ -396,9 +397,9 @@ METRICS = (
         "knn",
         "kNN accuracy",
         "share of test images whose nearest training images have the same class",
-        "The share of test images whose nearest training images have the same class, by the "
-        "features that are kept. Step 0 is the encoder before training. The last step is saved, "
-        "because a step chosen by the test images would look too good.",
+        "The share of test images whose nearest training images have the same class. Distances are "
+        "those of the encoder's features. Step 0 is the encoder before training. The last step is "
+        "saved, because the score of a step that was chosen on the test images would be too high.",
         unit="%",
         logs=("images",),
         panel=Panel(
@@ -413,7 +414,7 @@ METRICS = (
     Metric(
         "trained_contrastive",
         "InfoNCE on training data",
-        "InfoNCE at temperature 0.05 on training records, as many as are held out",
+        "InfoNCE at temperature 0.05 on as many training records as are held out",
         logs=("text",),
         beside="held_out_contrastive",
         line="trained on",
@@ -425,7 +426,7 @@ METRICS = (
         "InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on as many "
         "training records. Both fall while the training generalises (Nie et al. 2023, figure 1).",
         logs=("text",),
-        panel=Panel("training", "Training overfits from where the held-out curve rises."),
+        panel=Panel("training", "From the step where the held-out curve rises, training overfits."),
         line="held out",
     ),
     Metric(

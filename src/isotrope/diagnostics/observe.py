@@ -1,4 +1,4 @@
-"""Measures one batch for the log: gradient components, pull, push, and statistics of embeddings."""
+"""Measures one batch for the log: components of the gradient, and statistics of embeddings."""
 
 import dataclasses
 import math
@@ -23,42 +23,42 @@ from isotrope.paradigm.objective import Objective
 
 
 def loss_column(dataset: str) -> str:
-    """Return the column of metrics.csv with the loss of a data set; ``""`` means all of them."""
+    """Return the column of metrics.csv for the loss of a data set, ``""`` for that of all."""
     return f"loss_{dataset}" if dataset else "loss"
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal
-_SHOWN = 3  # pairs that a diagnosis names
-_COPY = 0.1  # share of the mean distance of the own positive; a nearer negative is its copy
-_NEAR = 0.25  # share of the negatives' mean distance; a nearer negative is suspicious
+_SHOWN = 3  # false negatives that a diagnosis names
+_COPY = 0.1  # a negative nearer to the positive than this share of the mean is its copy
+_NEAR = 0.25  # a negative nearer to the anchor than this share of the mean looks like a positive
 
 
 @torch.no_grad()
 def measure(objective: Objective | None, views: Views) -> dict[str, float | None]:
     """Return the measurements of one batch: a number or None for each name in ``MEASURED``.
 
-    Measures that compare rows with each other use the first 4,096 rows. Negatives are the rows of
-    the other view that the objective sees, without the anchor's positive and the rows of its group.
-    Angles are in radians, and standard deviations divide by the number of values.
+    Measures that compare rows with each other use the first 4,096 rows. An anchor's negatives are
+    the rows of the other view, without its positive and the rows of its group. Angles are in
+    radians, and standard deviations divide by the number of values.
 
     Args:
-        objective: Objective of the training. If it is None or has no components (not on the
-            sphere), all quantities of components are None. For logits (DINO), only norm, rank and
-            gradient are measured.
+        objective: Objective of the training. If it is None or has no components (because its
+            formula does not use normalised embeddings), all numbers from components are None. For
+            logits (DINO), only norm, rank and gradient are measured.
         views: Raw embeddings, n x d.
 
     Returns:
         The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``
-        are None if no anchor has negatives. ``above_bound`` holds for small steps and the hardest
+        are None if no anchor has negatives. ``above_bound`` is for small steps and the hardest
         negative. ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al.
         (2023) without 1/||h||. ``embedding_gradient`` is the mean length of n dL/dz_i (Draganov et
         al., 2024, Prop. 3.1). ``negatives`` counts all vectors that the objective compares an
-            anchor with, including all candidates for the hardest negative. Angles to a zero row are
-        pi/2. ``false_negatives`` counts anchors with a negative that looks like a positive. Such a
-            negative is as near as the anchor's own positive, or has a cosine of 0.999. Its 1 - cos
-            must also be at most a quarter of that of the average negative, so that a collapsed
-            batch has none. A copy of the own positive counts too: its 1 - cos to the positive is at
-            most a tenth of that of the average negative.
+        anchor with, including all candidates for the hardest negative. Angles to a zero row are
+        pi/2. ``false_negatives`` is the share of anchors with a negative that looks like a
+        positive: it is as near to the anchor as the anchor's own positive, or has a cosine of
+        0.999. Its 1 - cos must also be at most a quarter of the average negative's, so that a
+        collapsed batch has none. A copy of the positive counts too: its 1 - cos to the positive is
+        at most a tenth of that of the average negative.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -81,13 +81,13 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return the measurements of pairs of unit rows, by their components and the raw anchors."""
+    """Return the measurements of pairs of unit rows; ``raw``: anchors before normalisation."""
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the measurements of raw embeddings whose positives are unknown."""
+    """Return the measurements of unnormalised embeddings whose positives are unknown."""
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
@@ -107,7 +107,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | None]:
-    """Return the components and the mean lengths of the gradient, its pull and its push."""
+    """Return the summary of the components, and the mean lengths of gradient, pull and push."""
     views = pairs.views
     size = len(views.anchors) * terms.scale
     gd = terms.dissipation[:, None]
@@ -133,7 +133,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
 
 
 def above_bound(terms: Terms, pairs: Pairs) -> float | None:
-    """Return the share of active anchors above the bound of Lemma 1, whose limit is p.q / |p|^2."""
+    """Return the share of active anchors with R > p.q / |p|^2, Lemma 1's bound for small steps."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
         return None
@@ -168,7 +168,7 @@ def _spread(views: Views) -> dict[str, float | None]:
 
 
 def _effective_rank(anchors: Tensor) -> float:
-    """Return the effective rank, from the smaller of two moments with the same eigenvalues."""
+    """Return the effective rank, from X X^T or X^T X, whichever is smaller."""
     x = anchors.cpu().double()  # Apple's GPUs have no float64
     if not bool(x.isfinite().all()):
         return math.nan
@@ -177,7 +177,7 @@ def _effective_rank(anchors: Tensor) -> float:
 
 
 def angles(pairs: Pairs) -> dict[str, float | None]:
-    """Return the angles to positives and negatives, and the measures derived from them."""
+    """Return the angles to positives and negatives, the distance gap, and false negatives."""
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
     distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
     sum_norm = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
@@ -206,7 +206,7 @@ def angles(pairs: Pairs) -> dict[str, float | None]:
 
 
 def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
-    """Return whether a negative looks like a positive, n booleans; see :func:`measure`.
+    """Return for each anchor whether a negative looks like a positive; see :func:`measure`.
 
     Args:
         pairs: Anchors, positives and negatives.
@@ -223,7 +223,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 def places_of_false_negatives(
     pairs: Pairs, rows: int, among: Tensor
 ) -> tuple[tuple[int, int], ...]:
-    """Return the places of at most three anchors and of the negative that looks like a positive."""
+    """Return at most three pairs: the place of an anchor, and that of its likely false negative."""
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~among, -torch.inf)
     some = pairs.negative().any(dim=1) & false_negative(pairs, among)
@@ -232,7 +232,7 @@ def places_of_false_negatives(
 
 
 def _nearest(similarity: Tensor, negative: Tensor, among: Tensor, share: float) -> Tensor:
-    """Return whether one of some negatives is within a share of all negatives' mean distance."""
+    """Return whether a negative in ``among`` is within ``share`` of all negatives' mean 1 - cos."""
     nearest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     return 1 - nearest <= share * (1 - mean)

@@ -1,11 +1,12 @@
-"""Measures an encoder on the user's texts or pictures, with both views formed as in training.
+"""Measures an encoder on a sample of texts or pictures, with both views formed as in training.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`). They are
-measured without the head, because a run drops it at its end. A probe also has
+Such a measurement is called a probe. Its numbers are those of a logged step
+(:func:`isotrope.diagnostics.observe.measure`), but without the head, which a run drops at its end.
+A probe also has
 
 - ``mean_cosine``: mean cosine of different inputs;
 - ``copies``: share of the texts that have a copy among the others (:func:`copied`);
-- ``count`` and ``dimension``: numbers of rows and columns of the embeddings.
+- ``count`` and ``dimension``: number of embeddings and of their dimensions.
 """
 
 import re
@@ -37,7 +38,7 @@ from isotrope.paradigm.objective import Objective
 T = TypeVar("T")
 
 ROWS = 256
-"""Number of embedded inputs; shares are then known to three percent."""
+"""Number of embedded inputs; the standard error of a share is then about three percent."""
 
 _READ = 20_000  # records that the samples are drawn from
 _COMPARED = 2_000  # texts among which copies are counted
@@ -45,9 +46,9 @@ _PIECE = 64  # texts of one forward pass
 _SEED = 0
 
 OVERLAP = 0.8
-"""Share of the words of two texts (Jaccard) from which they are copies."""
+"""Overlap of the words of two texts (Jaccard) from which they count as copies."""
 
-_FEWEST = 4  # words; a few shared words of a shorter text say little
+_FEWEST = 4  # words; shorter texts share most of their words by chance
 _WORD = re.compile(r"[^\W\d_]+")
 _QUANTILES = (0.05, 0.5, 0.95)
 _DYNAMIC = ("arccon", "met")
@@ -55,15 +56,15 @@ _DYNAMIC = ("arccon", "met")
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts to probe with.
+    """A sample of texts to measure an encoder on.
 
     Attributes:
         records: Records (text,) or (anchor, positive), at most ``ROWS``.
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         copies: Share of texts that have a copy among the others (see :func:`copied`).
-        groups: Group of each record, n int64 numbers, equal for records that training does not push
+        groups: Group of each record, n int64 numbers. Training does not push records of one group
             apart. None if all records are negatives of each other.
-        read: Number of records that ``records`` were drawn from.
+        read: Number of records from which ``records`` were drawn.
         name: Name of the file or data set.
     """
 
@@ -93,9 +94,9 @@ def read_texts(
         groups: Column of groups; only ``guarded`` texts have groups.
         views: Kind of views, see ``isotrope train``.
         prompts: Prompts before anchors and positives.
-        guarded: Whether, as in ``isotrope train``, near-identical texts and texts of one group are
-            neither copies nor negatives of each other.
-        streaming: Whether to keep no copy of a data set of the hub.
+        guarded: Whether near-identical texts and texts of one group count neither as copies nor as
+            negatives of each other, as in ``isotrope train``.
+        streaming: Whether to read a data set of the hub without storing it.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
     records = list(islice(reading, _READ))
@@ -118,7 +119,7 @@ def texts_of(
     prompts: tuple[str, str] = ("", ""),
     labels: Sequence[str] | None = None,
 ) -> Texts:
-    """Draw texts evenly from records of one or two texts.
+    """Draw records of one or two texts, evenly spaced.
 
     Args:
         drawn: Records to draw from.
@@ -148,7 +149,7 @@ def _evenly(records: Sequence[T], most: int) -> Sequence[T]:
 def _groups(
     records: Sequence[tuple[str, ...]], labels: Sequence[str] | None, most: int
 ) -> NDArray[np.int64] | None:
-    """Return the groups of at most ``most`` records, as training joins them."""
+    """Return the groups of at most ``most`` records, formed as in training."""
     if labels is None:
         return None
     drawn = zip(_evenly(records, most), _evenly(labels, most), strict=True)
@@ -170,7 +171,7 @@ def probe_texts(
     dropout: float | None = None,
     max_length: int | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder on texts; its modes and weights are restored afterwards."""
+    """Return the measurements of an encoder on texts; its modes are restored afterwards."""
     views, plain = embed_views(encoder, texts, dropout=dropout, max_length=max_length)
     return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
 
@@ -182,12 +183,12 @@ def embed_views(
     dropout: float | None = None,
     max_length: int | None = None,
 ) -> tuple[Views, Tensor]:
-    """Return both views of texts, and the anchors without dropout.
+    """Return both views of the texts, and the anchors embedded without dropout.
 
     Args:
-        encoder: Encoder whose modes and weights are restored afterwards.
+        encoder: Encoder; its modes (training or evaluation) are restored afterwards.
         texts: Texts to embed.
-        dropout: Dropout rate of the training, in place of the encoder's; 0 makes equal views.
+        dropout: Dropout rate of the training. 0 switches dropout off, so that both views are equal.
         max_length: Largest number of tokens of a text; None for the encoder's own limit.
     """
     ids, _ = encoder.tokenize(
@@ -214,7 +215,7 @@ def probe_images(
     *,
     objective: Objective | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder on two random crops of each picture."""
+    """Return the measurements of an encoder on two random crops of each picture."""
     generator = torch.Generator().manual_seed(_SEED)
     encoder.eval()
     with torch.no_grad():
@@ -230,7 +231,7 @@ def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the numbers that only a probe has, for embeddings without dropout."""
+    """Return the numbers that only a probe has, from embeddings without dropout."""
     return {
         "mean_cosine": float(mean_cosine(embeddings)),
         "count": float(len(embeddings)),
@@ -241,7 +242,7 @@ def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
 def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> float:
     """Return the share of texts that have a copy among the others.
 
-    Two texts are copies if the sets of their words, without digits, overlap by four fifths:
+    Two texts are copies if the sets of their words, without digits, overlap by four fifths, as in
     ``Version 1.2 of the manual`` and ``Version 3.4 of the manual``.
 
     Args:
@@ -275,7 +276,7 @@ def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> 
 
 
 def model_geometry(views: Views) -> dict[str, Any]:
-    """Return angles, cosines, the hardest negative's share, Lemma 1 and dynamic ratios.
+    """Return the statistics of an encoder's embeddings that Li et al. (2024) show in figures.
 
     Returns:
         ``positive_angle`` and ``negative_angle`` with mean and standard deviation in radians

@@ -1,4 +1,4 @@
-"""Derives quantities and phrases that several rules need from the evidence."""
+"""Computes numbers from the evidence, and words changes, for the rules of several verdicts."""
 
 import statistics
 from collections.abc import Callable
@@ -13,24 +13,24 @@ from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 
 _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
-_USUAL = 62  # negatives; thresholds were set on batches of 32 pairs of images
+_USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thresholds were chosen
 
 
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return numbers that explain a finding: given ones, and the final values of columns."""
+    """Return numbers that explain a finding: ``numbers``, and the final values of ``columns``."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
 
 def gained(case: RunEvidence) -> float | None:
-    """Return the best dev score minus the first; None without scores."""
+    """Return the highest dev score minus the first; None without scores."""
     return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
 
 
 def dead_share_after_start(case: RunEvidence) -> float | None:
-    """Return the median share of anchors without a gradient after the first fifth of the log."""
+    """Return the share of anchors with GD < 0.01: its median without the first fifth of the log."""
     dead = case.series("dead")
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
@@ -42,14 +42,15 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def copied(*times: Callable[[str], float | None]) -> bool:
-    """Return whether most anchors push a negative that looks like a positive, at all times."""
+    """Return whether most anchors push a negative that looks like a positive, at all ``times``."""
     return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
 
 def separation(row: Row | None) -> float | None:
-    """Return the difference of mean angles of negatives and positives over the larger deviation.
+    """Return how much nearer positives are than negatives, in standard deviations of their angles.
 
-    If the loss shows labels instead of positives, the result is ``label_gap``.
+    It is the difference of the mean angles, divided by the larger deviation. If the loss shows
+    labels and no positives, it is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]
@@ -62,12 +63,12 @@ def separation(row: Row | None) -> float | None:
 
 
 def learning_rate(case: RunEvidence) -> float | None:
-    """Return the peak learning rate, if it is in the settings or in the recipe's plan."""
+    """Return the peak learning rate: that of the settings, or that of the recipe."""
     return _planned(case, "learning-rate")
 
 
 def weight_decay(case: RunEvidence) -> float | None:
-    """Return the weight decay, if it is in the settings or in the recipe's plan."""
+    """Return the weight decay: that of the settings, or that of the recipe."""
     return _planned(case, "weight-decay")
 
 
@@ -78,7 +79,7 @@ def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
 
 
 def rank_limit(case: RunEvidence) -> int | None:
-    """Return the largest possible effective rank of a batch, from n and d if known."""
+    """Return the largest possible effective rank of a batch, min(n - 1, d); None if unknown."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     if d is None and case.probe is not None:
@@ -88,10 +89,10 @@ def rank_limit(case: RunEvidence) -> int | None:
 
 
 def negatives(case: RunEvidence) -> int | None:
-    """Return the mean number of negatives of an anchor: as measured, from a queue, or the batch.
+    """Return the mean number of negatives of an anchor: of the queue, as measured, or of the batch.
 
     Only steps in which negatives were pushed count, because losses with and without negatives may
-    alternate. A user's own loss is assumed to use in-batch negatives.
+    alternate. Without measurements, a loss of another library is assumed to use the whole batch.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
@@ -109,9 +110,9 @@ def negatives(case: RunEvidence) -> int | None:
 def hardest_over_even(case: RunEvidence) -> float | None:
     """Return the hardest negative's share of the push, divided by an even share.
 
-    The hardest of few negatives is less hard than the hardest of many. With fewer than 62
-    negatives, the logarithm of the result is therefore scaled by the expected largest of 62 normal
-    similarities over that of the actual number. With one negative, the result is None.
+    The hardest of few negatives is less hard than the hardest of many. With k < 62 negatives, the
+    logarithm of the result is therefore multiplied by E(62) / E(k), where E is the expected largest
+    of so many normal similarities. With one negative, the result is None.
     """
     share, count = case.end("hardest_share"), negatives(case)
     if share is None or count is None or count < 2 or share <= 0:
@@ -120,22 +121,22 @@ def hardest_over_even(case: RunEvidence) -> float | None:
 
 
 def _largest(count: int) -> float:
-    """Return the expected largest of some standard normal numbers (Blom)."""
+    """Return the expected largest of ``count`` standard normal numbers (Blom's approximation)."""
     return statistics.NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
 def pushing(objective: Objective) -> bool:
-    """Return whether an objective pushes embeddings apart; True without components."""
+    """Return whether an objective pushes embeddings apart; True if its components are unknown."""
     return not objective.has_terms or pushes(objective)
 
 
 def dissipation_on_ideal(objective: Objective) -> float:
-    """Return the mean GD on equal positives and orthogonal negatives; 0 means finished."""
+    """Return the mean GD on an ideal batch: equal positives, orthogonal negatives."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the hyperparameters and exchanged components, including those of the parent."""
+    """Return the objective's hyperparameters and exchanged components, and those of its parent."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -145,7 +146,7 @@ def parameters(case: RunEvidence) -> dict[str, object]:
 
 
 def temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the weights, or None."""
+    """Return the temperature of the objective's weights; None if they have none."""
     values = parameters(case)
     name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":
@@ -166,7 +167,7 @@ def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def larger_batch(case: RunEvidence) -> str:
-    """Return advice to make the batch four times as large."""
+    """Return the proposal of a batch that is four times as large."""
     now = case.batch_size
     change = case.words.batch.format(max(64, 4 * (now or 16)))
     change += "" if now is None else f" (now {now})"
@@ -176,7 +177,7 @@ def larger_batch(case: RunEvidence) -> str:
 
 
 def harder_negatives(case: RunEvidence) -> str:
-    """Return advice to double the temperature or enlarge the batch, and use harder negatives."""
+    """Return the proposal of a doubled temperature or a larger batch, or of harder negatives."""
     tau = loss_temperature(case)
     if tau is None:
         return f"{larger_batch(case)}, or {case.words.negatives}"
@@ -184,7 +185,7 @@ def harder_negatives(case: RunEvidence) -> str:
 
 
 def slower(case: RunEvidence) -> str:
-    """Return advice to divide the learning rate by ten."""
+    """Return the proposal of a tenth of the learning rate."""
     rate = case.settings.get("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")
@@ -198,6 +199,6 @@ def is_contrastive(case: RunEvidence) -> bool:
 
 
 def loss_temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the losses as recognised, or as measured."""
+    """Return the temperature that a loss states, or else the measured one."""
     temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
     return float(temperatures[0]) if temperatures else case.end("temperature")

@@ -1,4 +1,4 @@
-"""Measures a batch by the pairs that its loss compared."""
+"""Measures a batch from the pairs that its loss compared, and the gradient of each pair."""
 
 from dataclasses import dataclass, replace
 
@@ -20,12 +20,12 @@ from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import hardest_share, summary
 from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stacked
 
-_ENOUGH = 24  # pairs that suffice to find the temperature from one batch
-_EQUAL = 0.05  # difference allowed between the dissipation of a softmax and that of InfoNCE
-_ALIKE, _FAR = 0.1, 1.5  # deviation of equal dissipations; a factor of one that is near 1
-_TEACHER = 0.5  # of the variation of the pushes that no temperature explains
-_ONE = 0.02  # a factor of the loss closer to 1 counts as 1
-_COPY = 0.01  # of the mean distance of a pushed row; a nearer one is a copy
+_ENOUGH = 24  # pairs of one batch that suffice to find the temperature
+_EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
+_ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far from 1
+_TEACHER = 0.5  # share of the variation of pushes that no temperature explains: a teacher's scores
+_ONE = 0.02  # twice the GD from which an anchor counts for the ratio
+_COPY = 0.01  # a pushed row within this share of the pushed rows' mean 1 - cos is a copy
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
 _FOLLOWS = 0.95  # rank correlation
@@ -38,12 +38,12 @@ class SeenBatch:
     """The measurements of the compared pairs of a batch.
 
     Attributes:
-        kind: ``softmax``, ``other``, ``pairs``, ``targets`` (rows are only pulled to constants) or
-            ``nothing`` (no gradient).
+        kind: ``softmax``, ``other``, ``pairs`` (each anchor has one candidate), ``targets`` (rows
+            are only pulled to constants), ``scores`` (of a teacher) or ``nothing`` (no gradient).
         numbers: Measurements, by column of metrics.csv.
-        evidence: Evidence of the temperature.
-        factor: Factor of the gradient of InfoNCE; 1 for any other loss, None if it is unknown.
-        places: Places in the batch of some anchors and of the negative that looks like a positive.
+        evidence: Sums from which the temperature follows.
+        factor: Gradient of the loss divided by InfoNCE's; 1 for any other loss, None if unknown.
+        places: Places in the batch of some anchors, each with its likely false negative.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class SeenBatch:
 
 
 class _ComparedPairs(EagerPairs):
-    """The similarities and negatives of a table, in the interface of an objective."""
+    """The similarities and negatives of a table, as the pairs that an objective reads."""
 
     def __init__(self, table: Compared, own: Tensor, scores: Tensor | None = None) -> None:
         anchors, self._candidates = table.units
@@ -81,13 +81,13 @@ def measure_compared(
     temperature: float | None = None,
     factor: float = 1.0,
 ) -> SeenBatch:
-    """Return the measurements of a batch; see :func:`isotrope.diagnostics.observe.measure`.
+    """Return the measurements of a batch, as :func:`isotrope.diagnostics.observe.measure` does.
 
     Args:
         tables: The similarities that the loss compared.
-        earlier: Evidence of the temperature from earlier batches.
+        earlier: Sums of earlier batches from which the temperature follows.
         temperature: Temperature of the loss, if it states one.
-        factor: Known factor of the gradient, for example from accumulated batches.
+        factor: Known factor of the gradient, for example 1/k with k accumulated batches.
     """
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)
@@ -107,7 +107,7 @@ def measure_compared(
         tau = tau or stated
     sure = enough.pairs >= _ENOUGH and not table.rounded
     if kind == "softmax" and enough.temperature is None and sure and enough.misfit > _TEACHER:
-        return SeenBatch("scores", numbers, evidence)  # another softmax is its aim
+        return SeenBatch("scores", numbers, evidence)  # it fits a teacher's softmax
     if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
     own = torch.where(
@@ -115,7 +115,7 @@ def measure_compared(
         torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
         table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
     )
-    # the pulled candidate, or its pull, does not follow from place and scores, as with a teacher
+    # as with a teacher, the pulled candidate or its pull does not follow from place and scores
     if (table.blocks and not _of_one_column(table, own, pull > 0)) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
@@ -153,7 +153,7 @@ def measure_compared(
 def _of_vectors(
     table: Compared, own: Tensor, terms: Terms, pulled: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
-    """Return measurements that replace those of vectors alone."""
+    """Return the measurements that depend on which pairs were pulled and pushed."""
     numbers: dict[str, float | None] = {}
     some = (pairs := _ComparedPairs(table, own)).negative().any(dim=1)
     if mined and bool(some.any()):  # rows that are not pushed may be of the anchor's label
@@ -168,7 +168,7 @@ def _of_vectors(
 
 
 def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
-    """Return the kind of a loss; ``known`` is whether its temperature is."""
+    """Return the kind of a loss; ``known``: whether its temperature is known."""
     if not bool(live.any()):
         return "pairs" if table.single else "nothing"
     if not bool(push.any()):
@@ -181,18 +181,18 @@ def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
 def _of_labels(
     table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
-    """Return replacements for the measurements of positives if anchors have no own positive.
+    """Return other measurements of the positives if an anchor has no positive of its own.
 
-    Rows of one label are pulled together. If a row is pulled to several others, their angles count
-    equally. If the loss chose one of them, its angle does not represent the others. Copies are not
-    pushed apart either.
+    Such a loss pulls rows of one label together. If a row is pulled to several others, the angles
+    to these count equally. If the loss picked one of several, its angle is left out, because it is
+    not typical. Rows of one label are no false negatives.
     """
     several = bool((table.pulled.sum(dim=1) > 1).any())
     chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
     numbers: dict[str, float | None] = {}
     if several:
         near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
-        # the nearest of several may be another view of the anchor, whatever the labels are
+        # the nearest of several may be another view of the anchor, which says nothing on the labels
         more = table.pulled.sum(dim=1) > 1
         angles = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)[more]
         angles = angles[angles < torch.inf]
@@ -212,9 +212,9 @@ def _of_labels(
 
 
 def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
-    """Return the angles to negatives as new as the positives, unlike those of a queue.
+    """Return the angles to the positives of other anchors, if candidates get no gradient.
 
-    These are the positives of the other anchors.
+    They may come from a queue, whose older embeddings are not comparable with new positives.
     """
     columns = table.columns[own]
     apart = ~torch.eye(len(own), dtype=torch.bool, device=own.device)
@@ -227,7 +227,7 @@ def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
 
 
 def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
-    """Return how much larger the scores that belong together are, in standard deviations."""
+    """Return how much larger the scores ``near`` are than ``far``, in standard deviations."""
     if min(near.numel(), far.numel()) < least:
         return None
     spread = max(float(side.std(correction=0)) for side in (near, far))
@@ -235,10 +235,10 @@ def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
 
 
 def _by_labels(table: Compared) -> float | None:
-    """Return how much nearer rows of one label are, in standard deviations; None if unknown.
+    """Return how much nearer rows of one label are than others, in deviations; None if unknown.
 
     A loss that selects its pairs shows labels: rows that it pulls together have equal labels, and
-    rows that it pushes apart do not. The labels of other pairs follow from these.
+    rows that it pushes apart have different ones. The labels of other pairs follow.
     """
     cosine = table.cosine
     itself = torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)
@@ -269,15 +269,15 @@ def _copies_apart(table: Compared) -> float | None:
 
 
 def _sharpest(table: Compared, negative: Tensor, tau: float) -> float:
-    """Return the hardest negative's mean share of a softmax, including anchors that are done."""
+    """Return the hardest negative's mean share of the softmax, finished anchors included."""
     scores = (table.scores / tau).masked_fill(~negative, -torch.inf)
     return float(scores[negative.any(dim=1)].softmax(dim=1).amax(dim=1).mean())
 
 
 def _alone(table: Compared, tables: list[Compared]) -> bool:
-    """Whether no anchor has a negative, if nothing has a gradient.
+    """Whether a batch without a gradient has none because no anchor has a negative.
 
-    A softmax over the positive alone has no gradient, but a finished triplet has none either.
+    A triplet beyond its margin has no gradient either, but it has a negative.
     """
     softmax_of_one = table.single and table.scale is not None
     return softmax_of_one or all(len(t.gradient) == 1 for t in tables)
@@ -299,16 +299,16 @@ def _others(table: Compared) -> Tensor:
 
 
 def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
-    """Whether the positive has the same place among the candidates of each anchor."""
+    """Whether each anchor's positive has the same place among its candidates."""
     place = own - table.mask.int().argmax(dim=1)
     return len(place[pulled].unique()) < 2
 
 
 def _taught(table: Compared) -> bool:
-    """Whether an anchor with a smaller lead than another is pulled less to a candidate of its own.
+    """Whether some anchor is pulled less than another although its pulled candidate leads by less.
 
-    The more a positive leads, the less a loss pulls it. A loss that fits scores to those of a
-    teacher pulls whatever scores too low, a negative included.
+    A loss with positives pulls less the more a positive leads. A loss that fits its scores to those
+    of a teacher pulls every candidate whose score is too low, negatives included.
     """
     if not table.blocks or not table.balanced:
         return False
@@ -325,10 +325,10 @@ def _taught(table: Compared) -> bool:
 def _of_infonce(
     table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
 ) -> tuple[Tensor, float | None]:
-    """Return GD and the factor of the loss: those of InfoNCE if GD fits, otherwise the measured GD.
+    """Return GD and the factor of the loss: InfoNCE's GD if it fits, otherwise the measured GD.
 
     InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If GD
-    is the same for all anchors but not 1, as in DCL, the factor is None and GD is relative.
+    is equal for all anchors but far from 1, as in DCL, the factor is None, and GD is relative.
     """
     scores = table.scores.double() / tau
     other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
@@ -347,7 +347,7 @@ def _of_infonce(
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
-    """Return measures of the anchors; candidates in the other direction are not repeated."""
+    """Return measures of the anchors; those of a table for the other direction are left out."""
     if not tables[0].vectors:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
@@ -360,7 +360,7 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
 
 
 def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
-    """Return the gradient that reaches an anchor, and the share that changes its norm."""
+    """Return the mean length of the gradient on an anchor, and its share that changes the norm."""
     if table.distance or not table.vectors:
         return {}
     whole = gradient @ table.columns
@@ -394,13 +394,13 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
     if gap is not None and _of_two_labels(angle, pull, pull > 0):
         done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
         numbers["label_gap"] = _lead(-near, -angle[pushed | done])
-    elif gap is not None and gap < _INVERTED:  # labels that are numbers show no more than this
+    elif gap is not None and gap < _INVERTED:  # with graded labels, only a clear inversion counts
         numbers["label_gap"] = gap
     return numbers
 
 
 def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
-    """Whether the pull of a pair follows from its angle, so that labels are 0 and 1 alone."""
+    """Whether the angle of a pair determines its pull, so that all labels are 0 or 1."""
     x, y = angle[pulled].double(), pull[pulled].double()
     x, y = x.argsort().argsort().double(), y / y.amax()
     if float(y.std(correction=0)) < _EQUAL:

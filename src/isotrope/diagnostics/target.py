@@ -1,4 +1,4 @@
-"""Diagnoses a run or a model by its name, and saves a run's diagnosis."""
+"""Diagnoses a run or a model, given by its name or folder, and saves the diagnosis of a run."""
 
 import os
 import sys
@@ -29,30 +29,30 @@ def diagnose(
     objective_settings: Mapping[str, float | str] | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> Diagnosis:
-    """Diagnose a run or a model: the root cause first, and what to change.
+    """Diagnose a run or a model, and propose changes; the root cause comes first.
 
-    For a run, examines its log, dev scores, settings and saved model, and writes ``diagnosis.json``
-    to its folder for ``isotrope.report``. For a model, embeds some data. For a text model with
-    ``data``, also computes the statistics of Li et al. (2024) and the gain from whitening
+    For a run, it examines log, dev scores, settings and saved model, and writes ``diagnosis.json``
+    to the run's folder for ``isotrope.report``. For a model, it embeds some data. For a text model
+    with ``data``, it also computes the statistics of Li et al. (2024) and the gain from whitening
     (``Diagnosis.model``).
 
     Args:
         target: Run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
-        data: Text, pairs or images to embed instead of a run's own data. The default for a text
-            model is pairs from the docstrings of Python's standard library.
-        columns: Columns of a table of text.
-        objective: Objective whose components are examined for a model. Runs know their objective.
-        objective_settings: Settings of an objective that is given by name.
-        plugins: Python files that define objectives. Other plugins named by the run are not run.
+        data: Texts, pairs or images to embed instead of a run's own data. By default, a text model
+            embeds pairs from the docstrings of Python's standard library.
+        columns: Columns to read if ``data`` is a table.
+        objective: Objective whose components are measured for a model; a run has its own.
+        objective_settings: Settings of the objective, if it is given by name.
+        plugins: Python files that define objectives. No other plugin of the run is executed.
 
     Raises:
-        InputError: the target is neither a run nor a model, or the data cannot be read.
+        InputError: ``target`` is neither a run nor a model, or the data cannot be read.
     """
     registry.load_plugins(plugins)
     if isinstance(objective, str):
         objective = registry.build(objective, objective_settings)
     elif objective_settings:
-        raise InputError("objective_settings needs an objective given by name")
+        raise InputError("give the objective by name, or leave out objective_settings")
     name = os.fspath(target)
     run = RunFolder(name).is_run
     source = None if data is None else str(data)
@@ -72,7 +72,7 @@ def diagnose(
 
 
 def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncovered:
-    """Return the gain from whitening the model on some data."""
+    """Return what whitening the model's embeddings of some data gains."""
     rows = read_rows(data, columns=columns, views="auto")
     encoder = SentenceEncoder.load(model)
     prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
@@ -81,7 +81,7 @@ def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncover
 
 
 def _keep(diagnosis: Diagnosis, path: Path) -> None:
-    """Write the diagnosis to the run's folder; skip a folder that cannot be written."""
+    """Write the diagnosis to the run's folder; warn if that is impossible."""
     try:
         write_text(path, diagnosis.to_json())
     except (InputError, OSError) as error:

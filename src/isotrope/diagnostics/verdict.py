@@ -1,8 +1,8 @@
 """The record of a verdict: its meaning, the thresholds that decide it, and the change to make.
 
 :mod:`isotrope.diagnostics.verdicts` has one record for each verdict. Diagnoses, messages, model
-cards and the pages in docs/diagnoses are made from these records. Eight verdicts need no code: they
-are thresholds, a sentence and a change. A rule that needs more is the function ``when``.
+cards and the pages in docs/diagnoses are written from these records. Most simple verdicts are only
+thresholds, a sentence and a change. Any other has a function ``when`` with its rule.
 """
 
 from collections.abc import Callable
@@ -13,28 +13,28 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 
 Text = str | Callable[[RunEvidence], str]
-"""A text, or a function that words it for some evidence."""
+"""A text, or a function that writes it for a given training."""
 
 Number = Callable[[RunEvidence], float | None]
 
 THRESHOLDS: "dict[str, Threshold]" = {}
-"""Every threshold by its name; filled by the verdicts, which declare them."""
+"""Every threshold by its name. The verdicts declare the thresholds, and so fill this record."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A limit that decides about a verdict. A measured number equal to it is healthy.
+    """A limit that decides whether a verdict is given. A measured number equal to it is healthy.
 
     Attributes:
         name: Name of the threshold.
-        label: Measured quantity in a few words, as a diagnosis prints it.
-        measured: Measured quantity in full, for the documentation.
-        source: Paper and figure, or how the value was set.
+        label: What is measured, in the few words that a diagnosis prints.
+        measured: What is measured, in full, for the documentation.
+        source: Paper and figure of the value, or how we chose it.
         above: Largest healthy number; None if large numbers are no fault.
         below: Smallest healthy number; None if small numbers are no fault.
         unit: Unit of the number.
-        measure: Function that measures the number; needed if the verdict has no ``when``.
-        optional: Whether the other thresholds decide if the number was not measured.
+        measure: Function that returns the number; needed if the verdict has no ``when``.
+        optional: Whether the other thresholds decide alone if this number was not measured.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Threshold:
 
     @property
     def side(self) -> Literal["above", "below"]:
-        """The side of the value on which a measured number counts."""
+        """The side of the value on which a measured number is a fault."""
         return "below" if self.above is None else "above"
 
     @property
@@ -65,37 +65,37 @@ class Threshold:
         return value
 
     def crossed_by(self, number: float | None) -> bool:
-        """Return whether a number is beyond the threshold; False for None (not measured)."""
+        """Return whether a number is on the faulty side; False for None (not measured)."""
         if number is None:
             return False
         return number > self.value if self.side == "above" else number < self.value
 
 
 def crosses(name: str, number: float | None) -> bool:
-    """Return whether a number is beyond the named threshold."""
+    """Return whether a number is on the faulty side of the named threshold."""
     return THRESHOLDS[name].crossed_by(number)
 
 
 def compared(name: str, number: float) -> Evidence:
-    """Return the evidence from comparing a number with the named threshold."""
+    """Return a number, beside the named threshold, as evidence of a finding."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The change that a verdict proposes, in the words of the user's trainer.
+    """The change that a verdict proposes, named as the user's trainer calls the setting.
 
     Attributes:
-        train: Flags of ``isotrope train``. A function ``when`` may return others.
-        loop: The same change in the words of another trainer.
+        train: Flags of ``isotrope train``; ``Found.change`` replaces them if given.
+        loop: The same change for another trainer; None to show ``train`` there too.
     """
 
     train: Text = ""
     loop: Text | None = None
 
     def worded(self, case: RunEvidence, train: Text = "") -> str:
-        """Return the change in the terms of the trainer that the evidence is from."""
+        """Return the change for the trainer whose training is examined."""
         text: Text = train or self.train
         if case.settings.get("trainer") is not None and self.loop is not None:
             text = self.loop
@@ -104,13 +104,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """Result of a function ``when``; an empty text means the text of the record.
+    """Result of a function ``when``; for an empty text, the finding uses that of the verdict.
 
     Attributes:
         evidence: Numbers, the deciding ones first.
         detail: One or two sentences on the fault and why the change helps.
         change: Flags of ``isotrope train``.
-        decided_by: Threshold whose source is cited; empty to cite that of the first number.
+        decided_by: Threshold whose source the finding cites; empty for that of the first number.
     """
 
     evidence: tuple[Evidence, ...]
@@ -129,18 +129,18 @@ class Verdict:
     Attributes:
         slug: Public name, as printed.
         title: The verdict in one line.
-        meaning: The fault in a sentence or two without a formula, for readers.
-        thresholds: Thresholds that decide.
+        meaning: The fault in a sentence or two, without a formula.
+        thresholds: Thresholds that decide whether the verdict is given.
         change: Proposed change.
         detail: Sentences on the fault that a finding shows instead of ``meaning``, if given.
-        explains: Verdicts that follow from this verdict and are not reported beside it.
-        texts_only: Whether images are exempt.
-        any_of: Whether one of the thresholds is enough; otherwise all are needed.
-        unless: Functions of the evidence. If one of them returns true, the verdict is not given.
-        shows: Columns whose final values explain the finding, or functions that return evidence.
+        explains: Verdicts that are consequences of this one, and not reported beside it.
+        texts_only: Whether trainings on images never get the verdict.
+        any_of: Whether one crossed threshold is enough; otherwise all must be crossed.
+        unless: Functions of the evidence; if one returns true, the verdict is not given.
+        shows: Columns whose final values the finding shows too, or functions that return evidence.
         when: Function that decides instead of the thresholds' ``measure``, ``any_of`` and
             ``unless``.
-        before_all: Function like ``when`` that is tried before all other verdicts.
+        before_all: Another function like ``when``, tried before all verdicts.
         only_if_healthy: Whether this verdict is tried only if no other was found.
         is_fault: Whether a diagnosis with this verdict is not healthy.
     """
@@ -177,7 +177,7 @@ class Verdict:
         )
 
     def _by_thresholds(self, case: RunEvidence) -> Found | None:
-        """Return the result of the thresholds alone."""
+        """Return the result of a verdict without ``when``."""
         if self.texts_only and case.kind == "images":
             return None
         numbers = [(t, t.measure(case)) for t in self.thresholds if t.measure is not None]

@@ -52,7 +52,7 @@ def test_labels_are_a_check_of_the_pairs_that_are_listed() -> None:
     audit = audited(labels=labels)
     assert audit.same_label is not None
     assert audit.same_label["listed"] == 1.0
-    assert "100% of these pairs share a label, 50% of all pairs do." in str(audit)
+    assert "100% of these pairs have equal labels; of all pairs, 50% have." in str(audit)
     quiet = audited(labels=labels, suspect=2.0)
     assert "No two pictures are as alike" in str(quiet)
     assert "share a label" not in str(quiet)
@@ -68,7 +68,10 @@ def test_flags_have_every_setting_of_the_objective() -> None:
 
 @pytest.mark.parametrize(
     ("scratch", "why"),
-    [(True, "audit a trained encoder instead"), (False, "the rules are for texts")],
+    [
+        (True, "audit a trained encoder instead"),
+        (False, "the rules that choose values are for texts"),
+    ],
 )
 def test_nothing_is_recommended(scratch: bool, why: str) -> None:
     audit = audited(scratch=scratch)

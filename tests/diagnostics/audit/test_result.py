@@ -163,7 +163,7 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
         checked_objective("dino")
     with pytest.raises(InputError, match=r"infonce cannot be audited: .* in_batch=True"):
         checked_objective("infonce", {"in_batch": "false"})
-    with pytest.raises(InputError, match="needs an objective given by name"):
+    with pytest.raises(InputError, match="give the objective by name"):
         checked_objective(InfoNCE(), {"temperature": 0.1})
     assert checked_objective("infonce", {"temperature": 0.1}) == InfoNCE(temperature=0.1)
 

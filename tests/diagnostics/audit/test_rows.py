@@ -73,7 +73,7 @@ def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a folder; give one file"):
+    with pytest.raises(InputError, match="give one file instead of the folder"):
         read_rows(tmp_path)
     with pytest.raises(InputError, match="give at least one record; it holds no text"):
         read_rows([])
@@ -82,7 +82,7 @@ def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
 def test_embeddings_that_are_not_finite_and_one_row_are_refused() -> None:
     broken = torch.ones(3, 4)
     broken[1, 2] = torch.nan
-    with pytest.raises(InputError, match="positive 1 has an embedding that is not fin"):
+    with pytest.raises(InputError, match="the embedding of positive 1 is NaN or infinite"):
         of(torch.ones(3, 4), broken)
     with pytest.raises(InputError, match="1 row is too few to compare"):
         of(torch.ones(1, 4), torch.ones(1, 4))

@@ -112,7 +112,7 @@ def test_what_is_made_of_embeddings_is_unknown_and_no_number(angles: AnglePairs)
         for number in (float, bool, list, torch.Tensor.item, torch.Tensor.tolist):
             with pytest.raises(InputError, match="computes with the embeddings themselves"):
                 number(product)
-        with pytest.raises(InputError, match="a simulation has only their angles to the anchor"):
+        with pytest.raises(InputError, match="a simulation has only angles"):
             check_computable(angles.positive, product)
         assert "only the angles are known" in repr(product)
     check_computable(angles.positive, angles.hardest())
@@ -153,13 +153,15 @@ class Placed(InfoNCE, register=False):
 
 
 def test_places_in_the_batch_are_refused() -> None:
-    with pytest.raises(InputError, match="Placed depends on the order of the rows"):
+    with pytest.raises(InputError, match="measure Placed on embeddings instead"):
         dissipation([Placed()], Angles([0.4], [0.5], batches=2))
 
 
 @pytest.mark.parametrize("shapes", [((3, 1), (3, 2)), ((3,), (2, 2)), ((3,), (3,))], ids=str)
 def test_shapes_that_do_not_fit(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match="b positives and b x k negatives; found shapes"):
+    with pytest.raises(
+        ValueError, match="b similarities to positives and b x k to negatives; found"
+    ):
         AnglePairs(*(torch.zeros(shape) for shape in shapes))
 
 

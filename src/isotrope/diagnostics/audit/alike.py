@@ -1,11 +1,12 @@
-"""Finds rows that belong together, from all similarities of two rows.
+"""Finds rows that seem to belong together, by the similarities of their anchors and positives.
 
-Two rows have four similarities: of their anchors, of their positives, and of either anchor with the
-other positive. Each counts as twice its cosine, minus the mean cosine of each row with its 20
-nearest others. A text that is near to everything is therefore not evidence, and copies of a row
-weaken its push but not its evidence. The *evidence* of two rows joins the four: 0.05 log of the
-mean of exp(each / 0.05), almost their maximum. It is 0 if two rows are as near to each other as to
-their nearest rows. ``benchmarks/audit.py`` compares the evidence with its parts and with the push.
+Two rows have four similarities: of their anchors, of their positives, and of the anchor of either
+with the positive of the other. Each is compared with the rows' surroundings: twice the cosine,
+minus each row's mean cosine with its 20 nearest rows. The *evidence* that two rows belong together
+is about the largest of the four differences: 0.05 log of the mean of exp(difference / 0.05). At 0,
+two rows are as near to each other as to their nearest rows. A text that is near to everything has
+little evidence. Copies of a row weaken its push, but not its evidence. ``benchmarks/audit.py``
+compares the evidence with its parts and with the push.
 """
 
 import math
@@ -23,13 +24,14 @@ _TEMPERATURE = 0.05
 
 @dataclass(frozen=True)
 class Alike:
-    """Pairs of rows that may belong together, the most likely first.
+    """Pairs of rows that may belong together, those with the largest evidence first.
 
     Attributes:
-        rows: int64 (m x 2), the lower row first.
-        evidence: m, in units of the cosine.
-        push: m, the reciprocal push; 0 if one row is not among the other's partners.
-        share: m, share of the force that all pairs of rows have.
+        rows: Numbers of the two rows, the lower first, int64 (m x 2).
+        evidence: Evidence that they belong together (see the module), m values.
+        push: Reciprocal push (see ``push``), m values; 0 if either is not among the other's
+            partners.
+        share: Share of the force between all rows that is between these two, m values.
     """
 
     rows: NDArray[np.int64]
@@ -40,16 +42,16 @@ class Alike:
 
 @torch.no_grad()
 def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
-    """Return pairs of each row and its nearest rows by any similarity, with their evidence.
+    """Return the pairs of rows that are nearest by any of the similarities, with their evidence.
 
-    Rows of one group are left out, because they are known to belong together. If there are too many
-    rows to compare all, pairs with evidence below 0 are left out too, to save memory.
+    Pairs within a group are left out, because they are known to belong together. With more than
+    30,000 rows, pairs whose evidence is below 0 are left out too, to save memory.
     """
     n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0
     finite = (cosines := near.cosines[..., :NEAREST]).isfinite()
     usual = cosines.where(finite, 0).sum(dim=2) / finite.sum(dim=2).clamp_min(1)
     room = near.rows.numel()
-    # in place: small parts that stay, between large ones that go, would fill the memory with holes
+    # one array for all results: many small ones between large temporary ones would fragment memory
     keys, found, count = torch.empty(room, dtype=torch.long), cosines.new_empty(room), 0
     for rows, others, cosines in beside(embedded, near):
         above = 2 * cosines - usual[:, rows, None] - usual[[0, 1, 3, 2]][:, others]

@@ -1,4 +1,4 @@
-"""The settings of an audit, for flags and for keywords of Python."""
+"""The settings of an audit: flags of the command and keywords of the Python function."""
 
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from isotrope.core.settings import Names, Settings, Used, setting
 from isotrope.paradigm.declared import objective_settings
 
 OF_TEXTS = "for texts only"
-"""Title in the help of the settings that do not apply to pictures."""
+"""Heading, in the help, of the settings that do not apply to pictures."""
 of_texts = Used(lambda pictures: not pictures, "these are pictures")
 for_texts = partial(setting, group=OF_TEXTS, used=of_texts)
 
@@ -21,22 +21,25 @@ class AuditSettings(Settings):
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
 
     encoder: str | None = setting(
-        None, "Model to start training from.", shown="for pictures resnet18"
+        None, "Encoder from which the training would start.", shown="for pictures resnet18"
     )
     objective: str = setting(
         "infonce",
-        "Objective to analyse. Its settings are --objective.SETTING VALUE.",
+        "Objective to analyse. Set its parameters by --objective.SETTING VALUE.",
         "NAME",
         shown="infonce; for pictures the method's own",
     )
     objective_settings: dict[str, float | str] = setting({}, "Settings of the objective.")
-    batch_size: int = setting(64, "Rows a step.", shown="64; for pictures 128", ge=2)
+    batch_size: int = setting(64, "Rows in a batch.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
-        0.6, "Smallest evidence at which two rows count as likely false negatives (cosine).", gt=0
+        0.6,
+        "Evidence from which two rows count as likely false negatives (a cosine; 0: two rows are "
+        "as near to each other as to their nearest rows).",
+        gt=0,
     )
     seed: int = setting(
         0,
-        "Seed of batches, dropout and crops.",
+        "Seed of the batches, dropout and crops.",
         shown="0; for pictures 42, as in training",
         ge=0,
         lt=2**32,
@@ -45,19 +48,19 @@ class AuditSettings(Settings):
     plugin: list[Path] = setting(
         [], "Python file with an objective of your own; may be repeated.", "FILE"
     )
-    columns: Names = for_texts([], "Columns of a table, as in training.")
-    groups: str | None = for_texts(None, "Column of groups of rows that belong together.")
+    columns: Names = for_texts([], "Columns to read from a table, as in training.")
+    groups: str | None = for_texts(None, "Column of groups; rows of one group belong together.")
     views: Literal["auto", "dropout", "adjacent", "pairs"] = for_texts(
-        "auto", "Where the positive comes from, as in training."
+        "auto", "Source of the positives, as in training."
     )
-    max_length: int = for_texts(32, "Tokens kept of each text.")
+    max_length: int = for_texts(32, "Number of tokens to which texts are cut.")
     query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
     passage_prompt: str = for_texts(
         "", "Prompt before every positive and hard negative.", "TEXT", group=OF_TEXTS
     )
     dev: str = for_texts(
         "auto",
-        "Data to score whitening on: a part of DATA, an STS file, or a retrieval set.",
+        "Data to score whitening on: an STS file or a retrieval set; auto: a part of DATA.",
         "auto|none|PATH",
     )
     mine: int = setting(

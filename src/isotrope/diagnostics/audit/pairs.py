@@ -1,18 +1,16 @@
-"""Finds rows that training will not learn from as intended, without a label.
+"""Finds rows from which training will not learn as intended; needs no labels.
 
-Each kind is an array of row numbers from 0, in ascending order except for *apart*:
+Each kind is an array of row numbers, counted from 0, in ascending order except for *apart*:
 
-- *apart*: the positive is farther from the anchor than most other rows' positives are, the
-  farthest first;
+- *apart*: most other rows' positives are nearer to the anchor than its own (worst first);
 - *solved*: the row has nothing left to learn (GD < 0.01) at the batch size of training;
 - *cut*: a text is longer than the tokens that training reads;
-- *repeated*: an earlier row has the same texts, up to case and punctuation, and the same hard
-  negative, if any;
-- *lengths* that stand out: a text far longer or shorter than the middle half of its column;
-- *scripts*: a text in a script (Cyrillic, Arabic) that is rare in its column. Languages that share
-  a script are not distinguished.
+- *repeated*: an earlier row has the same texts and hard negatives, up to case and punctuation;
+- *lengths*: a text is far longer or shorter than the middle half of the texts in its column;
+- *scripts*: a text in a script (such as Cyrillic) that is rare in its column. Languages that use
+  one script are not told apart.
 
-If the columns are shifted against each other, many rows are apart.
+If the columns of a file are shifted against each other, many rows are *apart*.
 """
 
 import functools
@@ -31,19 +29,19 @@ from isotrope.diagnostics.audit.rows import Embedded, EmbeddedTexts, PairedRows
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
-_COMPARED = 1024  # positives that an anchor is compared with
+_COMPARED = 1024  # other rows' positives that are compared with an anchor's own
 _PIECE = 1024  # anchors at a time
-_MOST = 0.5  # of them that may be nearer than the own positive
-_FAR = 3  # spreads of the middle half beyond it
-_LEAST_SPREAD = 0.2  # of the logarithm of a length: texts of one length have none
-_FEW = 0.1  # share of the texts of a column whose script stands out
-_ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # they stand together
+_MOST = 0.5  # share of them that may be nearer than its own
+_FAR = 3  # a length this many interquartile ranges outside the middle half is unusual
+_LEAST_SPREAD = 0.2  # smallest range to use, of log lengths: texts of one length have none
+_FEW = 0.1  # a script is rare below this share of the texts of a column
+_ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # mixed in one text
 
 
 def find_pairs(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Return the rows that are apart, the farthest first, and those that are solved."""
+    """Return the rows that are *apart* and those that are *solved*."""
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
     return {
@@ -53,7 +51,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return the rows with texts that are cut, repeated, or of unusual length or script."""
+    """Return the rows that are *cut* or *repeated*, and those of *lengths* and *scripts*."""
     return {
         "cut": np.flatnonzero(embedded.cut),
         "repeated": repeated(rows.marks),
@@ -63,7 +61,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the rows whose marks (n x k) equal those of an earlier row."""
+    """Return the rows whose hashes (``marks``, n x k) equal those of an earlier row."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 
@@ -88,7 +86,7 @@ def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
 def _done(
     embedded: Embedded, objective: Objective, batch_size: int, seed: int
 ) -> NDArray[np.bool_]:
-    """Return which anchors have negatives in a batch and GD < 0.01."""
+    """Return which anchors have GD < 0.01 and at least one negative in their batch."""
     n, done = len(embedded), torch.zeros(len(embedded), dtype=torch.bool)
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
     for rows in order.tensor_split(max(1, n // batch_size)):

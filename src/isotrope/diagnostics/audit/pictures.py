@@ -15,24 +15,24 @@ from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
 _TRAINED = (
-    "the rules are for texts, and a temperature that they chose for pictures made a training "
-    "collapse"
+    "the rules that choose values are for texts; on pictures, a temperature that they chose made a "
+    "training collapse"
 )
 _SCRATCH = (
-    "audit a trained encoder instead (--encoder RUN): this encoder is randomly initialised, so its "
-    "settings and push mean little"
+    "audit a trained encoder instead (--encoder RUN): with this encoder's random weights, these "
+    "numbers mean little"
 )
 
 
 @dataclass(frozen=True)
 class AuditedPictures:
-    """The pictures of a training: names, labels and files that could not be read.
+    """The pictures of a training: their names, labels and hashes.
 
     Attributes:
         names: Paths of n files in the folder, or numbers from 0 for arrays.
-        labels: int64 (n), or None.
-        marks: uint64 (n), equal for equal pixels.
-        skipped: Number of files that are not readable pictures.
+        labels: Labels, int64 (n), or None.
+        marks: Hashes, uint64 (n); pictures with the same pixels have the same hash.
+        skipped: Number of files that are left out because they are no readable pictures.
     """
 
     name: str
@@ -51,7 +51,7 @@ class PictureAudit(Audit):
 
     Attributes:
         pictures: The pictures of the training.
-        method: Name of the method that makes the two views.
+        method: Name of the training method (such as simclr) whose crops are the two views.
         scratch: Whether the encoder is randomly initialised.
     """
 
@@ -80,13 +80,13 @@ class PictureAudit(Audit):
 
     @property
     def flags(self) -> str:
-        """The flags of ``isotrope train-images`` with these settings; none is recommended."""
-        # all settings: those that are left out there are the method's, not the objective's
+        """The flags of ``isotrope train-images`` with the audited settings."""
+        # all settings, because the default of a setting there is the method's, not the objective's
         return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of pairs with equal labels, among likely false negatives and all pairs; or None."""
+        """Share of pairs with equal labels, of likely false negatives and of all pairs, or None."""
         labels = self.pictures.labels
         if labels is None:
             return None
@@ -113,8 +113,8 @@ class PictureAudit(Audit):
         checked = (
             ""
             if share is None
-            else f"{share['listed']:.0%} of these pairs share a label, {share['all']:.0%} of all "
-            "pairs do."
+            else f"{share['listed']:.0%} of these pairs have equal labels; of all pairs, "
+            f"{share['all']:.0%} have."
         )
         skipped = (
             f"{self.pictures.skipped:,} more files were skipped because they cannot be read."

@@ -1,16 +1,17 @@
-"""The push ledger: how strongly rows push each other.
+"""The ledger: how strongly rows of a training file would push each other.
 
-For an anchor i and a negative j, an objective's push is GD_i W_ij. For two rows, the ledger stores
-the geometric mean of the push in both directions (anchor from positive and positive from anchor).
-Its mean over both rows is the *reciprocal push*.
+An objective pushes an anchor i from a negative j with the force GD_i W_ij. For two rows, the ledger
+stores the geometric mean of this push in both directions: of the anchor from the other row's
+positive, and of the positive from the other row's anchor. The geometric mean over the two rows is
+their *reciprocal push*.
 
-A training batch has few of the n (n - 1) pairs, and its normaliser, a sum over few rows, is noisy.
-The ranking in ``benchmarks/audit.py`` improves with the number of rows that an anchor is compared
-with. So up to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With
-more rows, each row is compared with its nearest rows, found in the clusters around it, and with
-4,096 random rows, in linear time. Only the strongest partners are kept, in linear memory.
+The push on an anchor depends on the rows that it is compared with. ``benchmarks/audit.py`` shows
+that more of them rank false negatives better, so a block is larger than a training batch. Up to
+30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With more rows, a row
+is compared with its nearest rows, found in the clusters around it, and with 4,096 random rows, in
+linear time. Only a row's strongest partners are kept, in linear memory.
 
-Both ways need an anchor's push to be independent of other anchors (``coupling`` "none"). Otherwise
+This needs a push that does not depend on other anchors (``coupling`` "none"). For other objectives,
 all pairs are compared, in square batches of two blocks.
 """
 
@@ -33,30 +34,29 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import chunked_topk
 from isotrope.paradigm.objective import Objective
 
-_ANCHORS, _COLUMNS = 512, 8192  # of a block
-_SQUARE = 1024  # rows of either of two blocks that form a square batch
-_EXACT = 30_000  # rows up to which each pair meets
-_SIDES = (0, 0), (1, 1), (0, 1), (1, 0)  # views of two rows that are compared
-NEAREST = 20  # others that a row is compared with where it meets only its nearest
-_CLUSTER, _ASKED = 512, 12  # rows of a cluster in the mean; clusters that a row is compared with
-_BESIDE = 256  # rows whose nearest are in memory together
+_ANCHORS, _COLUMNS = 512, 8192  # anchors in a block, and rows that they are compared with
+_SQUARE = 1024  # rows in each of the two blocks of a square batch
+_EXACT = 30_000  # up to this number of rows, each pair is compared
+_SIDES = (0, 0), (1, 1), (0, 1), (1, 0)  # the four similarities: views (0: anchor) of two rows
+NEAREST = 20  # nearest rows that are searched for each row
+_CLUSTER, _ASKED = 512, 12  # mean rows in a cluster; clusters in which a row's nearest are sought
+_BESIDE = 256  # rows whose nearest rows are in memory at once
 _SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
-_DRAWN, _PIECE = 4096, 4096  # rows drawn for those that are not around, and rows looked at together
-_AGAIN = 0.03  # push from which a row meets one of its nearest rows without the others
+_DRAWN, _PIECE = 4096, 4096  # random rows to compare with; rows in memory at once
+_AGAIN = 0.03  # push from which a nearest row is compared once more, without the others
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The strongest partners of every row, and the force on the row.
+    """The rows that push each row most (its partners), and how strongly.
 
     Attributes:
-        partners: int64 (n x k), the rows that push each row most, the strongest first; -1 if
-            missing.
-        push: n x k, geometric mean of the push in both directions, in units of ``unit``.
-        force: n x k, their arithmetic mean, in the same units.
-        row_force: n, the sum of the force over all compared rows.
-        unit: Mean sum of weights of an anchor (1/temperature for InfoNCE), so that 1 is the largest
-            possible push on an anchor.
+        partners: Partners of each row, the strongest first, int64 (n x k); -1 if there are fewer.
+        push: Geometric mean of the push in both directions, in units of ``unit``, n x k.
+        force: Arithmetic mean of the push in both directions, in the same units, n x k.
+        row_force: Sum of the force over all rows that the row was compared with, n values.
+        unit: Sum of an anchor's weights, averaged over anchors (1/temperature for InfoNCE). A push
+            of 1 is then the largest possible one.
     """
 
     partners: NDArray[np.int64]
@@ -68,11 +68,11 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Mined:
-    """Hard negatives in the order of the rows, the hardest of each row first.
+    """Hard negatives, in the order of the rows; of each row, the hardest first.
 
     Attributes:
-        rows: int64 (m x 2): the row of the anchor, and the row whose positive is its negative.
-        hardness: m, share of the push on the anchor.
+        rows: Row of the anchor, and row whose positive is its hard negative, int64 (m x 2).
+        hardness: Share of the push on the anchor, m values.
         short: Number of rows with fewer negatives than requested.
     """
 
@@ -85,12 +85,12 @@ class Mined:
 class Near:
     """The nearest other rows of each row, by each of the four similarities of two rows.
 
-    They are those of anchor and anchor, positive and positive, anchor and positive, and positive
-    and anchor. Rows of one group are left out.
+    These compare anchor and anchor, positive and positive, anchor and positive, and positive and
+    anchor. Rows of one group are left out.
 
     Attributes:
-        cosines: 4 x n x k, the largest first; -inf if there are fewer.
-        rows: int32 (4 x n x k), their numbers; -1 if there are fewer.
+        cosines: Cosines, the largest first, 4 x n x k; -inf if there are fewer.
+        rows: Numbers of the rows, int32 (4 x n x k); -1 if there are fewer.
     """
 
     cosines: Tensor
@@ -99,9 +99,9 @@ class Near:
 
 @torch.no_grad()
 def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bool = False) -> Near:
-    """Search the nearest rows of each row: among all, or in the clusters around it.
+    """Search the nearest rows of each row: among all rows, or in the clusters around it.
 
-    Only parts of the embeddings are in memory, since those of many rows are in a file.
+    Embeddings may be in a file; only parts of them are in memory.
     """
     n, k = len(embedded), min(k, len(embedded) - 1)
     views = embedded.anchors, embedded.positives
@@ -118,7 +118,7 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
                 tile = (unit(views[mine][rows]) @ right).masked_fill_(same, -torch.inf)
                 nearer = tile.amax(dim=1) > best[rows, -1]
                 rows, tile = rows[nearer], tile[nearer]
-                # of a wide tile, chunks are faster
+                # for a wide tile, this is faster
                 topk = chunked_topk if len(columns) > _COLUMNS else torch.topk
                 values, where = topk(tile, min(k, len(columns)))
                 chosen = torch.cat([best[rows], values], dim=1).topk(k, dim=1)
@@ -130,9 +130,9 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
 
 
 def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield some rows (b), all that are among their nearest (b x q), and the cosines (4 x b x q).
+    """Yield b rows, the rows that are nearest by any similarity (b x q), and 4 x b x q cosines.
 
-    -1 and -inf fill what a row has fewer.
+    A row with fewer than q of them is filled with -1 and -inf.
     """
     views = embedded.anchors, embedded.positives
     for rows in torch.arange(len(embedded)).split(_BESIDE):
@@ -157,9 +157,9 @@ def ledger(
     seed: int = 0,
     progress: bool = False,
 ) -> Ledger:
-    """Compare the pairs of rows, and keep the strongest partners of each row.
+    """Compare pairs of rows, and keep the ``keep`` strongest partners of each row.
 
-    ``near`` are the nearest rows, where they are known; at least ``keep`` of each row are needed.
+    ``near`` are the nearest rows, if known, at least ``keep`` of each row.
     """
     n = len(embedded)
     keep = min(keep, n - 1)
@@ -171,7 +171,7 @@ def ledger(
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    grouped = len(embedded.groups.unique()) < n  # comparing groups takes a fifth of the time
+    grouped = len(embedded.groups.unique()) < n  # if not, comparing groups would cost a fifth
     meetings = _rectangles(order) if separable else _squares(order)
     with bar(n * n, "push", "pairs", show=progress) as done:
         for rows, columns, new in meetings:
@@ -201,7 +201,7 @@ def ledger(
 
 
 def compares_all(embedded: Embedded) -> bool:
-    """Whether the rows are few enough to compare each with each."""
+    """Whether there are few enough rows (30,000) to compare each with each."""
     return len(embedded) <= _EXACT
 
 
@@ -214,9 +214,9 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
 def between(
     book: Ledger, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the reciprocal push of pairs of rows (m x 2), and their share of all force.
+    """Return the reciprocal push of each pair of rows (m x 2), and its share of all force.
 
-    A row that is not among the strongest partners of the other has no push.
+    The push is 0 if either row is not among the other's strongest partners.
     """
     n = len(book.partners)
     keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
@@ -232,7 +232,7 @@ def between(
 
 
 def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return for each of ``count`` rows the lowest row to which pairs connect it.
+    """Return for each of ``count`` rows the lowest row that it is connected to by ``pairs``.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])
@@ -250,11 +250,11 @@ def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
-    """Return up to ``count`` hard negatives of each row: the other rows that push it most.
+    """Return up to ``count`` hard negatives of each row: other rows that push it most.
 
-    The hardness of a negative is its share of the push on the anchor by all compared rows. The
-    hardest candidates are often false negatives, so those with a larger share than ``hardness`` are
-    not used, nor rows of the anchor's group, which has its likely false negatives.
+    A negative's hardness is its share of the push by all rows that the anchor was compared with.
+    The hardest candidates are often false negatives, so those above ``hardness`` are not used. Rows
+    of the anchor's group, with its likely false negatives, are not used either.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]
@@ -269,7 +269,7 @@ def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float
 
 
 def _separable(embedded: Embedded, objective: Objective) -> bool:
-    """Whether anchors can be compared with other rows than those of their own batch."""
+    """Whether anchors can be compared with rows whose own push is not computed."""
     if objective.coupling != "none":
         return False
     rows = torch.arange(min(4, len(embedded)))
@@ -277,7 +277,7 @@ def _separable(embedded: Embedded, objective: Objective) -> bool:
 
 
 def _rectangles(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield anchors, the rows they are compared with (their own first), and which are new."""
+    """Yield anchors, rows to compare them with (the anchors' own first), and which are new."""
     for rows in order.tensor_split(-(-len(order) // _ANCHORS)):
         others = order[~torch.isin(order, rows)]
         parts = others.tensor_split(max(1, -(-len(others) // (_COLUMNS - len(rows)))))
@@ -289,7 +289,7 @@ def _rectangles(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield every block, and the rows of every two blocks, as anchors and columns."""
+    """Yield every block, and every two blocks, as anchors and columns; and which pairs are new."""
     blocks = order.tensor_split(-(-len(order) // _SQUARE))
     for number, block in enumerate(blocks):
         yield block, block, torch.ones(len(block), len(block), dtype=torch.bool)
@@ -300,7 +300,7 @@ def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: bool) -> list[Views]:
-    """Return anchors against positives, and positives against anchors."""
+    """Return the views of anchors against positives, and of positives against anchors."""
     a, p = embedded.anchors, embedded.positives
     groups = embedded.groups[columns] if grouped else None
     return [Views(a[rows], p[columns], groups=groups), Views(p[rows], a[columns], groups=groups)]
@@ -317,10 +317,10 @@ def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
 
 def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
-    """Return the rows whose other view is nearest to each row, n x keep; -1 for none.
+    """Return the rows that are likely to push each row most, n x keep; -1 for none.
 
-    Nearness is the similarity of each row's anchor to the other row's positive, summed over both
-    rows. The push of two rows on each other grows with this sum.
+    These are nearest by the cosine of either row's anchor with the other's positive, summed over
+    both rows. The push of two rows on each other grows with this sum.
     """
     partners = torch.full((len(embedded), keep), -1)
     for rows, others, cosines in beside(embedded, near):
@@ -332,9 +332,9 @@ def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
 def _visits(
     mine: Tensor, others: Tensor, seed: int, *, exact: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield rows of ``others``, and rows of ``mine`` that are compared with these.
+    """Yield rows of ``others``, and rows of ``mine`` to compare with them.
 
-    A row is compared with the clusters whose centres are nearest to it, or, ``exact``, with all.
+    A row is compared with all rows if ``exact``, else with the clusters of the nearest centres.
     """
     every = torch.arange(len(mine))
     if exact:
@@ -357,7 +357,7 @@ def _visits(
 
 
 def _centres(points: Tensor, seed: int) -> Tensor:
-    """Return the centres of clusters of the directions of points: k-means on a sample."""
+    """Return the centres of clusters of points, by their directions: k-means on a sample."""
     draw = torch.Generator().manual_seed(seed)
     count = -(-len(points) // _CLUSTER)
     sample = unit(points[torch.randint(len(points), (count * _SAMPLE,), generator=draw)])
@@ -369,32 +369,32 @@ def _centres(points: Tensor, seed: int) -> Tensor:
 
 
 def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
-    """Return the place of each number below ``count``."""
+    """Return for each number below ``count`` the places where it stands in ``numbers``."""
     counts = numbers.bincount(minlength=count).tolist()
     places: Sequence[Tensor] = numbers.argsort(stable=True).split(counts)
     return places
 
 
 class _Beside(EagerPairs):
-    """Pairs whose additional negatives are other rows for each anchor: n x q similarities."""
+    """Pairs with other additional negatives for each anchor, given by n x q similarities."""
 
     def __init__(self, pairs: Pairs, others: Tensor) -> None:
         super().__init__(pairs.views)
         shared = pairs.views.anchors @ pairs.views.positives.T
         self._matrices["cross", False] = torch.cat([shared, others], dim=1)
 
-    def _nearest(self, k: int, against: Against) -> Tensor:  # to mix: only what has a vector
+    def _nearest(self, k: int, against: Against) -> Tensor:  # for mixing, which needs vectors
         return EagerPairs(replace(self.views, negatives=None))._nearest(k, against)
 
 
 def _among(
     embedded: Embedded, objective: Objective, near: Tensor, seed: int, progress: bool
 ) -> Ledger:
-    """Return the ledger of rows compared with their nearest rows and with rows drawn at random.
+    """Return the ledger of rows that are compared with their nearest rows and with random rows.
 
-    Here all nearest rows of a row share its push, while a training batch has few of them. Those
-    that would have a push of ``_AGAIN`` without the others are therefore compared once more, one by
-    one, in a batch of the usual size.
+    All nearest rows of a row share the push on it, while a training batch has few of them. A
+    nearest row whose push would be ``_AGAIN`` or more without the others is therefore compared once
+    more, in a batch without them.
     """
     n, keep = near.shape
     push, force = embedded.anchors.new_zeros(2, n, keep)
@@ -424,7 +424,7 @@ def _among(
 
 @dataclass(frozen=True)
 class _Meeting:
-    """Compares rows with each other, with rows drawn at random, and with other rows for each."""
+    """Compares rows with each other, with random rows, and each with given other rows."""
 
     embedded: Embedded
     objective: Objective
@@ -433,20 +433,23 @@ class _Meeting:
     def __call__(
         self, rows: Tensor, own: Tensor, count: int
     ) -> tuple[Tensor, Tensor, float, Tensor]:
-        """Return the push (n x k) of each row's own rows, the force (n x m) of all, and the mass.
+        """Return the push of each row's given rows (n x k), the force of all (n x m), and two more.
 
-        The last value estimates the push of each own row without the other own rows (n x k): their
-        share is removed from the softmax's denominator. 1 is the largest push on an anchor.
+        The third is the sum of all weights. The fourth (n x k) estimates the push of each given row
+        without the other given rows, whose share is removed from the softmax's denominator. 1 is
+        the largest possible push.
 
         Args:
-            rows: n rows; one may occur several times.
-            own: n x k, other rows for each; -1 for none.
-            count: Number of rows drawn.
+            rows: Numbers of n rows; a row may occur several times.
+            own: Given rows for each of the n rows, n x k; -1 for none.
+            count: Number of random rows.
         """
         embedded, keep = self.embedded, own.shape[1]
         drawn = torch.randint(len(embedded), (count,), generator=self.draw).unique()
         columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
-        twice = (own[:, :, None] == columns).any(dim=1)  # its own that are among the others as well
+        twice = (own[:, :, None] == columns).any(
+            dim=1
+        )  # given rows that are also among ``columns``
         again = torch.ones(len(rows), dtype=torch.bool)
         again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
         twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)

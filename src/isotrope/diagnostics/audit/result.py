@@ -1,6 +1,6 @@
-"""The result of an audit: the objective at the first step, and rows that push each other.
+"""The result of an audit: numbers of the objective at the first step, and suspicious rows.
 
-``texts`` and ``pictures`` add results for their kind of rows.
+``texts`` and ``pictures`` add what only their kind of data has.
 """
 
 import itertools
@@ -20,26 +20,26 @@ from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-_LISTED = 20  # pairs in a table, and six rows of each kind; the JSON has all
-_SMALL = 1e-4  # a share of all push
+_LISTED = 20  # pairs in a table; the JSON has all
+_SMALL = 1e-4  # share of all push below which a table shows only "<"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Audit(ABC):
     """The effect of an objective on data at the first step of a training.
 
-    ``print(audit)`` shows it as tables. Rows are numbered from 0 in the attributes; in printed and
-    written output they have their names.
+    ``print(audit)`` shows it as tables. The attributes number rows from 0. Tables and JSON name
+    them instead (:attr:`names`).
 
     Attributes:
-        objective: The objective with its settings.
+        objective: The audited objective.
         batch_size: Number of rows in a batch.
-        settings: The objective at the first step, for each setting.
-        recommendations: Recommended values with reasons.
-        alike: Pairs of rows that may belong together, the most likely first.
-        suspects: Number of pairs, from the first of ``alike``, that are likely false negatives.
-        groups: int64 (n), equal for rows that are likely to belong together.
-        found: Unusual rows by kind.
+        settings: Numbers of the first step, for each value of each setting.
+        recommendations: Recommended values, with reasons.
+        alike: Pairs of rows that may belong together, those with the largest evidence first.
+        suspects: Number of likely false negatives: the first pairs of ``alike``.
+        groups: Group of each row, int64 (n); rows of one group are likely to belong together.
+        found: Numbers of unusual rows, by kind.
     """
 
     encoder: str
@@ -53,7 +53,7 @@ class Audit(ABC):
     found: Mapping[str, NDArray[np.int64]]
 
     meanings: ClassVar[Mapping[str, str]]
-    """Meaning of each kind of rows, in the order of the table."""
+    """Meaning of each kind of unusual rows, in the order of the table."""
 
     @property
     @abstractmethod
@@ -63,7 +63,7 @@ class Audit(ABC):
     @property
     @abstractmethod
     def names(self) -> Sequence[int | str]:
-        """The name of each row in the data."""
+        """The name of each row: its line or file, for example."""
 
     @property
     @abstractmethod
@@ -115,28 +115,28 @@ class Audit(ABC):
         return [names[row] for row in rows.tolist()]
 
     def _words(self, own: Mapping[str, float | str]) -> str:
-        """Return objective and batch size as flags, with these and the recommended settings."""
+        """Return objective, its settings (``own`` and recommended) and batch size as flags."""
         chosen = {**own, **self.recommended}
         words = [f"--objective.{key} {_word(value)}" for key, value in chosen.items()]
         name = registry.as_settings(self.objective)[0]
         return " ".join([f"--objective {name}", *words, f"--batch-size {self.batch_size}"])
 
     def _suspected(self) -> Iterator[tuple[list[int], dict[str, float]]]:
-        """Yield the likely false negatives: two rows, and what is known about them."""
+        """Yield the likely false negatives: two rows, and their evidence, share and push."""
         numbers = {name: getattr(self.alike, name) for name in ("evidence", "share", "push")}
         for place in range(self.suspects):
             known = {name: float(values[place]) for name, values in numbers.items()}
             yield self.alike.rows[place].tolist(), known
 
     def _grouped(self) -> NDArray[np.int64]:
-        """Return the groups of likely false negatives alone, without those of the data."""
+        """Return the groups that likely false negatives form, without the groups of the data."""
         return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
     def _settings(self, *lines: str, withheld: str = "") -> TitledTable:
         """Return the table of settings; its note has the recommendations and ``lines``."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         if all(row.dead is None for row in self.settings):
-            why = "no anchor has a negative"
+            why = "no anchor has a negative in its batch"
         elif any(row.name == "temperature" for row in self.settings):
             why = "the gradient dissipation of this objective does not depend on its temperature"
         else:
@@ -158,7 +158,7 @@ class Audit(ABC):
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
     ) -> TitledTable:
-        """Return the likely false negatives, with text beside either row's name and below."""
+        """Return the table of likely false negatives; ``of`` gives the text of a row."""
         sizes = np.unique(self._grouped(), return_counts=True)[1]
         several, largest = int((sizes > 1).sum()), int(sizes.max())
         all_of = float(self.alike.share[: self.suspects].sum())
@@ -185,7 +185,7 @@ class Audit(ABC):
         return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
 
     def _rows(self, what: str, names: str, note: str) -> TitledTable:
-        """Return the rows that stand out, with words for their names and a sentence."""
+        """Return the table of unusual rows; ``names`` is the heading of their names."""
         rows = [
             (kind, len(rows), f"{len(rows) / len(self.groups):.1%}", self._some(rows), meaning)
             for kind, meaning in self.meanings.items()

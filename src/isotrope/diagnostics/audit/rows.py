@@ -1,11 +1,11 @@
-"""Reads the records of a file as training pairs them, and embeds both views once.
+"""Reads the records of a file, pairs them as training does, and embeds both views.
 
 A row is one training record: a single text, whose views are two passes with dropout; two adjacent
-texts; or a pair. Its number is the line in the file, counted from 1 (for adjacent texts, the line
+texts; or a pair. It is named by its line in the file, counted from 1 (for adjacent texts, the line
 of the second). Records with an empty text are skipped, as in training.
 
-Rows that share a text, up to case and punctuation, or a value in a column of groups, form a group.
-Training does not push them apart, so the audit counts no push between them.
+Rows form a group if they share a text, up to case and punctuation, or a value in a column of
+groups. Training does not push rows of one group apart, so the audit counts no push between them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_i
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
-_PIECE = 64  # texts of one forward pass with dropout
+_PIECE = 64  # texts in one forward pass with dropout
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class PairedRows:
     """The records of a file, as training pairs them.
 
     Attributes:
-        texts: n records: (text,), or (anchor, positive, hard negatives ...).
-        lines: int64 (n), line of each record in the file, from 1.
+        texts: The n records: (text,), or (anchor, positive, hard negatives ...).
+        lines: Line of each record in the file, counted from 1, int64 (n).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records skipped because a text is empty.
-        marks: uint64 (n x columns), equal for texts that differ only in case and punctuation; the
-            third column is for all hard negatives together.
-        grouped: uint64 (n), equal for rows of one group; a row without a group has the mark of its
-            anchor.
+        marks: Hash of each text, uint64 (n x columns). Texts that differ only in case and
+            punctuation have the same hash. A third column has one hash of all hard negatives of a
+            record.
+        grouped: Hash of each record's group, uint64 (n); without a group, that of its anchor.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -60,7 +60,7 @@ class PairedRows:
 
     @property
     def columns(self) -> int:
-        """1 for single texts, 2 for pairs, 3 where a pair has hard negatives."""
+        """Number of columns: 1 for single texts, 2 for pairs, 3 if some pair has hard negatives."""
         return int(self.marks.shape[1])
 
 
@@ -69,18 +69,18 @@ class Embedded:
     """The embeddings of both views of n rows.
 
     Attributes:
-        anchors: n x d, raw.
-        positives: n x d, raw.
-        groups: int64 (n), equal for rows that are not negatives of each other.
-        negatives: q x d, raw, the hard negatives of all rows; None if there are none.
-        owners: int64 (q), the row of each hard negative.
-        marks: Hashes of the texts, uint64: (2 x n x 2) for anchors and positives (last axis), and
-            (2 x q) for hard negatives. The first axis has two kinds of hashes: one is equal for
-            near-identical texts, the other for texts that are equal after cutting. None keeps all
-            hard negatives in a batch.
+        anchors: Embeddings of the anchors, not normalised, n x d.
+        positives: Embeddings of the positives, not normalised, n x d.
+        groups: Group of each row, int64 (n). Rows of one group are no negatives of each other.
+        negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
+        owners: Row of each hard negative, int64 (q).
+        marks: Hashes of the texts, uint64: 2 x n x 2 for anchors and positives (last axis), and 2 x
+            q for hard negatives. The first axis has two kinds: a hash that near-identical texts
+            share, and one that texts share if they are equal after cutting. With None, a batch has
+            all hard negatives of its rows.
 
     Raises:
-        InputError: fewer than two rows, or embeddings that are not finite.
+        InputError: there are fewer than two rows, or embeddings that are not finite.
     """
 
     anchors: Tensor
@@ -101,17 +101,17 @@ class Embedded:
             broken = (~largest.isfinite()).nonzero().flatten()
             if len(broken):
                 raise InputError(
-                    f"{name} {int(broken[0])} has an embedding that is not finite (NaN or "
-                    "infinite): the encoder's weights are broken; use another encoder"
+                    f"use another encoder: the embedding of {name} {int(broken[0])} is NaN or "
+                    "infinite, so the encoder's weights are broken"
                 )
 
     def __len__(self) -> int:
         return len(self.anchors)
 
     def batch(self, rows: Tensor) -> Views:
-        """Return the views of some rows (their numbers, b integers) as one batch.
+        """Return the views of b rows, given by their numbers, as one batch.
 
-        A hard negative that is already in the batch is skipped, as in training.
+        A hard negative whose text is already in the batch is skipped, as in training.
         """
         negatives = None
         if self.negatives is not None:
@@ -132,8 +132,8 @@ class EmbeddedTexts(Embedded):
     """The embeddings of both views of n rows of text, and their lengths in tokens.
 
     Attributes:
-        cut: n booleans, whether training cuts a text of the row.
-        lengths: int64 (n x 1 or 2), tokens of the anchor and the positive, cut or not.
+        cut: Whether training cuts a text of the row, n booleans.
+        lengths: Tokens of anchor and positive before cutting, int64 (n x 1 or 2).
     """
 
     cut: NDArray[np.bool_]
@@ -153,8 +153,8 @@ def read_rows(
         path = Path(str(data))
         if path.is_dir() and not is_saved(path):
             raise InputError(
-                f"{path} is a folder; give one file, because the audit names rows by their lines "
-                "(for a folder of pictures, use isotrope.audit_images)"
+                f"give one file instead of the folder {path}, because the audit names rows by "
+                "their lines (for a folder of pictures, use isotrope.audit_images)"
             )
         name = path.name
     return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
@@ -176,7 +176,7 @@ def pair_rows(
         name: Name of the file.
         views: Source of the positives, as in training.
         read: Number of records to read; None for all.
-        most: Number of rows to draw from those read; None for all.
+        most: Number of rows to draw at random from those that were read; None for all.
         seed: Seed of the draw.
     """
     records = islice(reading, read)
@@ -227,10 +227,10 @@ def embed_rows(
     seed: int = 0,
     progress: bool = False,
 ) -> EmbeddedTexts:
-    """Embed both views of every row, and its hard negative, cut as training cuts them."""
+    """Embed both views and the hard negatives of every row; texts are cut as in training."""
     encoder.check_prompts(*prompts)
     limit = min(encoder.max_length, max_length)
-    # encode() puts the encoder's own prompt there itself
+    # without the encoder's own prompt, which encode() adds itself
     texts, owners = _prompted(rows, prompts)
     columns = [[encoder.prompt + text for text in c] for c in texts]
     ids = [encoder.tokenize(column, encoder.max_length)[0] for column in columns]
@@ -267,7 +267,7 @@ def embed_rows(
 def _prompted(
     rows: PairedRows, prompts: tuple[str, str]
 ) -> tuple[list[list[str]], NDArray[np.int64]]:
-    """Return anchors, positives and hard negatives with their prompts, and the negatives' rows."""
+    """Return anchors, positives and hard negatives with prompts, and the row of each negative."""
     columns = [[prompts[0] + record[0] for record in rows.texts]]
     if len(rows.texts[0]) > 1:
         columns.append([prompts[1] + record[1] for record in rows.texts])
@@ -278,7 +278,7 @@ def _prompted(
 
 
 class _Remembered:
-    """Yields records; ``last`` is the newest one."""
+    """Yields records; ``last`` is the one that was yielded last."""
 
     def __init__(self, records: Iterable[Record], first: Record) -> None:
         self.last, self._records = first, records

@@ -1,4 +1,4 @@
-"""Audits rows with an encoder: settings, push, rows that belong together, unusual rows."""
+"""Audits rows: embeds them, and computes all parts of the result."""
 
 import os
 from collections.abc import Mapping
@@ -40,41 +40,41 @@ from isotrope.paradigm.objective import Objective
 if TYPE_CHECKING:
     from isotrope.diagnostics.audit.options import AuditSettings
 
-_PARTNERS = 20  # of a row in the ledger
-_STATISTICS = 4_000  # records that give mean and covariance, where others are scored
-_CHOICE = 4  # partners for each hard negative that is wanted: some are left out
+_PARTNERS = 20  # partners of a row that the ledger keeps
+_STATISTICS = 4_000  # records whose mean and covariance whiten the texts of another dev set
+_CHOICE = 4  # partners to keep for each requested hard negative, because some are not used
 
 
 def checked_objective(
     objective: str | Objective, settings: Mapping[str, float | str] | None = None
 ) -> Objective:
-    """Return the objective; raise if it cannot be audited."""
+    """Return the objective; raise an error if it cannot be audited."""
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
     elif settings:
-        raise InputError("objective_settings needs an objective given by name")
+        raise InputError("give the objective by name, or leave out objective_settings")
     if not objective.has_terms or not objective.pairwise:
         what = "compares coordinates, not rows" if objective.has_terms else "has no components"
         raise InputError(
-            f"{objective.name} {what}, so rows do not push each other; audit the data with another "
-            "objective, for example infonce"
+            f"audit the data with another objective, for example infonce: {objective.name} {what}, "
+            "so rows do not push each other"
         )
     try:
         objective.terms(torch.eye(4), torch.eye(4))
-    except ValueError as error:  # one that needs more than a batch
+    except ValueError as error:  # it needs more than a batch
         raise InputError(f"{objective.name} cannot be audited: {error}") from error
     return objective
 
 
 def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
-    """Refuse hard negatives that an objective does not take, before an audit or a training.
+    """Raise an error if there are hard negatives and the objective takes none.
 
-    Records of 3 columns have hard negatives.
+    ``columns`` is 3 if the records have hard negatives.
     """
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            f"objective {objective.name} takes no hard negatives, but {name} has some; name two "
-            "columns, or choose infonce"
+            f"name two columns, or choose infonce: objective {objective.name} takes no hard "
+            f"negatives, but {name} has some"
         )
 
 
@@ -101,7 +101,7 @@ def audit_texts(
     embedded = embed_rows(
         encoder, rows, max_length=settings.max_length, prompts=prompts, seed=seed, progress=progress
     )
-    uncovered = Uncovered("unknown", "not measured, because dev is missing")
+    uncovered = Uncovered("unknown", "not measured, because there is no dev set")
     if metric is not None:
         texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
         uncovered = uncover(encoder, texts, name=metric.name, score=metric.score)
@@ -128,9 +128,9 @@ def _uncovered(
     *,
     grouped: bool,
 ) -> Uncovered:
-    """Return the gain that whitening the encoder has on a part of the rows."""
+    """Return what whitening the embeddings gains on a part of the rows."""
     known: dict[str, np.ndarray[Any, Any]] = {}
-    if rows.views != "dropout":  # those are not the encoder's plain embeddings
+    if rows.views != "dropout":  # with dropout, they are not what the encoder gives in use
         for side, vectors in enumerate((embedded.anchors, embedded.positives)):
             own = [prompts[side] + record[side] for record in rows.texts]
             known |= dict(zip(own, vectors.numpy(), strict=True))
@@ -151,9 +151,9 @@ def audit_rows(
     uncovered: Mapping[str, Any],
     progress: bool = False,
 ) -> TextAudit:
-    """Audit rows with their embeddings; ``encoder`` is the name of the encoder.
+    """Audit rows whose embeddings are known; ``encoder`` is the name of their encoder.
 
-    ``objective`` is a :func:`checked_objective`, ``uncovered`` the gain from whitening.
+    ``objective`` is from :func:`checked_objective`, ``uncovered`` what whitening gains.
     """
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
@@ -175,13 +175,13 @@ def audit_pictures(
     scratch: bool,
     progress: bool = False,
 ) -> PictureAudit:
-    """Audit pictures with their embeddings; ``method`` is the method that made the views.
+    """Audit pictures whose embeddings are known; ``method`` is the method that crops them.
 
-    ``objective`` is a :func:`checked_objective`; ``scratch`` says that the encoder is untrained.
+    ``objective`` is from :func:`checked_objective`; ``scratch``: the encoder has random weights.
     """
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])
-    common["recommendations"] = []  # the rules are those of texts
+    common["recommendations"] = []  # the rules are for texts
     return PictureAudit(
         pictures=pictures, encoder=encoder, method=method, scratch=scratch, **common
     )
@@ -195,7 +195,7 @@ def _measured(
     keep: int,
     progress: bool,
 ) -> tuple[Ledger, dict[str, Any]]:
-    """Return the push ledger, and the fields of an audit that need only embeddings."""
+    """Return the ledger, and the attributes of an audit that need only embeddings."""
     size, seed = settings.batch_size, settings.seed
     near = nearest(embedded, max(NEAREST, keep), seed=seed, progress=progress)
     book = ledger(embedded, objective, near, keep=keep, seed=seed, progress=progress)

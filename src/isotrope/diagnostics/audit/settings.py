@@ -1,16 +1,16 @@
-"""Measures the first step of an objective over a grid of settings, and recommends values.
+"""Measures the first step of a training for several settings, and recommends values.
 
-Batches are drawn as in training, and four numbers are averaged over them: GD, the share of anchors
-with nothing left to learn (GD < 0.01), the hardest negative's share of the push, and the share of
-other anchors above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time. Two
-rules recommend values:
+Batches are drawn as in training. Four numbers are averaged over them: GD, the share of anchors with
+nothing left to learn (GD < 0.01), the hardest negative's share of the push and, among the other
+anchors, the share above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time.
+Two rules recommend values:
 
 - the smallest temperature, or margin, at which at most 30% of the anchors have nothing left to
-  learn; a smaller value concentrates the push on hard negatives, and leaves more anchors so;
-- the smallest ratio at which 95% of the other anchors are above the bound.
+  learn. At a smaller value, hard negatives get more of the push, but fewer anchors learn;
+- the smallest ratio at which 95% of the anchors that learn are above the bound.
 
-Their effect on the score after training was measured for temperatures, and on one task for margins
-(benchmarks/tuning.py).
+How the recommended temperatures change the score after training was measured; for margins, only on
+one task (benchmarks/tuning.py).
 """
 
 import dataclasses
@@ -33,25 +33,25 @@ GRID: Mapping[str, Sequence[float]] = {
     "margin": (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8),
     "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
 }
-"""The values to try, by setting."""
+"""The values to measure, by setting."""
 
-_DONE = 0.3  # the most with nothing left to learn: thresholds["done_by_temperature"]
+_DONE = 0.3  # largest share with nothing left to learn, as the threshold done_by_temperature
 _ABOVE = 0.95
-_ANCHORS = 4096  # looked at for each setting: shares are then known to 1 or 2 percent
+_ANCHORS = 4096  # anchors measured for each setting; a share is then known to 1 or 2 percent
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The first step of an objective with one setting.
+    """The numbers of the first step for one value of a setting.
 
     Attributes:
-        name: Name of the setting that was changed; ``batch size`` for the batch size alone.
+        name: Name of the setting, or ``batch size``.
         batch_size: Number of rows in a batch.
         dissipation: Mean GD over the anchors with negatives; None if there are none.
         dead: Share of the anchors with GD < 0.01.
-        hardest_share: Share of the push on the hardest negative.
-        above_bound: Share of the active anchors above the bound of Lemma 1.
-        own: Whether the objective has this value.
+        hardest_share: Share of an anchor's push that its hardest negative gets.
+        above_bound: Share of the anchors with GD >= 0.01 whose ratio is above Lemma 1's bound.
+        own: Whether the audited objective has this value.
     """
 
     name: str
@@ -66,10 +66,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A recommended value.
+    """A recommended value of a setting.
 
     Attributes:
-        reason: Reason, with the numbers.
+        reason: Why it is recommended, with numbers.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Recommendation:
 def settings_table(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> list[Setting]:
-    """Return the first step at four batch sizes, then over the grid of settings."""
+    """Return the numbers at up to four batch sizes, then for each value of each setting."""
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})
@@ -100,7 +100,7 @@ def settings_table(
 
 
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
-    """Return the recommended values and the reasons, by the rules of this module.
+    """Return the values that the rules of this module recommend, with reasons.
 
     No temperature is recommended if GD does not depend on it.
     """
@@ -114,7 +114,7 @@ def recommend(table: Sequence[Setting]) -> list[Recommendation]:
 
 
 def _batches(count: int, batch_size: int, seed: int, most: int) -> list[Tensor]:
-    """Return the rows of the first whole batches of an epoch, as training draws them."""
+    """Return the rows of the first batches of an epoch, drawn as in training."""
     drawn = Batches(range(count), batch_size, seed)
     steps = range(min(drawn.steps_per_epoch, most))
     return [torch.from_numpy(drawn.at(step)) for step in steps]
@@ -144,7 +144,7 @@ def _begun(
 
 
 def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
-    """Choose the smallest value that leaves enough anchors active."""
+    """Return the smallest value at which enough anchors learn."""
     live = [row for row in rows if _or_zero(row.dead) <= _DONE]
     best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
     reason = (

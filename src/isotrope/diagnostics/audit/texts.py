@@ -1,16 +1,15 @@
-"""The result of an audit of texts: as text, as JSON, and as files for a training.
+"""The result of an audit of texts: as tables, as JSON, and as files for a training.
 
-The files are JSON lines, one record each, which ``isotrope train`` and the ``datasets`` library
-read:
+The files are JSON lines, one record each, for ``isotrope train`` and the ``datasets`` library:
 
-- ``cleaned.jsonl``: one row of each group of likely false negatives, none apart or repeated;
+- ``cleaned.jsonl``: only one row of each group of likely false negatives, and no row that is
+  *apart* or *repeated*;
 - ``grouped.jsonl``: all rows;
-- ``mined.jsonl``: the rows with hard negatives, if requested.
+- ``mined.jsonl``: rows with mined hard negatives, if these were requested.
 
-Each row has an integer ``label``, equal for rows that are likely to belong together or are in one
-group of the data. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
-sentence-transformers do not push rows with the same label apart. A file with fewer than two rows is
-not written.
+Each row has an integer ``label``, which rows share if they are in one group or likely to belong
+together. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
+sentence-transformers do not push rows with the same label apart. A file needs two rows or more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +44,7 @@ class TextAudit(Audit):
 
     Attributes:
         rows: The records.
-        uncovered: The gain from whitening: ``kind``, ``sentence`` and the scores.
+        uncovered: What whitening the embeddings gains: ``kind``, ``sentence`` and the scores.
         mined: Hard negatives, or None.
     """
 
@@ -83,14 +82,13 @@ class TextAudit(Audit):
     def flags(self) -> str:
         """The flags of ``isotrope train`` with the recommended values.
 
-        They include ``--head none``, because the objective would otherwise see the embeddings of a
-        head.
+        With ``--head none``, the objective gets the encoder's embeddings, as in the audit.
         """
         return f"{self._words(self._own())} --head none"
 
     @property
     def sentence_transformers(self) -> str:
-        """The recommended loss in sentence-transformers, and the argument of its trainer."""
+        """The recommended loss and batch size, as code for sentence-transformers."""
         name, chosen = registry.as_settings(self.objective)[0], {**self._own(), **self.recommended}
         if name == "infonce" and set(chosen) == {"temperature"}:
             scale = 1 / float(chosen["temperature"])
@@ -101,7 +99,7 @@ class TextAudit(Audit):
         return f"{loss}, per_device_train_batch_size={self.batch_size}"
 
     def _own(self) -> dict[str, float | str]:
-        """Return the settings of the objective that are not its defaults."""
+        """Return the settings of the objective that differ from its defaults."""
         name, settings = registry.as_settings(self.objective)
         usual = registry.as_settings(registry.build(name))[1]
         return {key: value for key, value in settings.items() if value != usual.get(key)}
@@ -130,7 +128,7 @@ class TextAudit(Audit):
         ]
 
     def files(self) -> dict[str, bytes]:
-        """Return the files to train on by name, without those of :attr:`unwritten`."""
+        """Return the files to train on, by name, without those in :attr:`unwritten`."""
         lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
         lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
         if self.mined is not None:
@@ -140,7 +138,7 @@ class TextAudit(Audit):
 
     @property
     def unwritten(self) -> dict[str, str]:
-        """The files that are not written, with reasons: a training needs two rows."""
+        """The files with fewer than two rows, which are not written, and what to do about it."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
             counts["mined.jsonl"] = len(self.mined.rows)
@@ -151,16 +149,16 @@ class TextAudit(Audit):
         }
 
     def _line(self, row: int, negative: int | None = None) -> str:
-        """Return a row as a line; the positive of a given other row is its hard negative."""
+        """Return a row as a line of JSON; its hard negative is the positive of row ``negative``."""
         texts = self.rows.texts[row]
         if negative is not None:
             texts = (*texts[:2], self.rows.texts[negative][1])
         return record_line(texts, {"label": int(self.groups[row])})
 
     def _sound(self) -> NDArray[np.int64]:
-        """Return the rows that are neither apart nor repeated; of each group, only the lowest pair.
+        """Return the rows of ``cleaned.jsonl``: of each group, only the first pair.
 
-        All hard negatives of that pair stay.
+        Rows that repeat this pair with other hard negatives stay.
         """
         dropped = np.union1d(self.found["apart"], self.found["repeated"])
         rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
@@ -174,9 +172,10 @@ class TextAudit(Audit):
         note = of["sentence"][0].upper() + of["sentence"][1:]
         if of.get("raw") is not None:
             note = (
-                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} whitened "
-                f"by {of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} "
-                f"to {of['high']:+.2f}). Mean cosine: {of['mean_cosine']:.2f}. {note}."
+                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} with the "
+                f"statistics of {of['texts']:,} other texts (95% interval of the difference "
+                f"{of['low']:+.2f} to {of['high']:+.2f}). Mean cosine: {of['mean_cosine']:.2f}. "
+                f"{note}."
             )
         return TitledTable("Whitening", note, (), ())
 

@@ -1,1 +1,1 @@
-"""Simulations on random or given angles, without a model."""
+"""Simulates objectives at random or given angles, without a model."""

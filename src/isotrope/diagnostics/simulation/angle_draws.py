@@ -1,7 +1,7 @@
-"""Draws angles from normal distributions and averages a component over the drawn batches.
+"""Draws batches of angles from normal distributions, and averages a component over them.
 
-A batch is one anchor with a positive and k negatives. Only the cosines of the drawn angles are
-used, so an angle beyond 0 or pi is reflected and not clipped.
+A batch is one anchor with a positive and k negatives. Only the cosines of the angles are used, so
+an angle below 0 or above pi is not clipped but mirrored.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,17 @@ from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-_MOST = 10_000_000  # negatives or batches; more would take days
+_MOST = 10_000_000  # negatives or batches; with more, a simulation takes days
 
-# similarities that one thread holds at once, which fit the second-level cache; 1,000 x 127 fit
+# similarities that a thread holds at once, few enough for the second-level cache (1,000 x 127)
 _CHUNK = 2**17
-# anchors at once: an objective may answer with as many columns
+# anchors at once; an objective may return as many columns
 _ANCHORS = 4096
 
 Floats = NDArray[np.float64]
-# n values of a batch's anchors, and n booleans for those that count
+# n values, one for each anchor of a batch, and n booleans: which of them count
 Measure = Callable[[Objective, Pairs], tuple[Tensor, Tensor]]
-# called with the number of cells (pairs of means) done since the last call
+# called with the number of pairs of means that were done since the last call
 Progress = Callable[[float], object]
 
 
@@ -56,8 +56,8 @@ class Angles:
         """Turn the means into arrays and check the numbers.
 
         Raises:
-            InputError: means that are not a list of finite numbers, a negative spread, no
-                negatives, or fewer than two batches.
+            InputError: the means are no list of finite numbers, a spread is negative, or there are
+                too few or too many negatives or batches.
         """
         for name in ("positive", "negative"):
             means = np.asarray(getattr(self, name), dtype=np.float64)
@@ -90,14 +90,14 @@ class _Sums:
         self.count, self.first, self.second = (np.zeros(shape) for _ in range(3))
 
     def add(self, where: tuple[int | slice, ...], value: Tensor, defined: Tensor) -> None:
-        """Add batches, the last axis of ``value``, to the cells at ``where``."""
+        """Add the values of batches (the last axis of ``value``) to the cells at ``where``."""
         value = value.double().where(defined, 0.0)
         self.count[where] += defined.sum(dim=-1).numpy()
         self.first[where] += value.sum(dim=-1).numpy()
         self.second[where] += value.square().sum(dim=-1).numpy()
 
     def mean_and_error(self) -> tuple[Floats, Floats]:
-        """Return mean and standard error of every cell; 1 and 0 for a cell without values."""
+        """Return mean and standard error of every cell; a cell without values has 1 and 0."""
         mean = np.where(self.count > 0, self.first / np.maximum(self.count, 1), 1.0)
         variance = np.maximum(self.second / np.maximum(self.count, 1) - mean**2, 0)
         error = np.sqrt(variance / np.maximum(self.count - 1, 1))
@@ -109,15 +109,15 @@ class Draws:
     """How the batches of a simulation are drawn.
 
     Attributes:
-        seed: Seed of the draws. Equal seeds give equal numbers on any number of threads.
-        common: Whether to draw one set of batches and shift it to every pair of means. Each value
-            has the same distribution and error as with separate batches (False, as in the paper).
-            But neighbouring errors are alike, so the landscape is smooth, and the statistics of the
-            negatives are computed only once for each mu_neg.
-        progress: Function that receives the number of pairs of means done since the last call.
+        seed: Seed of the draws. The result does not depend on the number of threads.
+        common: Whether to draw one set of batches and shift it to every pair of means. If False,
+            each pair has its own batches, as in the paper. With a common set, each value has the
+            same distribution and error, and it is faster. But neighbouring values have similar
+            errors, so the landscape is smooth.
+        progress: Function that gets the number of pairs of means done since its last call.
 
     Raises:
-        InputError: a negative seed.
+        InputError: the seed is negative.
     """
 
     seed: int = 0
@@ -139,14 +139,14 @@ def means(
     angles: Angles,
     draws: Draws,
 ) -> tuple[Floats, Floats]:
-    """Return mean and standard error of a measure over the batches, each objectives x p x q.
+    """Return mean and standard error of a measure over the batches: objectives x p x q each.
 
     Args:
         measure: Function to average.
-        objectives: Objectives on which ``measure`` is evaluated. All see the same draws.
-        of_rows: For each objective, whether the measure depends only on the row statistics of the
-            negatives. The objective then sees only these statistics and gives no weights; with
-            ``draws.common`` they are computed once for each mu_neg.
+        objectives: Objectives to measure. All see the same draws.
+        of_rows: For each objective, whether its measure depends only on statistics of the negatives
+            (log-sum-exp, hardest). Then the objective sees only these, and gives no weights. With
+            ``draws.common``, they are computed once for each mu_neg.
         angles: Distributions of the angles.
         draws: How the batches are drawn.
     """
@@ -157,7 +157,7 @@ def means(
 
 def _draws(angles: Angles, *seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield standard normal numbers in chunks: b for the positives, b x k for the negatives."""
-    # float32: its rounding, 1e-7, is far below the error of a mean over draws
+    # in float32, whose rounding (1e-7) is far below the error of a mean over draws
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     random = torch.Generator().manual_seed(int(state))
     most = min(_ANCHORS, max(1, _CHUNK // angles.negatives))
@@ -171,7 +171,7 @@ def _cosines(mean: float, spread: float, normal: Tensor) -> Tensor:
 
 
 class _Mean:
-    """The mean of a measure over drawn batches; arguments as for :func:`means`."""
+    """Computes the mean of a measure over drawn batches; arguments as for :func:`means`."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class _Mean:
     def independent(self) -> None:
         """Draw batches for every pair of means."""
         threads = torch.get_num_threads()
-        # each thread takes rows of the grid, because one cell is too little work for torch's
+        # each thread computes rows of the grid: one cell is too little work for torch's threads
         torch.set_num_threads(1)
         try:
             with ThreadPoolExecutor(threads) as pool:

@@ -14,20 +14,20 @@ from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 
 _NO_EMBEDDINGS = (
-    "this objective computes with the embeddings themselves, and a simulation has only their "
-    "angles to the anchor; measure it on real embeddings instead (`objective.terms`)"
+    "measure this objective on real embeddings instead (`objective.terms`): it computes with the "
+    "embeddings themselves, and a simulation has only angles"
 )
 
 
 class _Unknown(Tensor):
-    """Placeholder for embeddings; every result computed from it is unknown too.
+    """Placeholder for unknown embeddings; whatever is computed from it is a placeholder too.
 
-    An objective may therefore compute quantities that do not exist here, such as the gradient of an
-    anchor in other roles. GD, W and the pull must come from similarities alone. The placeholder is
-    on the device ``meta``, which holds no numbers.
+    An objective may therefore compute quantities that do not exist here, such as the gradient that
+    an anchor gets as a negative. GD, W and the pull must not depend on it. The placeholder is on
+    the device ``meta``, which stores no numbers.
 
     Raises:
-        InputError: a number is requested.
+        InputError: a number of the placeholder is read.
     """
 
     _SHAPES = (
@@ -52,7 +52,7 @@ class _Unknown(Tensor):
             return "embeddings of which only the angles are known"
         if func in cls._NUMBERS:
             raise InputError(_NO_EMBEDDINGS)
-        # the same number of rows and dtype, because it may have to fit other views
+        # keep the number of rows and the dtype, because the result may have to fit other views
         same_rows = next((x for x in args if isinstance(x, cls)), None)
         rows, dtype = (1, None) if same_rows is None else (len(same_rows), same_rows.dtype)
         return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
@@ -64,10 +64,10 @@ def _embeddings(rows: int, like: Tensor) -> Views:
 
 
 class AnglePairs(Pairs):
-    """Given similarities: every row has its own positive and its own k negatives.
+    """Pairs with given similarities: every anchor has its own positive and its own k negatives.
 
-    Unlike in a batch, no row is another row's negative. The k negatives are the same in each view,
-    so ``against`` makes no difference.
+    Unlike in a batch, no row is the negative of another. The k negatives are the same in both
+    views, so ``against`` makes no difference.
 
     Args:
         positive: Cosines of the angles between anchors and positives, b values.
@@ -79,7 +79,7 @@ class AnglePairs(Pairs):
     def __init__(self, positive: Tensor, negatives: Tensor) -> None:
         if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
             raise ValueError(
-                "similarities are b positives and b x k negatives; found shapes "
+                "give b similarities to positives and b x k to negatives; found shapes "
                 f"{tuple(positive.shape)} and {tuple(negatives.shape)}"
             )
         if not len(positive) or not negatives.shape[1]:
@@ -90,7 +90,7 @@ class AnglePairs(Pairs):
         super().__init__(_embeddings(len(positive), positive))
         self._positive = positive
         self._negatives = negatives
-        # objectives with the same temperature share it
+        # objectives with the same temperature share a sum
         self._sums: dict[float | Tensor, Tensor] = {}
         self._largest: Tensor | None = None
 
@@ -129,15 +129,15 @@ class AnglePairs(Pairs):
 
 
 class RowPairs(Pairs):
-    """Row statistics alone: p positives for every row of ``rows``, which keep their negatives.
+    """Only statistics of the negatives: each row of ``rows`` with p positives instead of its own.
 
-    With p positives for each of b rows there are p b anchors, but never p b k similarities: the
-    hardest negative represents all of them. A dissipation that depends only on the row statistics
-    is therefore exact; the weights are not meaningful.
+    With p positives for each of b rows there are p b anchors. To save memory, only the hardest of
+    their k negatives is kept as a similarity. A dissipation that depends only on the statistics is
+    exact, but weights have no meaning.
 
     Args:
         positive: Cosines of the angles to the positives, p x b.
-        rows: The b anchors with their negatives.
+        rows: The pairs of the b anchors and their negatives.
     """
 
     backend = "angles"
@@ -180,13 +180,13 @@ class RowPairs(Pairs):
 
 
 def check_computable(*computed: Tensor) -> None:
-    """Check that no tensor was computed from embeddings, which are unknown here."""
+    """Raise an error if a tensor was computed from embeddings, which are unknown here."""
     if any(x.device.type == "meta" for x in computed):
         raise InputError(_NO_EMBEDDINGS)
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes, and a copy with reversed negatives."""
+    """Return 256 anchors with angles of all sizes, and the same with their negatives reversed."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

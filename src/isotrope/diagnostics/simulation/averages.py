@@ -1,8 +1,8 @@
-"""Averages GD and weights over drawn angles; computes ratios and gradients at given angles.
+"""Averages GD and weights over random angles; computes ratios and gradients at given angles.
 
 The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), and the angles between
-the anchor and its 127 negatives from N(mu_neg, 0.10^2). A component is averaged over 1,000 such
-batches for every pair of means. The objective's own ``components`` are evaluated, so every
+the anchor and its 127 negatives from N(mu_neg, 0.10^2). For every pair of means, a component is
+averaged over 1,000 such batches. The components are those of the objective's code, so every
 objective that needs only angles can be simulated.
 """
 
@@ -58,20 +58,18 @@ def hardest_share(
     gated: bool = False,
     draws: Draws = USUAL,
 ) -> list[Landscape]:
-    """Return the mean share of the hardest negative in the weights (Li et al., 2024, figure 3).
+    """Return the hardest negative's mean share of the weights (Li et al., 2024, figure 3).
 
-    Batches in which no negative is pushed are skipped. In MET and MAT this happens when the hardest
-    negative is closer than 0.01. If all batches are skipped, the share is undefined.
+    Batches in which no negative is pushed are skipped: in MET and MAT, those whose hardest negative
+    is closer than 0.01. If all batches are skipped, the share is undefined.
 
     Args:
         objectives: Objectives, which all see the same draws.
-        angles: Distributions of the angles; by default mu_pos = 0.5 as in the paper's released code
-            (its text says pi/6). With ``gated=False``, the angle of the positive does not change
-            the result of a softmax objective.
-        gated: Whether to leave out batches in which the objective's own gradient dissipation (GD)
-            is below 0.01. If this leaves no batch, the share is reported as 1 with error 0. The
-            released code leaves these batches out, which gives the printed figure its shape; the
-            paper's text does not mention it.
+        angles: Distributions of the angles; by default mu_pos = 0.5, as in the authors' released
+            code (the paper says pi/6). For a softmax objective, mu_pos matters only if ``gated``.
+        gated: Whether to leave out batches in which the objective's gradient dissipation (GD) is
+            below 0.01. If no batch is left, the share is reported as 1 with error 0. The released
+            code does so, and the figure in the paper shows it; the paper's text does not say so.
         draws: How the batches are drawn.
 
     Raises:
@@ -86,7 +84,7 @@ def hardest_share(
             hardest = torch.zeros_like(hardest)
         mass = weight.sum(dim=1)
         share = weight.gather(1, hardest).squeeze(1) / mass
-        # a clamped negative is not pushed: 0/0 is left out unless all values are
+        # a share of 0/0 (no negative is pushed) is left out, unless all shares are
         pushed = (mass != 0) | (mass == 0).all()
         return share, pushed & (terms.dissipation >= (DEAD if gated else -torch.inf))
 
@@ -99,7 +97,7 @@ def hardest_share(
 
 
 def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
-    """Return GD; a composition has it as a part and needs no weights for it."""
+    """Return GD; an objective composed of parts has GD as a part, without the weights."""
     part = _part(objective)
     if part is None:
         return components(objective, pairs).dissipation
@@ -113,22 +111,23 @@ def _part(objective: Objective) -> Dissipation | None:
 
 
 def _is_of_rows(objective: Objective) -> bool:
-    """Return whether the dissipation depends only on row statistics, tested on many angles.
+    """Test on many angles whether the dissipation depends only on statistics of the negatives.
 
-    ``coupling`` does not declare this: an uncoupled anchor may still use each of its similarities.
+    ``coupling`` does not tell this: an uncoupled anchor may still use each of its similarities.
     """
     rows, _ = probe()
     alone = RowPairs(rows.positive[None], rows)
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
-        return False  # its weights belong to other columns, as many as there are anchors
+        return False  # its weights are for other columns, as many as there are anchors
     return same(_dissipation(objective, rows), _dissipation(objective, alone))
 
 
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
-    """Return the ratio R with every angle at its mean (Li et al., 2024, figure 4).
+    """Return the ratio R if every angle equals its mean (Li et al., 2024, figure 4).
 
-    Angles are not sampled: the paper's caption mentions averages, but its figure shows the formula.
-    The ratio is undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
+    Angles are not drawn: the caption in the paper mentions averages, but the figure shows the
+    formula. The ratio counts as undefined where no training takes place: mu_pos > mu_neg, or GD <
+    0.01.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -149,18 +148,18 @@ def gradient_norm(
     *,
     part: Literal["alignment", "uniformity"] = "alignment",
 ) -> list[Landscape]:
-    """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, fig. 2, 4).
+    """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, figs 2, 4).
 
-    ``alignment`` is the contribution of the positive, GD pull sin(theta_ii'). ``uniformity`` is the
-    contribution of one negative, GD W_ij sin(theta_ij'), or of the hardest if only it counts. The
+    ``alignment`` is the part of the positive, GD pull sin(theta_ii'). ``uniformity`` is the part of
+    one negative, GD W_ij sin(theta_ij'); it is the hardest negative if only that one is pushed. The
     sines are the lengths of h'_i and h'_j in the tangent space of the unit anchor (Nie et al.,
-    2023, eq. 7-9, 11, 16-22). An objective with one number for a batch is evaluated on as many
-    equal anchors as needed to be each other's negatives. Its components include the 1/n.
+    2023, eq. 7-9, 11, 16-22). An objective with one number for a whole batch is evaluated on a
+    batch of equal anchors, and its components include the 1/n.
 
     Args:
         objectives: Objectives whose pull is one number for each anchor.
         angles: Means and number of negatives; the spreads are not used.
-        part: Part of the gradient.
+        part: Part of the gradient whose norm is returned.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -177,14 +176,14 @@ def gradient_norm(
 
 
 def _at_means(objective: Objective, angles: Angles) -> Floats:
-    """GD, pull, sum of the weights and weight of the first negative at the mean angles.
+    """Return GD, pull, sum of the weights and weight of the first negative at the mean angles.
 
     Each is p x q. The negatives of an anchor are equal, so the first is also the hardest.
     """
     check(objective)
     grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
     positive, negative = (torch.from_numpy(x.ravel()) for x in grid)
-    # a statistic of the batch takes one cell at a time, as that many equal anchors
+    # a loss of the whole batch takes one cell at a time, as a batch of equal anchors
     by_batch = objective.batch_level or objective.reduction == "sum"
     anchors = angles.negatives + 1 if by_batch else 1
     step = 1 if by_batch else min(_ANCHORS, max(1, _CHUNK // angles.negatives))
@@ -196,8 +195,8 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
         terms = components(objective, AnglePairs(to_positive, to_negatives))
         if terms.pull.ndim != 1:
             raise InputError(
-                f"the positive of {type(objective).__name__} pulls each coordinate separately, "
-                "so neither its ratio nor its norm is a function of the angles"
+                f"choose another objective: the positive of {type(objective).__name__} pulls each "
+                "coordinate separately, so its ratio and norm do not follow from the angles"
             )
         numbers = (terms.dissipation, terms.pull, terms.mass, terms.weight[:, 0])
         for row, number in zip(components_at, numbers, strict=True):

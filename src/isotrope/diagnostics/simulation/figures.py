@@ -29,7 +29,7 @@ class FigurePanel:
         title: Title in the picture.
         name: Name of the objective in the registry.
         settings: Settings of the objective.
-        negatives: Number of negatives of an anchor, if the panels differ in it.
+        negatives: Number of negatives of an anchor; None for that of the figure.
     """
 
     title: str
@@ -38,8 +38,8 @@ class FigurePanel:
     negatives: int | None = None
 
 
-# temperatures and margins of Nie et al., 2023, table 2 (BERT-base); u of the released code of Li
-# et al., 2024
+# temperatures and margins of Nie et al., 2023, table 2 (BERT-base); ArcCon's margin u as in the
+# released code of Li et al., 2024
 _INFONCE = FigurePanel("InfoNCE", "infonce", {"temperature": 0.05})
 _ARCCON = FigurePanel("ArcCon", "arccon", {"temperature": 0.05, "margin": math.pi / 18})
 _MPT = FigurePanel("MPT", "mpt", {"margin": 0.23})
@@ -52,7 +52,7 @@ FIGURES: dict[Kind, list[FigurePanel]] = {
         for tau in (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
     ],
     "ratio": [_ARCCON, _MET],
-    # figure 2a has InfoNCE with four numbers of negatives, of which the text names 64
+    # figure 2a shows InfoNCE for four numbers of negatives; the text names only 64
     "norm": [
         *(
             FigurePanel(f"InfoNCE, {k:,} negatives", "infonce", {"temperature": 0.05}, k)
@@ -80,15 +80,14 @@ def figure(
     gated: bool = False,
     part: Literal["alignment", "uniformity"] = "alignment",
 ) -> list[Landscape]:
-    """Return the landscapes of a figure, one for each panel.
+    """Return the landscapes of a figure of the papers, one for each panel.
 
     Args:
-        kind: Kind of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
+        kind: What is drawn: GD, the hardest negative's share of W, R, or the norm of ``part``.
         panels: Panels; by default those of the paper.
-        grid: Number of values of mu_pos and of mu_neg over the paper's ranges; the share has one
-            mu_pos.
+        grid: Number of values of either angle in the paper's ranges; ``weight`` has one mu_pos.
         negatives: Number of negatives of an anchor; by default the paper's.
-        batches: Batches for every pair of means; only ``dissipation`` and ``weight`` use them.
+        batches: Batches drawn for every pair of means, for ``dissipation`` and ``weight``.
         draws: How the batches are drawn.
         gated: See :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
         part: See :func:`~isotrope.diagnostics.simulation.averages.gradient_norm`.
@@ -121,11 +120,12 @@ def figure(
 
 
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
-    """Return the numbers of one panel in a table, by the heading of the column.
+    """Return the numbers of a panel for a table, by the heading of the column.
 
-    GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
-    W: the share at four mu_neg. R: its range, and the share of its values from 1 to 2. Norm: its
-    range, and the share of its values below a hundredth of the largest. Undefined numbers are None.
+    ``dissipation``: the mu_neg at which GD falls below 0.5 for mu_pos = pi/6, and the largest
+    standard error. ``weight``: the share at four mu_neg. ``ratio``: smallest and largest R, and the
+    share of values from 1 to 2. ``norm``: smallest and largest norm, and the share of values below
+    a hundredth of the largest. Undefined numbers are None.
     """
     inside = landscape.value[landscape.defined]
     if kind == "dissipation":

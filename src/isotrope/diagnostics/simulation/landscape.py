@@ -1,4 +1,4 @@
-"""The landscape: one quantity of an objective over the angles to positives and negatives."""
+"""The landscape: one quantity of an objective as a function of the mean angles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Landscape:
     """One quantity of one objective over all pairs of mean angles.
 
     Attributes:
-        objective: Objective of the landscape.
+        objective: Objective that was measured.
         positive: Mean angles mu_pos to the positive in radians, p values.
         negative: Mean angles mu_neg to the negatives in radians, q values.
         value: Value for each pair of mean angles, p x q.
-        error: Standard error of each value, p x q; 0 without random draws.
-        defined: Whether each value has a meaning, p x q booleans.
+        error: Standard error of each value, p x q; 0 if no angles were drawn.
+        defined: Whether each value is defined, p x q booleans.
     """
 
     objective: Objective
@@ -43,7 +43,7 @@ class Landscape:
 
         Args:
             positive: Mean angle mu_pos in radians. Values between two rows are interpolated.
-            level: Value that the landscape must fall below.
+            level: Value below which the landscape must fall.
         """
         row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
         below = np.flatnonzero(row < level)
@@ -75,10 +75,10 @@ def landscapes(
 
 
 def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
-    """Return a table with one line for every pair of means of every landscape.
+    """Return CSV with one line for every pair of means of every landscape.
 
     Args:
-        landscapes: Landscapes by name; the names are the first column.
+        landscapes: Pairs of a name, for the first column, and a landscape.
     """
     rows = []
     for name, landscape in landscapes:
@@ -92,13 +92,13 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
 
 
 def components(objective: Objective, pairs: Pairs) -> Terms:
-    """Return an objective's gradient components, detached."""
+    """Return the components of an objective's gradient, without a graph."""
     name = type(objective).__name__
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
-            f"{name} has a formula but no components to simulate: write them (see "
-            "CONTRIBUTING.md), or compute them for a batch of embeddings: "
-            f"isotrope.decompose({name}(), anchors, positives)"
+            f"write the components of {name} (see CONTRIBUTING.md), because a formula is not "
+            f"enough for a simulation; or compute them for a batch: isotrope.decompose({name}(), "
+            "anchors, positives)"
         )
     if not objective.has_terms:
         raise InputError(str(NoTerms(name, objective.space)))
@@ -112,9 +112,9 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
 
 
 def check(objective: Objective) -> None:
-    """Check that an objective uses only the angles of an anchor.
+    """Raise an error if an objective needs more than the angles of an anchor.
 
-    The negatives are reordered; the effects on the positive and on each negative must not change.
+    With the negatives in another order, GD, the pull and each weight must stay the same.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
@@ -128,6 +128,6 @@ def check(objective: Objective) -> None:
         alike = False
     if not alike:
         raise InputError(
-            f"{type(objective).__name__} depends on the order of the rows, but a simulation has "
-            "only angles; measure it on embeddings instead (`objective.terms`)"
+            f"measure {type(objective).__name__} on embeddings instead (`objective.terms`): it "
+            "depends on the order of the rows, and a simulation has only angles"
         )
