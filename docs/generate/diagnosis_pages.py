@@ -59,8 +59,8 @@ fell are not counted.
 
 The pages of the verdicts abbreviate the source of a threshold:
 
-- *tuned*: The value was chosen with the trainings of the part `tuning`, and tested with those of the
-  part `first`, where three of 14 diagnoses were wrong. Two thresholds were then changed. Therefore
+- *tuned*: The value was chosen with the trainings of the part `tuning`, and tested with those of
+  the part `first`, where three of 14 diagnoses were wrong. Two thresholds were then changed. So
   only the part `judged`, which has other encoders, texts and seeds, is an independent test.
 - *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
   training of the benchmark got this verdict.
