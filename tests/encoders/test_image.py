@@ -196,7 +196,7 @@ class TestForward:
         frozen = {name for name, p in encoder.named_parameters() if not p.requires_grad}
         place = "model.embeddings.patch_embeddings.projection."
         assert frozen == {place + "weight", place + "bias"}
-        with pytest.raises(InputError, match="others have no patch projection"):
+        with pytest.raises(InputError, match="a ResNet has no patch projection"):
             freeze_patches(resnet)
 
 

@@ -67,7 +67,7 @@ X = np.zeros((4, 8, 8, 3), np.uint8)
 ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "no pictures among them": ({"labels": np.arange(4)}, "name the array of pictures images"),
     "floats": ({"images": X.astype(float)}, "as uint8 from 0 to 255, not float64"),
-    "signed": ({"images": X.astype(np.int8)}, "holds int8"),
+    "signed": ({"images": X.astype(np.int8)}, "255, not int8"),
     "two dimensions": ({"images": X[0, :, :, 0]}, "has the shape (8, 8)"),
     "five dimensions": ({"images": X[None]}, "has the shape (1, 4, 8, 8, 3)"),
     "seven channels": ({"images": np.zeros((4, 7, 8, 8), np.uint8)}, "has the shape (4, 7, 8, 8)"),
@@ -75,18 +75,18 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "no pixels": ({"images": np.zeros((4, 0, 0, 3), np.uint8)}, "add pictures to"),
     "one": ({"images": X[:1]}, "at least 2 pictures to train on"),
     "objects": ({"images": np.array([None, {}], object)}, "without Python objects"),
-    "text": ({"images": np.array(["a", "b"])}, "holds <U1"),
-    "records": ({"images": np.zeros(4, [("a", "u1")])}, "pictures must be uint8"),
+    "text": ({"images": np.array(["a", "b"])}, "255, not <U1"),
+    "records": ({"images": np.zeros(4, [("a", "u1")])}, "as uint8 from 0 to 255"),
     "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each picture"),
     "labels of floats": ({"images": X, "labels": np.ones(4)}, "give integers or names as"),
     "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "without Python objects"),
     "labels beyond the names": (
         {"images": X, "labels": np.array([0, 1, 2, 9]), "class_names": np.array(["a", "b"])},
-        "labels from 0 to 9, but 2 class names",
+        "they are from 0 to 9",
     ),
     "negative labels": (
         {"images": X, "labels": np.array([-1, 0, 1, 1]), "class_names": np.array(["a", "b"])},
-        "labels from -1 to 1",
+        "they are from -1 to 1",
     ),
     "a label without a name": (
         {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
@@ -109,7 +109,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
 STRIPS: dict[str, tuple[dict[str, Any], str]] = {
     "no offsets": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2)},
-        "array 'offsets' cannot",
+        "write 'offsets' again",
     ),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
@@ -389,7 +389,7 @@ def _tables() -> Iterator[Case]:
     yield Case("hugging face/pictures of numbers", numbers, "of encoded pictures; it holds")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
-    yield Case("hugging face/labels of lists", labels, "labels that are not numbers")
+    yield Case("hugging face/labels of lists", labels, "some are not numbers")
     yield Case(
         "hugging face/a card with an address",
         card,
@@ -496,7 +496,7 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/pipes", piped, many)
     yield Case("pictures/devices", devices, many)
     yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
-    yield Case("pictures/beside folders", beside, "lie beside 2 folders")
+    yield Case("pictures/beside folders", beside, "are beside 2 folders")
     yield Case("pictures/held out without labels", unlabelled, "have no labels")
     yield Case("pictures/output inside them", inside, "choose an output folder elsewhere")
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
@@ -563,7 +563,7 @@ def _used() -> Iterator[Case]:
     yield Case(
         "pictures/text for an encoder of pictures",
         lambda room, bench: ["encode", bench.image, bench.sentences, "-o", "out.npy"],
-        "takes a folder of pictures",
+        "give a folder of pictures",
     )
     yield Case(
         "pictures/pooling",

@@ -14,7 +14,7 @@ STS: list[tuple[str, bytes | str, str]] = [
     ("score.tsv", "three\ta\tb\n", "not a scored pair"),
     ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "not a scored pair"),
     ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "not a scored pair"),
-    ("sentence.tsv", "1\ta\t\n2\tb\tc\n", "an empty sentence"),
+    ("sentence.tsv", "1\ta\t\n2\tb\tc\n", "with an empty text"),
     ("one-score.tsv", "1\ta\tb\n1\tc\td\n", "different scores"),
     ("empty.tsv", "", "is empty"),
     ("header.tsv", "score\tsentence1\tsentence2\n", "holds no text"),
@@ -22,7 +22,7 @@ STS: list[tuple[str, bytes | str, str]] = [
     ("bytes.tsv", b"1\ta\xff\tb\n", "invalid UTF-8"),
     ("nul.tsv", b"1\ta\0\tb\n", "NUL bytes"),
     ("columns.csv", "a,b\n1,2\n", "no column has a usual name"),
-    ("cell.csv", "score,sentence1,sentence2\n1,,b\n2,c,d\n", "an empty sentence"),
+    ("cell.csv", "score,sentence1,sentence2\n1,,b\n2,c,d\n", "with an empty text"),
     ("digits.jsonl", '{"score": ' + "9" * 400 + ', "sentence1": "a", "sentence2": "b"}\n', "score"),
     (
         "digits-5000.jsonl",
@@ -155,7 +155,7 @@ def _folders() -> Iterator[Case]:
 
     folders: dict[str, tuple[str, list[tuple[str, bytes | str]], str]] = {
         "sts/no task": ("--sts", [("readme.txt", "hello")], "holds none of the STS tasks"),
-        "sts/one task": ("--sts", [*sts("sts12/MSRpar.tsv")], "lacks STS13"),
+        "sts/one task": ("--sts", [*sts("sts12/MSRpar.tsv")], "add STS13"),
         "sts/cut short": (
             "--sts",
             [
@@ -167,14 +167,14 @@ def _folders() -> Iterator[Case]:
         "sts/SentEval without SICK": (
             "--sts",
             [*sts("STS/STSBenchmark/sts-test.csv")],
-            "lacks STS12",
+            "add STS12",
         ),
         "transfer/nothing": ("--transfer", [("readme.txt", "hello")], "lacks MR, CR"),
         "labels/no train": ("--labels", [("test.tsv", "a\tb\n")], "train"),
         "labels/two trains": (
             "--labels",
             [("train.tsv", "a\tb\n"), ("train.csv", "label,text\n"), ("test.tsv", "a\tb\n")],
-            "found several",
+            "the folder has several",
         ),
     }
     for name, (flag, files, says) in folders.items():

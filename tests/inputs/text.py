@@ -63,7 +63,12 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "this is not JSON"),
     ("pair.jsonl", '{"anchor": "a"}\n', ["--columns", "anchor,positive"], "no column 'positive'"),
     ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "a character that is not text"),
-    ("wide.csv", "text," + ",".join(f"c{i}" for i in range(5000)) + "\nx\n", [], "1 fields where"),
+    (
+        "wide.csv",
+        "text," + ",".join(f"c{i}" for i in range(5000)) + "\nx\n",
+        [],
+        "1 fields, but the header",
+    ),
     ("null.csv", "text\nx\0y\n", [], "NUL bytes"),
     ("cr.csv", "text\rone\rtwo\r", [], "line ends"),
     ("endless.txt", b"x" * 9_000_000, [], "longer than 100,000 characters"),

@@ -160,7 +160,7 @@ def freeze_patches(module: nn.Module) -> None:
         if name.endswith("patch_embeddings.projection")
     ]
     if not projections:
-        raise InputError("give a vision transformer: others have no patch projection to freeze")
+        raise InputError("give a vision transformer: a ResNet has no patch projection to freeze")
     for projection in projections:
         projection.requires_grad_(False)
 

@@ -37,8 +37,8 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
     Returns:
         A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are 100
         times a correlation on the test split, or on all pairs of a file. ``spearman`` and
-        ``pearson`` are those of the cosine; ``dot``, ``euclidean`` and ``manhattan`` hold both for
-        these similarities. ``pairs`` is the number of pairs, ``split`` the name of the split. A
+        ``pearson`` are for the cosine; ``dot``, ``euclidean`` and ``manhattan`` hold the same two
+        for these similarities. ``pairs`` is the number of pairs, ``split`` the name of the split. A
         year also has ``mean`` and ``weighted_mean`` over its ``subsets``. STS-B and SICK-R also
         have ``dev``, if the data have this split. In it, STS-B has ``alignment`` (alpha = 2, pairs
         scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's ``items``
