@@ -1,6 +1,6 @@
 """isotrope: fine-tune text and image embedding models, and see what a loss does to them.
 
-Importing the package imports nothing heavy; a name loads its package when it is first used.
+``import isotrope`` loads no heavy library. A public name loads its own modules at its first use.
 """
 
 from typing import TYPE_CHECKING

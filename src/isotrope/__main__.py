@@ -1,4 +1,4 @@
-"""Runs the command line; Ctrl-C ends it in one line from the first moment on."""
+"""Runs the command line; Ctrl-C ends it with a message of one line, even during the imports."""
 
 import importlib
 import os
@@ -12,12 +12,12 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Run the command line and exit."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)  # while modules are imported
+        signal.signal(signal.SIGINT, _interrupted)  # during the imports
     from isotrope.cli.main import VERBS
     from isotrope.cli.main import main as run
 
     if VERBS.keys() & {*sys.argv[1:2]}:
-        with suppress(Exception):  # an interrupt while settings are made is a panic of Rust
+        with suppress(Exception):  # its settings are built now: Ctrl-C later would be a Rust panic
             importlib.import_module(f"isotrope.cli.{sys.argv[1].replace('-', '_')}")
     try:
         if signal.getsignal(signal.SIGINT) is _interrupted:

@@ -1,7 +1,7 @@
 """The functions ``audit``, ``audit_images`` and ``report``.
 
-Each calls one package for the work and ``isotrope.reports`` for the pages, and imports both when it
-is called.
+Each function calls one package for the work and ``isotrope.reports`` for the page. Both are
+imported when the function is called.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from isotrope.paradigm.objective import Objective
 
 Folder = str | os.PathLike[str]
-"""A run or model folder, or an outcome of ``isotrope.fit``."""
+"""A run folder, or an outcome of ``isotrope.fit``."""
 
 
 def report(
@@ -33,7 +33,7 @@ def report(
     """Compare runs in one self-contained HTML file, with the diagnoses of ``isotrope.diagnose``.
 
     Args:
-        runs: Run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
+        runs: One or several run folders or outcomes of ``isotrope.fit``, finished or in progress.
         output: The file to write. An existing file is replaced.
         title: Title of the page.
         pictures: Folder to which every picture is also written, as SVG and as PNG.
@@ -66,30 +66,31 @@ def audit(
     progress: bool = False,
     **settings: Any,
 ) -> "TextAudit":
-    """Show before training what an objective will do to the data, in one pass of the encoder.
+    """Show, before training, what an objective will do to the data. Nothing is trained.
 
     ``help(isotrope.audit)`` lists all keywords; ``isotrope audit --help`` explains them.
 
     Args:
-        data: One file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
-            or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of these.
-        encoder: The encoder to be trained: a name, a folder, or a loaded one.
-        objective: Objective whose components to compute.
+        data: One file of single texts or pairs that ``isotrope train`` can read; or a list of texts
+            or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of either.
+        encoder: The encoder to be trained: a name, a folder, or a loaded encoder.
+        objective: Objective whose gradient is measured.
         plugins: Python files with objectives of your own.
-        output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;
-            existing files of these names are replaced. A file with fewer than two rows is not
-            written, and a message on stderr says so.
+        output: Folder for the page (``audit.html``), ``audit.json`` and data files to train on.
+            Existing files of these names are replaced. A data file with fewer than two rows is not
+            written; a message on stderr reports this.
         progress: Whether to show bars on stderr.
         settings: Any other setting, e.g. ``batch_size=128``, ``columns="question,answer"``,
-            ``dev=None`` (skip whitening), ``mine=1``, ``objective_settings={"temperature": 0.1}``.
+            ``dev=None`` (do not score whitening), ``mine=1`` (find a hard negative for each
+            anchor), ``objective_settings={"temperature": 0.1}``.
 
     Returns:
-        The audit: ``print`` shows its tables, ``recommended`` has the values to begin with,
-        ``to_json()`` everything.
+        The audit. ``print`` shows its tables, ``recommended`` has the settings to begin with,
+        and ``to_json()`` returns everything.
 
     Raises:
-        InputError: The data, the encoder, the objective or the folder cannot be used, or the
-            objective has no components or does not compare rows.
+        InputError: The data, the encoder, the objective or the folder cannot be used. An objective
+            must have the components GD, W and R, and compare the rows of a batch.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     given: dict[str, Any] = {**settings, "plugin": list(plugins)}
@@ -119,19 +120,19 @@ def audit_images(
     progress: bool = False,
     **settings: Any,
 ) -> "PictureAudit":
-    """Show before training on pictures what an objective will do to them.
+    """Show, before training on pictures, what an objective will do to them.
 
     Args:
-        data: Folder, .npz file or name, as for ``isotrope.fit_images``.
-        encoder: The encoder to be trained; an encoder object is not changed.
-        output: a folder for the page (``audit.html``) and ``audit.json``.
+        data: Folder, .npz file or name of a data set, as for ``isotrope.fit_images``.
+        encoder: The encoder to be trained. An ``ImageEncoder`` that you pass is not changed.
+        output: Folder for the page (``audit.html``) and ``audit.json``.
         progress: Whether to show bars on stderr.
         settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
-            ``batch_size=256``; settings of the optimiser have no effect. ``suspect`` is the
-            evidence from which two pictures are likely false negatives (0.6).
+            ``batch_size=256``; settings of the optimiser have no effect. Two pictures are likely
+            false negatives if they are at least as similar as ``suspect`` (0.6, like a cosine).
 
     Returns:
-        The audit: ``print`` shows its tables, ``to_json()`` has everything.
+        The audit. ``print`` shows its tables, ``to_json()`` returns everything.
 
     Raises:
         InputError: The settings, the data or the encoder cannot be used, or the objective does

@@ -38,7 +38,7 @@ CASES = {
     "encode model texts.txt -o out.csv": "--output out.csv must end in .npy",
     "search model nowhere.txt query": "nowhere.txt: no such file",
     "search model texts.txt query --embeddings nowhere.npy": "nowhere.npy: no such file",
-    "search model texts.txt": "no query; give some words",
+    "search model texts.txt": "no query; give words",
     "report nowhere": "nowhere is not a folder",
 }
 

@@ -221,11 +221,11 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     assert found.code == 0, found.err
     for words in (r"^knn +x 100$", r"^majority_top1 +\d+\.\d\d$", r"^linear +x 100$"):
         assert re.search(words, found.out, re.MULTILINE)
-    assert "all 80 training examples vote, where 200 nearest ones were asked for" in found.out
+    assert "all training examples vote, because there are only 80 and not 200" in found.out
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{**arrays, "y": arrays["y"] % 2})
     unseen = run("evaluate", runs[0], "--knn", "--labels", tmp_path / "few.npz")
-    assert "20 of 40 test examples belong to classes that the training part lacks" in unseen.out
+    assert "20 of 40 test examples count as wrong" in unseen.out
     again = run("evaluate", runs[0], "--knn", "--json")
     assert "finished before" in again.err
     assert json.loads(again.out)["knn"]["test"] == 40
@@ -235,7 +235,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (
-        ((runs[0],), "takes images; add --knn or --linear, on the run's own images or on"),
+        ((runs[0],), "add --knn or --linear, which use the run's own images or yours"),
         ((*runs[:1], "--labels-test", data), "needs the training part, --labels"),
         ((runs[0], "--sts", files["own"]), "own.tsv (the encoder takes pictures)"),
         (("--compare", runs[0], models[0], "--knn"), "needs labelled texts"),

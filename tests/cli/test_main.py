@@ -23,7 +23,7 @@ def test_help_teaches_by_example(run) -> None:
 def test_without_arguments_help_and_code_2(run) -> None:
     found = run()
     assert found.code == 2
-    assert "verbs:" in found.out
+    assert "commands:" in found.out
 
 
 def test_home_is_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_unknown_verb_names_the_nearest(run) -> None:
     found = run("trian", "x.txt")
     assert found.code == 2
     assert found.err == (
-        "isotrope: error: unknown verb 'trian' (did you mean 'train'?); verbs: "
+        "isotrope: error: unknown command 'trian' (did you mean 'train'?); commands: "
         + ", ".join(VERBS)
         + "\n"
     )

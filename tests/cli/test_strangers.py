@@ -327,7 +327,7 @@ def test_the_hits_of_a_search_turn_no_line_round(run, encoder: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("-OO -m isotrope objectives", "do without -OO"),
+        ("-OO -m isotrope objectives", "without -OO"),
         ("-m isotrope --version > /dev/full", "No space left on device"),
         ("-m isotrope objectives --help > /dev/full", "No space left on device"),
     ],
@@ -387,7 +387,7 @@ def test_a_loss_that_does_not_end_is_wrong(
     (tmp_path / "my.py").write_text("while True: pass\n")
     found = run("check", tmp_path / "my.py")
     assert found.code == 1
-    assert "no end after 2 seconds WRONG" in " ".join(found.out.split())
+    assert "not finished after 2 s WRONG" in " ".join(found.out.split())
     assert "ten minutes" in check.EPILOG
     assert LIMIT == 600
 

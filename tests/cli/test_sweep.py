@@ -142,7 +142,7 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
     assert found.code == 2
     assert "no such luck" in found.out
     last = found.err.splitlines()[-1]
-    assert last == "isotrope: error: 2 runs failed (others are kept); first: no such luck"
+    assert last == "isotrope: error: 2 runs failed, others are kept; first: no such luck"
     pretend(monkeypatch, lambda s: float("inf"))
     found = run("sweep", "train", "t.txt", "--dev", "d", "--output", "other", *VARIED)
     assert found.err.splitlines()[-1] == "isotrope: error: no trial has a score"
@@ -164,9 +164,9 @@ def test_runs_on_other_data_are_not_ranked(run, rewritten: str) -> None:
     found = run(*command, "epochs=1,4,5")
     assert found.code == 2
     assert found.err.splitlines()[-1] == (
-        f"isotrope: error: {rewritten} changed between out/runs/epochs=4,seed=0 and "
-        "out/runs/epochs=1,seed=0, and scores of runs on different data cannot be ranked: choose "
-        "another --output, or delete the older run"
+        "isotrope: error: choose another --output, or delete the older run, because scores on "
+        f"different data cannot be ranked: {rewritten} changed between out/runs/epochs=4,seed=0 "
+        "and out/runs/epochs=1,seed=0"
     )
     assert not Path("out/runs/epochs=5,seed=0").exists()  # the first that does not fit is the last
     assert run(*command, "epochs=4").code == 0  # a run alone is compared with nothing
@@ -229,28 +229,28 @@ def test_without_a_package_nothing_is_written(
     [
         ([], "a sweep repeats one of train, train-images; found ''"),
         (["trian"], "found 'trian' (did you mean 'train'?)"),
-        (["train", "t.txt", "--output", "o"], "--vary: nothing to vary; give --vary NAME=VALUES"),
+        (["train", "t.txt", "--output", "o"], "--vary is missing; give --vary NAME=VALUES"),
         (["train", "t.txt", *VARIED], "--output is missing"),
         (["train", *VARIED, "--output", "o"], "FILE is missing"),
         (["train", "t.txt", *VARIED, *VARIED, "--output", "o"], "is given twice"),
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "--vary: a: unknown setting"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
         (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "'random' or 'tpe'"),
-        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid draws nothing"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid draws no values"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--seeds", "1", "1"],
-            "--seeds 1 1: one is given twice",
+            "--seeds 1 1 has one seed twice",
         ),
         (["train", "t.txt", *VARIED, "--output", "o", "--jobs", "0"], "than or equal to 1"),
         (["train", "t.txt", *VARIED, "--output", "o", "--metric", "devbest"], "'dev_best'"),
         (["train", "t.txt", *VARIED, "--output", "o"], "t.txt"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--devices", "2", "--jobs", "2"],
-            "--jobs 2 (--devices share each run)",
+            "--jobs 2 (each run uses all --devices)",
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--sampler", "grid"],
-            "a grid has no values of epochs",
+            "give the values of epochs in the grid",
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--trials", "0"],
@@ -302,7 +302,7 @@ def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
     flags = ("--encoder", "resnet9", "--width", 2, "--batch-size", 4, "--vary", "cut=1,3")
     found = run("sweep", "train-images", "pictures", *flags, "--output", "out")
     assert found.code == 2
-    assert "has no labels of two classes and a test part" in found.err
+    assert "needs a test part and labels of two classes" in found.err
     found = run("sweep", "train-images", "pictures", *flags, "--output", "pictures/out")
     assert "lies in the data folder pictures" in found.err
 

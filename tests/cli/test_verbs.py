@@ -153,7 +153,7 @@ def test_objectives_lists_and_explains(run) -> None:
         assert f"--objective.{part}" in found.out
     assert re.search(r"margin:0.3:dot +\(margin:metric\)\n +GD = 1 until", found.out)
     card = run("objectives", "ModifiedBarlowTwins").out
-    assert "set --learning-rate and --batch-size yourself" in card
+    assert "they were tuned by --learning-rate and --batch-size" in card
     assert "--objective.margin" in card
     assert ">= 0" in card
     assert "components: dissipation 1 or 0, weight all, ratio 1.5" in card

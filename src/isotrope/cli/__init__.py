@@ -1,5 +1,5 @@
-"""The command line: ``main`` picks the command; each command parses its arguments in its own file.
+"""The command line: ``main`` finds the command; each command has its own file.
 
-A command's file parses the arguments, calls one function and prints one table; it holds no logic.
+Such a file parses the arguments, calls one function and prints the result. It has no other logic.
 ``--help`` loads neither torch nor any other heavy library.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # `isotrope --help` needs no package
 
 
 def check_readable(*files: Path | None) -> None:
-    """Refuse a path that cannot be read, before slow imports."""
+    """Refuse a path that cannot be read. Commands call this before slow imports."""
     for file in files:
         if file is not None and str(file) != "-" and not file.is_dir():
             check_file(file)
@@ -35,7 +35,8 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with exit code 2.
 
     Attributes:
-        dotted: Function that returns the known flags with a dot, which are parsed elsewhere.
+        dotted: Function that returns the flags with a dot, such as objective.temperature. They are
+            only suggested here; :func:`dotted` parses them.
     """
 
     dotted: Callable[[], list[str]] = staticmethod(list)
@@ -45,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     ) -> argparse.Namespace:
         """Parse all arguments; for an unknown flag, name the flag that was probably meant."""
         words = list(sys.argv[1:] if args is None else args)
-        if "--" in words:  # argparse loses what follows it when words and flags are mixed
+        if "--" in words:  # intermixed parsing loses the words after it
             end = words.index("--")
             words = [*words[:end], *map(_Word, words[end + 1 :])]
         # intermixed: a query may come after a flag
@@ -61,27 +62,27 @@ class Parser(argparse.ArgumentParser):
     def _parse_optional(
         self, arg_string: str
     ) -> tuple[argparse.Action | None, str, str | None] | None:
-        """Distinguish flags from words: everything after ``--`` is a word."""
+        """Parse a word after ``--`` as a word, even if it looks like a flag."""
         return None if isinstance(arg_string, _Word) else super()._parse_optional(arg_string)
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage."""
+        """Raise an InputError instead of printing the usage."""
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """Print help or a version; unlike argparse, report a full disk."""
+        """Print help or a version. Unlike argparse, raise an error if the disk is full."""
         (file or sys.stdout).write(message)
 
 
 def add_fields(
     parser: argparse.ArgumentParser, fields: Mapping[str, "FieldInfo"], *, both_ways: bool = False
 ) -> None:
-    """Add an argument for each field. Values stay text, and flags not given are absent.
+    """Add an argument for each field. Values remain text; flags that are not given have no value.
 
     Args:
         parser: Parser to extend.
         fields: Fields by name.
-        both_ways: Whether switches can also be turned off, because a file may turn them on.
+        both_ways: Whether switches also have a form ``--no-NAME``, because a file may set them.
     """
     from isotrope.core.settings import extra_of
 
@@ -112,7 +113,7 @@ def add_fields(
         (item,) = typing.get_args(field.annotation) if many else (None,)
         if extra.get("many") or item is int or typing.get_origin(item) is typing.Literal:
             default = field.get_default(call_default_factory=True)
-            # without a value: the empty list, where another is the default, in a file too
+            # without a value, the list is empty: needed if the default or a file has values
             nargs = "*" if default and both_ways else "+"
             add(*flags, dest=name, nargs=nargs, action="extend", **common)
         else:
@@ -120,7 +121,7 @@ def add_fields(
 
 
 def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
-    """Return the description with the default in brackets."""
+    """Return the description of a field with its default in brackets."""
     default = field.get_default(call_default_factory=True)
     listed = " ".join(map(str, default)) if isinstance(default, list) else default
     hidden = field.is_required() or default in (None, "", []) or isinstance(default, bool)

@@ -1,4 +1,4 @@
-"""``isotrope audit``: show before training what an objective will do to the data."""
+"""``isotrope audit``: show, before training, what an objective will do to the data."""
 
 import sys
 from pathlib import Path
@@ -29,18 +29,19 @@ examples:
   isotrope audit photos/ --encoder runs/photos --output audits/photos
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
-Nothing is trained: the encoder embeds every text once, cut as in training, or two crops of every
-picture. The output has four parts: the first step of the objective with each setting, with
-recommended values; likely false negatives; rows whose positive is far away, whose text is cut, or
-that occur twice; and the effect of whitening.
+Nothing is trained. The encoder embeds every text once, cut to --max-length tokens, or two crops of
+every picture. The output has four parts: the objective at the first step with several settings, and
+recommended settings; likely false negatives; rows whose positive is far away, whose text is cut, or
+that occur twice; and the effect of whitening on the score.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
-audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the last three, rows of
-one group (from --groups, or likely false negatives) have the same label. Train on them with `train
---groups label`, or with ObjectiveLoss(groups=True) in the sentence-transformers trainer.
+audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the three .jsonl files,
+rows of one group (from --groups, or likely false negatives) have the same label. Train on one of
+these files with `train --groups label`, or with ObjectiveLoss(groups=True) in the trainer of
+sentence-transformers.
 
-Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. No
-settings are recommended for them. --output DIR writes audit.html and audit.json.
+Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. For
+pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.
 """
 
 _IMAGES = "for pictures only, as in training"
@@ -58,14 +59,14 @@ class AuditCommandSettings(AuditSettings):
 
     data: list[str] = setting(
         ...,
-        "One file of texts or pairs, as for `train`; or a folder of pictures, .npz or digits, as "
+        "One file of texts or pairs, as for `train`; or pictures (a folder, .npz or digits), as "
         "for `train-images`.",
         "DATA",
         positional=True,
     )
     method_settings: dict[str, float | str] = setting({}, "Options of the method.", used=_of_images)
     output: Path | None = setting(
-        None, "Folder to write the page to, and for texts the files for a training.", "DIR"
+        None, "Folder for the page and, with texts, for data files to train on.", "DIR"
     )
     as_json: bool = as_json()
 
@@ -81,7 +82,7 @@ def audit(settings: AuditCommandSettings) -> int:
     if others:
         raise InputError(
             f"audit takes one file; found {len(settings.data)}: audit each data set separately, "
-            "because a training batch comes from one of them"
+            "because each training batch comes from one of them"
         )
     images = _is_images(data)
     settings.check_used(pictures=images)
@@ -96,22 +97,22 @@ def audit(settings: AuditCommandSettings) -> int:
     print(audited.to_json().rstrip() if settings.as_json else audited)
     if output is not None:
         groups = settings.groups
-        column = f"; train on its files with --groups label, which includes {groups}"
+        column = f"; train on its .jsonl files with --groups label, which includes {groups}"
         print(f"written to {output}{column if groups else ''}", file=sys.stderr)
     return 0
 
 
 def _is_images(data: str) -> bool:
-    """Whether ``train-images`` takes it: texts are audited by the line, in one file."""
+    """Return whether the data are pictures: a folder, .npz or digits; texts are in one file."""
     path = Path(data)
     return path.is_dir() or path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
-    ((file,),) = by_dataset([data]).values()  # of NAME=FILE, as train takes it
+    ((file,),) = by_dataset([data]).values()  # FILE may be NAME=FILE, as for train
     check_readable(Path(file))
     if settings.encoder is None:
-        raise SettingError("is required: the model you plan to train", setting="encoder")
+        raise SettingError("is required: name the model you plan to train", setting="encoder")
     if settings.dev not in ("auto", "none"):
         check_readable(Path(settings.dev))
     if not settings.plugin:
@@ -134,7 +135,7 @@ def _images(data: str, options: dict[str, Any], settings: AuditCommandSettings) 
 
 
 def _with_images() -> type[AuditCommandSettings]:
-    """Return the settings with those of a training on images that change an audit."""
+    """Return the settings, extended by the settings of ``train-images`` that change an audit."""
     fields: dict[str, Any] = {}
     for name in _OF_IMAGES:
         field = ImageSettings.model_fields[name].asdict()

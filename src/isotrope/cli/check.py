@@ -1,4 +1,4 @@
-"""``isotrope check``: check that a loss is the same in every way of training with it."""
+"""``isotrope check``: check that a loss has the same gradient however it is computed."""
 
 import itertools
 import multiprocessing
@@ -21,23 +21,28 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  isotrope check my_loss.py               compute each loss in chunks, cached, permuted, in bfloat16
-                                          and on two processes, and compare the gradients
-  isotrope check my_loss.py:second_loss   check one of several losses
+  isotrope check my_loss.py               check all losses of a file
+  isotrope check my_loss.py:second_loss   check one of them
   isotrope check my_loss.py --dimensions 768
-                                          call the losses on embeddings of that width
-  isotrope check infonce                  compare the components with the gradient
+                                          give the losses embeddings of 768 dimensions
+  isotrope check infonce                  compare the components of an objective (GD, W and R) with
+                                          the gradient of its formula
 
-The file defines objectives, functions of (anchors, positives) that return a scalar, or modules with
-such a forward. All with "loss" in their names are checked; FILE:NAME checks one loss. A third
-parameter without a default receives negatives. A parameter or attribute chunk_size, mini_batch_size
-or margin is tried with several values. On two processes, each process calls the loss with its own
-rows. The file runs in a separate process. A loss fails if it ends this process or takes more than
-ten minutes. The exit code is 1 if a check fails.
+FILE defines objectives, functions of (anchors, positives) that return a scalar, or modules with
+such a forward. Functions and modules are checked if their name contains "loss"; FILE:NAME checks
+one, whatever its name. A third parameter without a default receives negatives.
+
+Each loss is computed in chunks, with gradient caching, on permuted rows, on two processes and in
+bfloat16, and the gradients are compared with those of one plain call. If the loss has a parameter
+or attribute chunk_size, mini_batch_size or margin, several values of it are tried. On two
+processes, each process calls the loss with its own rows.
+
+The file runs in a separate process. A loss fails if it ends this process or if the file takes more
+than ten minutes. The exit code is 1 if a check fails.
 """
 
 LIMIT = 600.0
-"""Seconds that the checks of a file may take; most take a few."""
+"""Seconds that the checks of a file may take; most files take a few seconds."""
 
 _BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensions:"
 
@@ -50,7 +55,7 @@ class CheckSettings(Settings):
     )
     dimensions: int | None = setting(
         None,
-        "Width of the embeddings that the losses of a file are called on.",
+        "Number of dimensions of the embeddings that the losses of a file receive.",
         shown="16",
         ge=2,
         used=Used(lambda loss: ".py" in loss, "for the losses of a file only"),
@@ -70,9 +75,9 @@ def check(settings: CheckSettings) -> int:
 
 
 def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
-    """Check a file in a separate process, which its losses may end or block.
+    """Check a file in a separate process, because a loss may end or block its process.
 
-    If this process is interrupted, the running check is not reported.
+    If the command is interrupted, the running check is not reported.
     """
     from isotrope.paradigm.objective_check import Check
 
@@ -90,7 +95,7 @@ def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str,
             if isinstance(found, Exception):
                 raise found
             yield found
-        yield str(file), Check("all", 0, f"no end after {LIMIT:g} seconds", passed=False)
+        yield str(file), Check("all", 0, f"not finished after {LIMIT:g} s", passed=False)
     except EOFError:
         process.join()
         ended = f"a loss ended the process (exit code {process.exitcode})"
@@ -104,7 +109,7 @@ def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -
     from isotrope.paradigm.objective_check import raised
     from isotrope.training.loss_check import DIMENSIONS, checks_in
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever waits for the checks ends them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends this one
     try:
         for found in checks_in(file, name, dimensions=dimensions or DIMENSIONS):
             pipe.send(found)
@@ -121,7 +126,7 @@ def _line(name: str, tried: str, worst: str, mark: str) -> str:
 
 
 def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
-    """Print each check as it is made, then explain the failed ones; return the exit code."""
+    """Print each check when it is done, then explain the failed ones; return the exit code."""
     marks = {True: "ok", False: "WRONG", None: "-"}
     wrong = False
     for key, group in itertools.groupby(checked, key=lambda found: found[0]):
@@ -141,6 +146,6 @@ run = Command(
     "check",
     CheckSettings,
     check,
-    "Check that a loss is the same in chunks, cached, permuted and on two processes.",
+    "Check that a loss has the same gradient in chunks, on permuted rows and on two processes.",
     EPILOG,
 )

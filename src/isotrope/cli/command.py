@@ -1,9 +1,10 @@
 """Generates a command from its settings: parser, help, completion, documentation and call.
 
-A verb is one model of settings (``core.settings``), a function that takes it, and its examples.
-pydantic-settings, jsonargparse and simple-parsing were tried: none groups fields, proposes the flag
-that was meant, accepts ``--objective.SETTING`` of an objective chosen by name, or reports an error
-in one line. Each also doubles the time of ``--help``.
+A command consists of a settings class (``core.settings``), a function that receives an instance of
+it, and examples. pydantic-settings, jsonargparse and simple-parsing were tried and not used: they
+do not group fields, do not propose the flag that was probably meant, do not accept
+``--objective.SETTING`` of an objective chosen by name, and do not report an error in one line. Each
+also doubles the time of ``--help``.
 """
 
 import argparse
@@ -38,12 +39,12 @@ class OfObjective(Settings):
 
 @dataclass(frozen=True)
 class Command(Generic[S]):
-    """A verb of the command line; calling it parses the arguments and returns the exit code.
+    """A command, such as ``isotrope train``. A call parses arguments and returns the exit code.
 
     Attributes:
         act: Function that does the work and returns the exit code.
-        more: Examples and notes, below the flags.
-        usage: First line of the help; by default it lists what is required.
+        more: Examples and notes that the help prints below the flags.
+        usage: First line of the help; by default it lists the required arguments.
     """
 
     verb: str
@@ -54,7 +55,7 @@ class Command(Generic[S]):
     usage: str | None = None
 
     def parser(self) -> Parser:
-        """Return the parser, as it prints the help."""
+        """Return the parser of the command."""
         parser = Parser(
             prog=f"isotrope {self.verb}",
             usage=self.usage or self._usage(),
@@ -81,7 +82,7 @@ class Command(Generic[S]):
         return " ".join(["isotrope", self.verb, *words, "[options]"])
 
     def spelling(self, name: str, value: str) -> str:
-        """Return how an error of this verb names a setting."""
+        """Return the name by which an error of this command calls a setting."""
         place = self.settings.positionals().get(name)
         return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
 
@@ -94,7 +95,7 @@ class Command(Generic[S]):
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
     ) -> dict[str, Any]:
-        """Return the given values, by field of these settings or of others."""
+        """Return the given values by field of ``of``, by default this command's settings."""
         settings = of or self.settings
         others = list(arguments)
         chosen: dict[str, Any] = {}
@@ -106,27 +107,27 @@ class Command(Generic[S]):
         return {name: value for name, value in given.items() if name not in empty} | chosen
 
     def __call__(self, arguments: Sequence[str]) -> int:
-        """Parse, check, and do it."""
+        """Parse and check the arguments, then do the work."""
         return self.act(self.settings.read(self.values(self.parser(), arguments)))
 
 
 def load(verb: str) -> "Command[Any]":
-    """Return a verb; its module is imported."""
+    """Import the module of a command and return the command."""
     command: Command[Any] = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}").run
     return command
 
 
 def model() -> Any:  # noqa: ANN401 - a default, as pydantic.Field
     """Return the field that names an encoder."""
-    described = "Run folder, model folder, hub id, or all-MiniLM-L6-v2 (once installed)."
+    described = "Run folder, model folder, hub id, or the installed all-MiniLM-L6-v2."
     return setting(..., described, "MODEL", positional=True)
 
 
 def plugin() -> Any:  # noqa: ANN401
-    """Return the field of files with objectives."""
+    """Return the field for Python files that define objectives."""
     return setting([], "Python file with an objective of your own; may be repeated.", "FILE")
 
 
 def as_json() -> Any:  # noqa: ANN401
-    """Return the switch between tables and JSON."""
+    """Return the field of the flag ``--json``."""
     return setting(False, "Print JSON and nothing else.", name="--json")

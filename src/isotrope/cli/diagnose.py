@@ -1,4 +1,4 @@
-"""``isotrope diagnose``: say what is wrong with a run or a model, and what to change."""
+"""``isotrope diagnose``: report what is wrong with a run or a model, and what to change."""
 
 from pathlib import Path
 
@@ -16,20 +16,23 @@ examples:
   isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
   isotrope diagnose path/to/image-model --data photos/
 
-For a run, the command examines the log, the dev scores, the settings and the saved model. It also
-writes the diagnosis to RUN/diagnosis.json for `isotrope report`. It embeds the run's own data only
-if you made the run on this machine; otherwise name data with --data. For a model, it examines the
-embeddings of --data; the default is pairs of docstrings of Python's own library. With --data of
-text, it also prints the statistics of Li et al. (2024) (angles, cosines, the hardest share, Lemma 1
-and dynamic ratios) and the scores with and without whitening. These scores show whether the encoder
-is raw, disturbed or trained. For the OUTPUT_DIR of another trainer, it examines the record of
-isotrope.Doctor().
+For a run, the command examines the log, the dev scores, the settings and the saved model, and
+writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
+run only if you made the run on this machine; otherwise name data with --data.
 
-The first finding is the likely root cause; its consequences are not listed. Each finding has its
-numbers, their thresholds with the source, and one setting of `isotrope train` to change.
+For a model, it examines the embeddings of --data; by default, of docstrings of Python's standard
+library. If --data is text, it also prints the statistics of Li et al. (2024): angles, cosines, the
+weight of the hardest negative, Lemma 1 and dynamic ratios. The gain of the score from whitening
+shows whether the encoder was never trained on pairs (raw), was later trained on something else
+(disturbed), or needs no whitening (trained).
+
+For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
+
+The first finding is the likely root cause; its consequences are not listed. Each finding shows the
+measured numbers, their thresholds with a source, and one setting of `isotrope train` to change.
 docs/diagnosis.md lists all thresholds.
 
-exit codes: 0 whatever the verdict, 2 bad input, 1 a bug.
+exit codes: 0 done, with any finding; 1 a bug; 2 bad input.
 """
 
 
@@ -44,7 +47,7 @@ class DiagnoseSettings(OfObjective):
         positional=True,
     )
     data: str | None = setting(
-        None, "Text, pairs or images to embed.", "FILE", shown="the run's own"
+        None, "Text, pairs or images to embed.", "FILE", shown="the data of the run"
     )
     columns: Names = setting(
         [],
@@ -61,8 +64,8 @@ class DiagnoseSettings(OfObjective):
 
 
 def diagnose(settings: DiagnoseSettings) -> int:
-    """Examine, diagnose, print."""
-    if not Path(settings.target).exists():  # else a run, a model, or what another trainer wrote
+    """Diagnose the target, and print the findings."""
+    if not Path(settings.target).exists():  # then it must be the name of a model
         resolve(settings.target)
     from isotrope.diagnostics import target
 
@@ -82,6 +85,6 @@ run = Command(
     "diagnose",
     DiagnoseSettings,
     diagnose,
-    "Name why a run collapsed, stalled or overfitted, and what to change.",
+    "Find out why a run collapsed, stalled or overfitted, and what to change.",
     EPILOG,
 )

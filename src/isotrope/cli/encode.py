@@ -1,4 +1,4 @@
-"""``isotrope encode``: write the embeddings of a file's lines, or of a folder's pictures."""
+"""``isotrope encode``: write the embeddings of the texts in a file or the pictures in a folder."""
 
 import sys
 from pathlib import Path
@@ -17,11 +17,11 @@ examples:
 
   isotrope encode runs/photos photos/ -o photos.npy
 
-Row i of the matrix (float32) is text i of the file. Blank lines are skipped; rows with an empty
-cell are skipped and counted on stderr. An image encoder takes a folder, and writes the path of each
-row's picture to a second file (photos.txt). Unreadable pictures are skipped and counted. If an
-encoding of texts is interrupted, the same command continues it. With --jobs N, N processes share
-the cores or the GPUs, and the memory holds N copies of the model.
+Row i of the matrix (float32) is the embedding of text i of the file. Blank lines are skipped. In a
+table, rows with an empty cell are skipped and counted on stderr. An image encoder takes a folder
+and writes a second file (photos.txt) with the path of each row's picture; unreadable pictures are
+skipped and counted. If an encoding of texts is interrupted, the same command continues it. With
+--jobs N, N processes share the cores or the GPUs, and each keeps a copy of the model in memory.
 """
 
 
@@ -29,12 +29,12 @@ class EncodeSettings(Encoding):
     """Settings of ``isotrope encode``."""
 
     model: str = model()
-    file: Path = setting(..., "Text, or a folder of pictures.", "FILE|FOLDER", positional=True)
+    file: Path = setting(..., "Text file, or folder of pictures.", "FILE|FOLDER", positional=True)
     output: Path = setting(..., "The matrix to write.", "OUT.npy", short="-o")
 
 
 def encode(settings: EncodeSettings) -> int:
-    """Encode, print the path and the shape."""
+    """Encode, and print the shape and path of the matrix."""
     if settings.output.suffix != ".npy":
         raise SettingError("must end in .npy", setting="output", value=str(settings.output))
     check_readable(settings.file)
@@ -51,6 +51,6 @@ run = Command(
     "encode",
     EncodeSettings,
     encode,
-    "Encode every text of a file, or picture of a folder, into a row of a matrix.",
+    "Write the embeddings of all texts of a file, or all pictures of a folder, to a matrix.",
     EPILOG,
 )

@@ -1,4 +1,4 @@
-"""``isotrope evaluate``: score an encoder, or several side by side."""
+"""``isotrope evaluate``: score an encoder, or compare several."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,36 +32,38 @@ examples:
 --sts: a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv, sickr/test.tsv, each line
 score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or a file of your own (tsv, csv,
 jsonl, parquet with columns score, sentence1, sentence2). The score is 100 x Spearman's correlation
-of the cosine, over all pairs of a year together ("all") or the test split of STS-B and SICK-R,
-which is the protocol of SimCSE. --json also has the means over subsets, Pearson's correlation,
-every subset, the dev splits, the dot product and the Euclidean and Manhattan distance.
+of the cosine with the given score. As in SimCSE, it is computed over all pairs of a year together
+("all"), and for STS-B and SICK-R over the test split. --json also has the means over subsets, every
+subset, the dev splits, Pearson's correlation, and the scores of the dot product and of the
+Euclidean and Manhattan distances.
 
 --transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier is trained on
-frozen embeddings, with the folds, seeds and early stopping of SentEval; --mode prototyping is
-faster, but papers report full. --tasks MR TREC scores only these, without an average.
+frozen embeddings, with the folds, seeds and early stopping of SentEval. --mode prototyping is
+faster, but papers report --mode full. --tasks MR TREC scores only these two, without an average.
 
---retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. The model
-name bm25 stands for BM25, which ranks by words: --compare bm25 runs/p (needs the extra bm25).
+--retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. The name
+bm25 in place of a model means BM25, which ranks texts by the words they share with the query:
+--compare bm25 runs/p (needs the extra bm25).
 
 --labels: labelled texts (label<TAB>text), in one of three forms: a training file, with the test
 file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
-test. --knn is the majority of 200 neighbours, weighted by exp(cosine/0.1); --linear is a linear
-classifier on the frozen embeddings. Without either flag, both are measured. An image encoder takes
-labelled pictures here (a folder of classes, .npz, or other data of train-images) and has no other
-score. A run on images needs no --labels: its own training and test part are used.
+test. --knn predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1);
+--linear trains a linear classifier on the frozen embeddings. Without either flag, both are
+measured. For an image encoder, --labels takes pictures (a folder of classes, .npz, or other data of
+train-images) and is the only score. A run on images needs no --labels: its own images are used.
 
---corpus: one text, or a pair, on each line; alignment, uniformity and other measures of embeddings.
+--corpus: a file with a text, or a pair, on each line; measures alignment, uniformity and others.
 
---compare shows the models side by side. For every number it says whether a model differs from the
-first by more than noise, by a paired bootstrap over the scored items, corrected for the number of
-comparisons. This covers the noise of the test data, not that of the training seed.
+--compare shows the models side by side. For every score, it reports whether a model differs from
+the first by more than noise: a paired bootstrap over the scored items, corrected for the number of
+comparisons. This noise is that of the test data; it does not include that of the training seed.
 
---dimensions and --precision show what smaller vectors cost. Every combination is compared with the
-full vectors as in --compare, and the table has the bytes of a vector. int8 keeps 256 steps of each
-coordinate, binary its sign.
+--dimensions and --precision show how much score smaller vectors lose. Every combination is compared
+with the full vectors as in --compare, and the table has the bytes of a vector. int8 stores each
+coordinate as one of 256 values, binary stores its sign.
 
-Finished tasks are stored in RUN/evaluations or the user's cache (--results) and are not scored
-again for the same weights, data and protocol, so you can stop the command and start it again.
+Finished tasks are stored in RUN/evaluations or the user's cache (--results), so you can stop the
+command and start it again: a task is not scored again for the same weights, data and protocol.
 --again scores everything again.
 """
 
@@ -74,33 +76,31 @@ class EvaluateSettings(Evaluation):
 
     model: str | None = setting(
         None,
-        "Run folder, model folder, hub id, all-MiniLM-L6-v2 (once installed), or bm25.",
+        "Run folder, model folder, hub id, the installed all-MiniLM-L6-v2, or bm25.",
         "MODEL",
         positional=True,
         used=Used(lambda compare: not compare, "name all models after `--compare`"),
     )
     compare: list[str] = setting([], "Models to show side by side.", "MODEL", many=True)
-    knn: bool = setting(False, "The k nearest neighbours on --labels.", group=DATA, used=_of_labels)
-    linear: bool = setting(False, "A linear probe on --labels.", group=DATA, used=_of_labels)
+    knn: bool = setting(False, "Score kNN on --labels.", group=DATA, used=_of_labels)
+    linear: bool = setting(False, "Score a linear probe on --labels.", group=DATA, used=_of_labels)
     dimensions: list[int] = setting(
-        [], "Numbers of coordinates to compare: 384 256 128 (text).", "N", many=True
+        [], "Lengths of embeddings to compare, such as 384 256 128 (text).", "N", many=True
     )
     precision: list[Literal["float32", "int8", "binary"]] = setting(
-        [], "Precisions of stored vectors to compare.", many=True
+        [], "Precisions of stored embeddings to compare.", many=True
     )
     as_json: bool = as_json()
-    csv: Path | None = setting(None, "File to write the numbers to as a table.")
+    csv: Path | None = setting(None, "CSV file to write the scores to.")
     card: bool = setting(False, "Write the scores into the model card of a run or model folder.")
 
 
 def evaluate(settings: EvaluateSettings) -> int:
-    """Evaluate, print tables or JSON."""
+    """Evaluate, and print tables or JSON."""
     models = settings.compare or ([settings.model] if settings.model else [])
     if not models:
         raise SettingError(
-            "is missing: the model to score",
-            setting="model",
-            remedy="isotrope evaluate MODEL --sts DIR",
+            "is missing", setting="model", remedy="name one: isotrope evaluate MODEL --sts DIR"
         )
     if settings.compare and len(models) < 2:
         raise SettingError("needs at least two models", setting="compare")
@@ -124,7 +124,7 @@ def evaluate(settings: EvaluateSettings) -> int:
 
 
 def _card_of(models: Sequence[str], settings: EvaluateSettings) -> Path | None:
-    """Return the model card to write to, if one is to be written."""
+    """Return the model card to write to, or None without ``--card``."""
     if not settings.card:
         return None
     files = RunFolder(models[0])
@@ -138,7 +138,7 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> Path | None:
 
 
 def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> None:
-    """Write the scores into a model card, in place of those of an earlier evaluation."""
+    """Write the scores into a model card; they replace the scores of an earlier evaluation."""
     text, title = card.read_text(encoding="utf-8"), "## Scores"
     before, found, rest = text.partition(f"\n{title}\n")
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
@@ -148,7 +148,7 @@ def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> Non
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
-    """Check that there is data to score on: text, labels, or a run's own pictures."""
+    """Refuse an evaluation without data: texts, labels, or the pictures of a run."""
     texts, of_labels = settings.data.keys() - OF_LABELS, settings.knn or settings.linear
     if settings.labels or (texts and not of_labels):
         return
@@ -163,13 +163,13 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
     if not of_labels:
         raise InputError(
-            f"nothing to evaluate: {models[0]} takes images; add --knn or --linear, on the "
-            "run's own images or on yours (--labels FOLDER)"
+            f"add --knn or --linear, which use the run's own images or yours (--labels FOLDER): "
+            f"{models[0]} takes images and has no other score"
         )
 
 
 def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "Result":
-    """Compare the stored forms of one model's vectors."""
+    """Compare one model's full vectors with shorter and less precise ones."""
     from isotrope.encoders.loading import load
     from isotrope.evaluation.compare import compare
     from isotrope.evaluation.embed import stored
@@ -187,7 +187,7 @@ def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     from isotrope.encoders.names import resolve
     from isotrope.evaluation.compare import compare
 
-    for model in models:  # every model, before an hour is spent on the first
+    for model in models:  # a wrong name is an error before any model is scored
         if not is_bm25(model):
             resolve(model)
     return compare([_evaluated(model, settings) for model in models])
@@ -204,7 +204,7 @@ def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
 
 
 def _show(result: "Result", settings: EvaluateSettings) -> None:
-    """Write the CSV table if requested, and print the numbers."""
+    """Write the CSV file if requested, and print the scores."""
     if settings.csv is not None:
         written = rows(result)
         write_text(settings.csv, csv_text([*written[0]], (r.values() for r in written)))
@@ -222,7 +222,7 @@ def tables(result: "Result") -> str:
     measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
     parts = [
         _row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
-        _row("the same on the dev split", dev, "spearman", None),
+        _row("Spearman x 100, dev split", dev, "spearman", None),
         f"STS-B dev: {measures}" if sphere else "",
         _row(
             f"accuracy in percent ({details.get('mode')} mode)",
@@ -236,7 +236,7 @@ def tables(result: "Result") -> str:
 
 
 def _listed(kind: str, result: "Result") -> str:
-    """Return the measured values of a kind, one a line; its settings are in the JSON."""
+    """Return the scores of one kind, one on each line, with remarks on the data below them."""
     share, details = kind != "corpus", result.details[kind]
     values = [
         [name, f"{100 * value:.2f}" if share else f"{value:.4f}"]
@@ -246,8 +246,8 @@ def _listed(kind: str, result: "Result") -> str:
     lines = [table([kind, "x 100" if share else "value"], values)]
     if unseen := details.get("unseen"):
         lines.append(
-            f"{unseen:,} of {details['test']:,} test examples belong to classes that the training "
-            "part lacks, and count as wrong"
+            f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "
+            "part has no example of their class"
         )
     if repeated := details.get("repeated"):
         lines.append(
@@ -256,14 +256,14 @@ def _listed(kind: str, result: "Result") -> str:
         )
     if details.get("k", 0) < details.get("k_asked", 0):
         lines.append(
-            f"all {details['k']:,} training examples vote, where {details['k_asked']:,} nearest "
-            "ones were asked for"
+            f"all training examples vote, because there are only {details['k']:,} and not "
+            f"{details['k_asked']:,}"
         )
     return "\n".join(lines)
 
 
 def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None) -> str:
-    """Return a title and one row of scores under the names of their tasks, if there are any."""
+    """Return a table with one row of scores under the names of their tasks; empty without any."""
     values = {
         f"{name} {scores['split']}" if scores.get("dev") else name: scores[score]
         for name, scores in tasks.items()
@@ -276,7 +276,7 @@ def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None
 
 
 def comparison(result: "Result") -> str:
-    """Return the models side by side, then every difference to the first with its verdict."""
+    """Return a table of the models' scores, and a table of the differences from the first model."""
     details, every = result.details, rows(result)
     columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
     titles = {n: (n, "" if n == c["metric"] else c["metric"]) for n, c in columns.items()}
@@ -307,22 +307,22 @@ def comparison(result: "Result") -> str:
         f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
         f"{same}\n"
         f"{changed}\n\n"
-        f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
-        f"({details['resamples']:,} resamples, seed {details['seed']})\n"
+        f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
+        f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})\n"
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
         f"{1 - details['level']:.2f}; variation between training seeds is not included"
     )
 
 
 def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: str) -> str:
-    """Return a score out of 100 with two decimals, how embeddings lie with four."""
+    """Format a number: a score out of 100 has two decimals, a measure of embeddings has four."""
     column, value = columns[row["task"]], row[key]
     scaled = 100 * value if column["share"] else value
     return f"{scaled:{sign}.{2 if column['percent'] or column['share'] else 4}f}"
 
 
 def rows(result: "Result") -> list[dict[str, Any]]:
-    """Return a row for every number: of one model, or of a comparison."""
+    """Return one row for each score of a model, or for each task and model of a comparison."""
     if result.kind != "comparison":
         return [
             {"model": result.name, "task": name, "value": value}
@@ -342,7 +342,7 @@ run = Command(
     "evaluate",
     EvaluateSettings,
     evaluate,
-    "Score an encoder of text or images: a model folder, a run folder, a hub id.",
+    "Score an encoder of text or images, or compare several.",
     EPILOG,
     usage="isotrope evaluate MODEL ...\n       isotrope evaluate --compare MODEL MODEL ...",
 )

@@ -1,7 +1,7 @@
-"""The command ``isotrope``: dispatches to a verb, and turns errors into one line and an exit code.
+"""The program ``isotrope``: runs a command, and turns an error into one line and an exit code.
 
-Exit codes: 0 done; 1 a bug; 2 bad input; 75 asked to stop by a scheduler, or a process of a run was
-lost; 130 Ctrl-C.
+Exit codes: 0 done; 1 a bug; 2 bad input; 75 a scheduler stopped the run, or one of its processes
+died; 130 Ctrl-C.
 """
 
 import argparse
@@ -30,15 +30,15 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
-    "check": "check that a loss is the same in chunks, cached, permuted, on two processes",
-    "simulate": "show what an objective does to an anchor at every angle",
+    "check": "check that a loss has the same gradient in chunks, permuted, on two processes",
+    "simulate": "plot the gradient of an objective on an anchor at every angle, without data",
     "audit": "show before training what an objective will do to the data",
     "diagnose": "name what is wrong with a run or a model, and what to change",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
 }
 
-_LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
+_LONGEST = 2000  # characters of a message, because a name in it may be very long
 
 EXAMPLES = """\
 examples:
@@ -53,7 +53,7 @@ examples:
   isotrope objectives infonce
   isotrope simulate dissipation --objective infonce
 
-`isotrope VERB --help` explains one verb.
+`isotrope COMMAND --help` explains one command.
 """
 
 
@@ -61,9 +61,9 @@ def _parser() -> Parser:
     verbs = "\n".join(f"  {name:<13}{line}" for name, line in VERBS.items())
     parser = Parser(
         prog="isotrope",
-        usage="isotrope VERB ...",
+        usage="isotrope COMMAND ...",
         description="Fine-tune text and image embedding models, and see what a loss does to "
-        f"them.\n\nverbs:\n{verbs}",
+        f"them.\n\ncommands:\n{verbs}",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -72,8 +72,8 @@ def _parser() -> Parser:
         "--print-completion",
         metavar="|".join(SHELLS),
         choices=SHELLS,
-        help='print the shell program that completes verbs and flags: eval "$(isotrope '
-        '--print-completion bash)" in its start file',
+        help="print the script that completes commands and flags in a shell; to use it, write "
+        'eval "$(isotrope --print-completion bash)" into the start file of the shell',
     )
     return parser
 
@@ -89,7 +89,8 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
         return 0
     verb, *rest = arguments
     if verb not in VERBS:
-        raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
+        known = f"commands: {', '.join(VERBS)}"
+        raise InputError(f"unknown command {verb!r}{nearest(verb, VERBS)}; {known}")
     from isotrope.cli.command import load
 
     command = load(verb)
@@ -115,7 +116,7 @@ def _completion(shell: str, root: Parser) -> str:
 
 
 def _offer(action: argparse.Action, file: dict[str, Any]) -> None:
-    """Say what can be filled in: the choices of a flag, the objectives, or else files."""
+    """Set the completions of a flag's value: its choices, names of objectives, or else files."""
     from isotrope.paradigm.declared import declared
 
     metavar = action.metavar if isinstance(action.metavar, str) else ""
@@ -124,7 +125,7 @@ def _offer(action: argparse.Action, file: dict[str, Any]) -> None:
     elif "|" in metavar:
         action.choices = metavar.split("|")
     elif action.choices is not None:
-        action.choices = list(action.choices)  # of shtab, a dictionary would be verbs
+        action.choices = list(action.choices)  # shtab reads a dictionary as commands
     elif action.nargs != 0:
         action.complete = file  # type: ignore[attr-defined] # where shtab looks for it
 
@@ -143,20 +144,20 @@ def guarded(arguments: Sequence[str]) -> int:
 
 def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # forked workers warn otherwise
-    # threads that wait for each other sleep: by default they spin, and where another process wants
-    # the same cores a step then takes up to eight times as long (docs/LOG.md)
+    # waiting threads sleep: by default they spin, and if another process uses the same cores, a
+    # step takes up to eight times as long (docs/LOG.md)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # nothing is sent anywhere unasked, by any of the libraries
+    # the libraries send no usage statistics
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        return _refused("the standard output is closed; send it to a file, or to /dev/null")
+        return _refused("send the output to a file or to /dev/null: standard output is closed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a file name may be no UTF-8
+            stream.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     if sys.flags.optimize > 1:
-        return _refused("Python leaves out docstrings, which transformers needs; do without -OO")
+        return _refused("run Python without -OO: it removes docstrings, which transformers needs")
     out, err = LegibleStream(sys.stdout), LegibleStream(sys.stderr)
     try:
         with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
@@ -172,11 +173,11 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         _refused(str(error))
         return 75
     except BrokenPipeError:
-        # the reader of our output has gone (`| head`): not our error, nothing more to say
+        # the program that reads our output has ended (`| head`), which is not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MemoryError, RuntimeError, ImportError) as error:
-        # how torch says it, of the processor's memory and of a GPU's, and the loader of libraries
+        # messages of torch (CPU and GPU memory) and of the dynamic loader
         said = any(w in str(error) for w in ("allocate memory", "out of memory", "map segment"))
         if not said and not isinstance(error, MemoryError):
             raise
@@ -184,10 +185,11 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
 
         known = load(arguments[0]).settings.model_fields if arguments[0] in VERBS else {}
         less = [named(name) for name in ("batch_size", "micro_batch", "grid") if name in known]
-        remedy = f"use less at a time ({', '.join(less) or 'shorter input'}) or a larger machine"
-        return _refused(spell(f"not enough memory ({str(error).strip() or 'none left'}): {remedy}"))
+        remedy = f"lower {' or '.join(less)}" if less else "give a shorter input"
+        reason = str(error).strip() or "none left"
+        return _refused(spell(f"not enough memory: {remedy}, or use a larger machine ({reason})"))
     except OSError as error:
-        # a name too long, a full standard output: nothing of ours, and nothing to debug
+        # such as a name that is too long or a full disk: not a bug, so no traceback
         place = f"{error.filename}: " if error.filename else ""
         return _refused(f"{place}{error.strerror or error}")
     except KeyboardInterrupt:
@@ -196,7 +198,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
 
 
 def _refused(message: str) -> int:
-    """Print what was wrong on one line that any terminal can show."""
+    """Print the error on one line that any terminal can show; return the exit code."""
     line = legible(" ".join(message.split()))
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST - 500]} ... {line[-500:]}"

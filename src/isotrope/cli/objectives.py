@@ -10,15 +10,18 @@ from isotrope.core.table import table
 
 EPILOG = """\
 examples:
-  isotrope objectives                        all objectives, and the parts that can be exchanged
+  isotrope objectives                        all objectives, and the components to exchange
   isotrope objectives --components           dissipation, weight and ratio of each objective
   isotrope objectives infonce                formula, gradient, settings and presets of one
   isotrope objectives --plugin my_loss.py    all objectives, including those in your file
 
-The columns of --components: dissipation is 1 (the gradient never ends), 1 or 0 (it ends at a
-margin) or 1 to 0 (it fades). Weight is hardest (one negative is pushed), all, or signed (some are
-pulled). Ratio is a number, dynamic (it depends on the angles), matrix (one for each coordinate), or
-only pull (nothing is pushed). The last values of a part (dot in margin:0.3:dot) may be omitted.
+The gradient on an anchor is the dissipation times the sum over the negatives j of weight_j times
+(negative_j - ratio_j positive). The columns of --components: the dissipation is 1 (the gradient
+never vanishes), 1 or 0 (it is 0 beyond a margin) or 1 to 0 (it fades as the anchor learns). The
+weight is hardest (only the most similar negative pushes the anchor), all (all negatives push it) or
+signed (some pull it). The ratio is a number, dynamic (it depends on the angles), matrix (one for
+each coordinate), or only pull (no negative pushes). The last values of a component (dot in
+margin:0.3:dot) may be omitted.
 """
 
 
@@ -35,7 +38,7 @@ class ObjectivesSettings(Settings):
 
 
 def objectives(settings: ObjectivesSettings) -> int:
-    """Print the list or one card."""
+    """Print the list of objectives, the table of their components, or one objective."""
     from isotrope.paradigm import registry
 
     registry.load_plugins(settings.plugin)
@@ -47,10 +50,10 @@ def objectives(settings: ObjectivesSettings) -> int:
 _WIDTH = 100
 
 _BY_DISSIPATION = {
-    "1 to 0": "The closer an anchor's positive, the less the anchor learns (usual choice: infonce)",
-    "1 or 0": "An anchor stops learning at a margin",
+    "1 to 0": "An anchor learns less as its positive comes closer (usual choice: infonce)",
+    "1 or 0": "An anchor stops learning when it reaches a margin",
     "1": "No anchor ever stops learning (losses of the whole batch, alignment and uniformity)",
-    "-": "Without GD, W and R: used by a training method",
+    "-": "Losses of a training method, without the components of a gradient",
 }
 """Titles of the groups of objectives."""
 
@@ -64,11 +67,11 @@ def _list() -> int:
         names_of_kind = [name for name in registry.names() if seen[name][0] == kind]
         lines = [[name, _summary(registry.find(name))] for name in names_of_kind]
         print(f"{words}:\n")
-        # without a heading, two characters narrower than a page
+        # without the heading of the table; the indent takes two characters
         shown = table([" ", " "], lines, width=_WIDTH - 2).splitlines()[2:]
         print("\n".join(f"  {line}" for line in shown) + "\n")
     print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")
-    print("\nParts, to exchange a component of any objective or compose one (paradigm):\n")
+    print("\nComponents, which replace those of any objective, or form a new one (paradigm):\n")
     for flag, values, meaning in _parts():
         print(f"  {flag}{values and f'  ({values})'}")
         print(textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))
@@ -118,14 +121,14 @@ def _card(name: str) -> int:
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
         print(
-            "\nA preset sets these values, but not the learning rate and the batch size with which"
+            "\nA preset sets only these values. Set the learning rate and the batch size with which"
         )
-        print("they were tuned: set --learning-rate and --batch-size yourself.")
+        print("they were tuned by --learning-rate and --batch-size.")
     return 0
 
 
 def _parts() -> list[list[str]]:
-    """The named dissipations, weights and ratios with their defaults."""
+    """Return the flag, the settings and the meaning of each dissipation, weight and ratio."""
     from isotrope.core.hyper import hypers
     from isotrope.paradigm.parts import Dissipation, Ratio, Weight
     from isotrope.paradigm.portrait import shown

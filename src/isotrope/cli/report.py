@@ -35,14 +35,14 @@ class ReportSettings(Settings):
     )
     plugin: list[Path] = setting(
         [],
-        "Python file with the objective of a run, for --diagnose. A file that only the run names "
-        "is not executed.",
+        "Python file with the objective of a run, for --diagnose. A plugin that is named only in "
+        "the run's own settings is not executed.",
         used=Used(lambda diagnose: diagnose, "needs `--diagnose`", note=True),
     )
 
 
 def report(settings: ReportSettings) -> int:
-    """Write the report, print its path."""
+    """Write the report, and print its path."""
     for folder in settings.runs:
         if not folder.is_dir():
             raise FolderError(
@@ -57,7 +57,7 @@ def report(settings: ReportSettings) -> int:
     replaced = settings.output.exists()
     print(write_report(settings.runs, settings.output, pictures=settings.pictures))
     if replaced:
-        print("it replaces a file of that name; -o chooses another", file=sys.stderr)
+        print("the file existed and was replaced; -o FILE writes another file", file=sys.stderr)
     return 0
 
 

@@ -21,9 +21,9 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-With --embeddings, a search takes seconds, however long the file is. The matrix needs a row for each
-line of the file. The command encodes a few lines again and compares them with their rows, to refuse
-a matrix of another model, file or prompt.
+With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
+line of the file. The command encodes a few lines again and compares the result with their rows. If
+they differ, the matrix is of another model, file or prompt, and is refused.
 """
 
 
@@ -32,22 +32,22 @@ class SearchSettings(Search):
 
     model: str = model()
     file: Path = setting(
-        ..., "Text, or a folder of pictures, to search.", "FILE|FOLDER", positional=True
+        ..., "Text file, or folder of pictures, to search.", "FILE|FOLDER", positional=True
     )
     query: list[str] = setting(
         [], "One or more texts, or paths of pictures.", "QUERY", positional=True
     )
-    queries: Path | None = setting(None, "File with one query a line ('-': stdin).")
-    as_json: bool = setting(False, "Print one JSON object per query, nothing else.", name="--json")
+    queries: Path | None = setting(None, "File with one query a line; '-' reads stdin.")
+    as_json: bool = setting(False, "Print only one JSON object per query.", name="--json")
 
 
 def search(settings: SearchSettings) -> int:
-    """Search, print score and text."""
+    """Search, and print the score, line and text of each hit."""
     check_readable(settings.file, settings.embeddings, settings.queries)
     queries = [*settings.query, *_lines(settings.queries)]
     if not queries:
         raise SettingError(
-            "no query", setting="query", remedy="give some words to search for, or `--queries FILE`"
+            "no query", setting="query", remedy="give words to search for, or `--queries FILE`"
         )
     resolve(settings.model)
     from isotrope.evaluation import files
@@ -67,7 +67,7 @@ def search(settings: SearchSettings) -> int:
 
 
 def _lines(file: Path | None) -> list[str]:
-    """Return the queries of a file, blank lines left out."""
+    """Return the queries of a file, without blank lines."""
     if file is None:
         return []
     from isotrope.data.lines import lines

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 KINDS = {
-    "dissipation": "GD, factor on an anchor's gradient, 1 to 0 (Li et al. 2024, figures 2, 10)",
-    "weight": "share of the weight W on the hardest negative (Li et al. 2024, figure 3)",
-    "ratio": "R, the pull of the positive relative to the push (Li et al. 2024, figure 4)",
+    "dissipation": "GD, the factor from 1 to 0 on the gradient (Li et al. 2024, figures 2, 10)",
+    "weight": "W, the share of the hardest negative in it (Li et al. 2024, figure 3)",
+    "ratio": "R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
     "norm": "length of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
 }
 NOTES = {
     "dissipation": "Mean angle to the negatives (mu_neg, rad) at which GD falls below 0.5 if the "
     "positive is at pi/6 (mu_pos), and the largest standard error of any mean:",
     "weight": "The hardest negative's share of the weight at mu_neg:",
-    "ratio": "R where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the share from 1 "
-    "to 2:",
-    "norm": "The norm, and the share of the plane with less than a hundredth of the largest:",
+    "ratio": "R at the angles where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the "
+    "share of these angles with R from 1 to 2:",
+    "norm": "The norm, and the share of the angles with less than 1% of the largest norm:",
 }
 EPILOG = """\
 examples:
@@ -39,13 +39,13 @@ examples:
   isotrope simulate norm --part uniformity --negatives 1024
 
 Without --objective, the objectives of the paper's figure are simulated. The angle between an anchor
-and its positive is drawn from a normal distribution around mu_pos (standard deviation 0.05 rad),
-the angles to its negatives around mu_neg (0.10 rad). Ratio and norm are computed without draws.
-Every kind writes KIND.png, KIND.svg and KIND.csv.
+and its positive is drawn from a normal distribution with mean mu_pos and standard deviation 0.05
+rad; the angles to its negatives, with mean mu_neg and standard deviation 0.10 rad. For ratio and
+norm, all angles equal the means. Every kind writes KIND.png, KIND.svg and KIND.csv.
 """
 
 
-_drawn = Used(lambda kind: kind in ("dissipation", "weight"), "ratio and norm draw nothing")
+_drawn = Used(lambda kind: kind in ("dissipation", "weight"), "ratio and norm draw no angles")
 
 
 class SimulateSettings(OfObjective):
@@ -62,21 +62,21 @@ class SimulateSettings(OfObjective):
     plugin: list[Path] = plugin()
     output: Path = setting(Path("simulation"), "Folder to write to.", "DIR")
     negatives: int | None = setting(
-        None, "Negatives of an anchor.", "K", shown="127; norm: the figure's"
+        None, "Number of negatives of an anchor.", "K", shown="127; for norm as in the figure"
     )
     grid: int | None = setting(None, "Number of values of each mean angle.", shown="100")
     batches: int | None = setting(
-        None, "Batches drawn for each pair of means.", shown="1000", used=_drawn
+        None, "Batches drawn for each pair of mean angles.", shown="1000", used=_drawn
     )
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw new batches for each pair of means, as the paper does. Slower and less smooth.",
+        "Draw new batches for each pair of mean angles, as the paper does: slower, less smooth.",
         used=_drawn,
     )
     gated: bool = setting(
         False,
-        "For weight: leave out batches with GD below 0.01, as the printed figure does.",
+        "For weight: leave out batches with GD below 0.01, as the figure in the paper does.",
         used=Used(lambda kind: kind == "weight", "for weight only"),
     )
     part: Literal["alignment", "uniformity"] | None = setting(
@@ -89,7 +89,7 @@ class SimulateSettings(OfObjective):
 
 
 def simulate(settings: SimulateSettings) -> int:
-    """Simulate, write picture and numbers, print a short table."""
+    """Simulate, write the picture and the numbers, and print a short table."""
     of_objective = settings.objective_settings
     from isotrope.diagnostics.simulation.angle_draws import Draws
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
@@ -133,7 +133,7 @@ def simulate(settings: SimulateSettings) -> int:
 def _write(
     settings: SimulateSettings, titles: Sequence[str], landscapes: "Sequence[Landscape]"
 ) -> list[Path]:
-    """Write picture and numbers; return their paths."""
+    """Write the picture and the numbers; return the paths of the files."""
     from isotrope.core.files import write_all
     from isotrope.diagnostics.simulation.landscape import as_csv
 

@@ -1,4 +1,4 @@
-"""``isotrope sweep``: run many trainings that differ in some settings, and rank them."""
+"""``isotrope sweep``: train with many values of some settings, and rank the results."""
 
 import sys
 from collections.abc import Sequence
@@ -37,28 +37,29 @@ the method can be varied.
 
 --vary NAME=VALUES, may be repeated:
   objective.temperature=0.03,0.05   these values
-  objective.temperature=auto,0.1    each run finds its own, as `isotrope train` does (--head none)
-  learning-rate=1e-5..1e-4          a range to draw from, logarithmically if its ends are a factor
-                                    of ten apart (override: :log, :linear; :whole: whole numbers)
+  objective.temperature=auto,0.1    auto: the value that `isotrope audit` recommends (--head none)
+  learning-rate=1e-5..1e-4          a range to draw from; on a logarithmic scale if the upper end is
+                                    at least ten times the lower one (:log and :linear override
+                                    this); :whole draws whole numbers
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
-Samplers: grid trains every combination (the default for lists of values); random draws --trials of
-them (the default for ranges); tpe, Optuna's tree-structured Parzen estimator, chooses each trial by
-the scores so far.
+A trial is one combination of values. Samplers: grid trains every combination (the default for lists
+of values); random draws --trials combinations (the default for ranges); tpe, Optuna's
+tree-structured Parzen estimator, chooses each trial by the scores so far.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
-images; --metric selects another number of a run's result.json. Every setting is trained with three
-seeds (--seeds 0 takes a third of the time). A score is the mean over the seeds, and the table has
-the standard deviation; smaller differences may be luck.
+images; --metric selects another number of a run's result.json. Every trial is trained with three
+seeds (--seeds 0 takes a third of the time). Its score is the mean over the seeds. The table also
+has the standard deviation; differences smaller than it may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added
-later. The table is written to OUTPUT/sweep.csv, .svg and .json, and the best setting is printed as
-a command line. OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard
-OUTPUT/optuna.log` opens it. A sweep needs Optuna: pip install '.[sweep]' in a checkout of isotrope.
+later. The results are written to OUTPUT/sweep.csv, .svg and .json, and the command line of the best
+trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's journal. A sweep needs Optuna:
+pip install '.[sweep]' in a checkout of isotrope.
 
-With --jobs N, N runs are trained at a time. On a machine with GPUs each run gets one, and the
-default is their number. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command
+With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and N is
+by default the number of GPUs. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command
 continues).
 """
 
@@ -66,8 +67,8 @@ continues).
 class _SweepFlags(SweepSettings):
     """Settings of ``isotrope sweep`` in addition to the settings of every run."""
 
-    dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
-    show: bool = setting(False, "Print the table of the finished runs, run nothing.")
+    dry_run: bool = setting(False, "Check everything and print the trials, without training.")
+    show: bool = setting(False, "Print the table of the finished runs, without training.")
     as_json: bool = setting(
         False,
         "Print JSON and nothing else.",
@@ -78,14 +79,10 @@ class _SweepFlags(SweepSettings):
 
 @dataclass(frozen=True)
 class _SweepCommand(Command[_SweepFlags]):
-    """The verb ``sweep``, before the verb that it repeats."""
+    """The command ``sweep``, whose first argument is the command that it repeats."""
 
     def parser(self, verb: str = "") -> Parser:
-        """Return a parser.
-
-        If a verb is given, the parser also accepts that verb's flags, but the help of a sweep does
-        not list them again.
-        """
+        """Return a parser; it also accepts the flags of the repeated command ``verb``, if given."""
         parser = super().parser()
         if verb:
             cls = RUNS[verb]
@@ -97,11 +94,11 @@ class _SweepCommand(Command[_SweepFlags]):
         return parser
 
     def spelling(self, name: str, value: str) -> str:
-        """Return how an error names a setting, of the sweep or of its runs."""
+        """Return the name by which an error calls a setting of the sweep or of its runs."""
         return {"files": "FILE"}.get(name) or as_flag(name, value)
 
     def __call__(self, arguments: Sequence[str]) -> int:
-        """Parse, train the missing runs, print the table and the best trial."""
+        """Parse the arguments, then run the sweep."""
         verb = arguments[0] if arguments else ""
         if verb in ("-h", "--help") or (verb in RUNS and {"-h", "--help"} & set(arguments)):
             self.parser().parse_args(["--help"])
@@ -120,7 +117,7 @@ class _SweepCommand(Command[_SweepFlags]):
 
 
 def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any]) -> int:
-    """Train the missing runs, print the table and the best trial."""
+    """Train the missing runs, and print the table and the best trial."""
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.spec import plan
         from isotrope.sweeps.sweep import existing, sweep
@@ -138,7 +135,7 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
         print(_text(spec, trials, best, files))
     failures = [why for trial in trials for why in trial.failures]
     if failures:
-        raise InputError(f"{len(failures)} runs failed (others are kept); first: {failures[0]}")
+        raise InputError(f"{len(failures)} runs failed, others are kept; first: {failures[0]}")
     if best is None and not settings.show:
         raise InputError("no trial has a score")
     return 0
@@ -173,14 +170,14 @@ def _text(spec: "Sweep", trials: "Sequence[Trial]", best: str | None, files: Seq
     return "\n\n".join([*blocks, "\n".join(map(str, files))])
 
 
-_MOST = 20  # trials that are printed
+_MOST = 20  # trials in the printed table
 
 
 run = _SweepCommand(
     "sweep",
     _SweepFlags,
     sweep,
-    "Train with many settings, and find the best.",
+    "Train with many values of some settings, and find the best.",
     EPILOG,
     usage="isotrope sweep train|train-images DATA --vary NAME=VALUES ... --output DIR",
 )

@@ -23,10 +23,10 @@ A YAML file takes the same settings as the flags: --batch-size 64 is `batch-size
 --objective.temperature auto uses the value that `isotrope audit` recommends for the data and the
 encoder.
 
-The same flags give the same training on one device and on several: --batch-size counts all devices
-together, and the loss compares the whole batch. On several machines, start torchrun --nnodes 2
---nproc-per-node 4 ... -m isotrope train ... without --devices, and with an --output that all
-machines can see.
+The same flags give the same training on one device and on several: --batch-size is the number for
+all devices together, and the loss compares the rows of the whole batch. On several machines, start
+torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope train ... without --devices. The --output
+folder must be on a file system that all machines share.
 """
 
 

@@ -1,4 +1,4 @@
-"""The commands ``train`` and ``train-images``: settings from flags, a YAML file, or a run."""
+"""Code of ``train`` and ``train-images``: settings come from flags, a YAML file, or a run."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ S = TypeVar("S", bound=RunSettings)
 
 @dataclass(frozen=True)
 class Training(Command[S]):
-    """A verb that trains: its settings may come from a file as well, and a run is resumed."""
+    """A command that trains. It also reads settings from a file, and can resume a run."""
 
     def parser(self) -> Parser:
         """Return the parser, including the flags for files and for resuming."""
@@ -28,15 +28,15 @@ class Training(Command[S]):
         add(
             "--resume",
             action="store_true",
-            help="Continue from the checkpoint in the folder; start if there is none, do nothing "
-            "if the run is finished.",
+            help="Continue from the newest checkpoint in --output. Without a checkpoint, start "
+            "from step 0; if the run is finished, do nothing.",
         )
         add("--config", metavar="FILE", help="YAML file with any of these settings.")
         add("--print-config", action="store_true", help="Print the resulting YAML and stop.")
         return parser
 
     def __call__(self, arguments: Sequence[str]) -> int:
-        """Parse, check, and print the settings or train."""
+        """Parse and check the settings, then print them or train."""
         parser = self.parser()
         if {"-h", "--help"} & set(arguments):
             _list_settings(parser, arguments)
@@ -56,7 +56,7 @@ class Training(Command[S]):
 
 
 def train(settings: RunSettings, *, resume: bool) -> int:
-    """Train, and print where the model is."""
+    """Train, print a summary with the model's path, and return the exit code."""
     from isotrope.training.early_checks import as_begun, check_early, check_not_taken
 
     check_not_taken(Path(settings.output))
@@ -73,13 +73,14 @@ def train(settings: RunSettings, *, resume: bool) -> int:
 
 
 EXIT_CODES = """
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of several
-processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
+exit codes: 0 done; 1 a bug; 2 bad input; 75 a scheduler stopped the run, or one of its processes
+died; 130 Ctrl-C. After 75 and 130, run the same command with --resume to continue from the newest
+checkpoint.
 """
 
 
 def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
-    """Return the settings of a file, by the names of fields."""
+    """Return the settings of a YAML file by field name; nothing without a file."""
     if not config:
         return {}
     names = {alias: name for name, alias in ACCEPTED.items()}
@@ -88,7 +89,7 @@ def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
 
 
 def _list_settings(parser: Parser, arguments: Sequence[str]) -> None:
-    """Let the help list the settings of the objective named beside ``--help``."""
+    """Add the settings of the objective to the help, if ``--objective NAME`` is given too."""
     objectives = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
     objectives += [after for word, after in pairwise(arguments) if word == "--objective"]
     if not objectives:

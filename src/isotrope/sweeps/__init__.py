@@ -1,8 +1,9 @@
 """Sweeps: many trainings that differ in some settings, and a table that ranks them.
 
-``search_space`` reads the settings to vary (``learning-rate=1e-5..1e-4``), ``study`` lets Optuna
-choose and record the values, ``plan`` finds errors before anything runs, ``sweep`` trains the
-missing runs, and ``tables`` and ``plot`` show the scores and the command line of the best run.
+``search_space`` reads the settings to vary (``learning-rate=1e-5..1e-4``), ``spec`` declares the
+settings of a sweep, ``plan`` finds errors before the first training, and ``study`` lets Optuna
+choose and record values. ``sweep`` trains the missing runs with ``train_one``, and ``tables`` shows
+the scores and the command line of the best trial. ``from_python`` is ``isotrope.sweep``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The function ``isotrope.sweep``: a sweep whose settings are Python values."""
+"""The function ``isotrope.sweep``, which takes the settings of a sweep as Python values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,29 +17,29 @@ def sweep(
     report: Callable[[str], None] = lambda line: None,
     **settings: Any,
 ) -> Result:
-    """Train with many settings, each with several seeds, and find the best.
+    """Train with many values of some settings, each with several seeds, and find the best.
 
-    The same call continues a stopped sweep and repeats no training. Table, picture and result are
-    written to ``output``, each run to a folder in ``output/runs``.
+    The same call continues a stopped sweep and repeats no training. The table, the picture and the
+    result are written to ``output``, and each run to a folder in ``output/runs``.
 
     Args:
         data: Path or name of the data, as for ``isotrope.fit`` or ``isotrope.fit_images``.
         vary: Values to try for each setting: ``{"learning_rate": [1e-5, 3e-5],
-            "objective.temperature": "0.03..0.1"}``. A text is a range, as in ``isotrope sweep``.
+            "objective.temperature": "0.03..0.1"}``. A string is read as by ``--vary``.
         output: Folder of the sweep.
         images: Whether to train on images instead of text.
-        report: Function that receives a line for each finished run.
+        report: Function that receives a line of text for each finished run.
         settings: Settings of the sweep as for ``isotrope sweep`` (``seeds=[0, 1, 2]``,
             ``sampler="tpe"``, ``trials=20``, ``metric="dev_best"``, ``goal="max"``, ``jobs=1``,
-            ``draws=0``, ``keep="best"``), and those of every run as for ``isotrope.fit``.
+            ``draws=0``, ``keep="best"``), and settings of all runs as for ``isotrope.fit``.
 
     Returns:
-        A Result of kind ``sweep``. Its ``details["best"]`` are the best values, and
-        ``details["best_command"]`` is the command that trains with them.
+        A Result of kind ``sweep``. Its ``details["best"]`` has the best values, and
+        ``details["best_command"]`` the command that trains with them.
 
     Raises:
-        InputError: A setting or the data are wrong (before anything is trained), or no trial has a
-            score.
+        InputError: A setting or the data are wrong (found before the first training), or no trial
+            has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):
@@ -64,7 +64,7 @@ def sweep(
 
 
 def _words(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
-    """Return the settings to vary, as ``--vary`` takes them."""
+    """Return the settings to vary in the format of ``--vary``."""
     words = []
     for name, values in vary.items():
         spelled = name if "." in name else name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Checks a sweep before anything runs."""
+"""Checks a sweep before the first training."""
 
 import itertools
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ METRICS: dict[str, tuple[str, ...]] = {
         *("steps", "seconds", "images_per_second", "wall_seconds", "loss", *MEASURED, *TRACKED),
     ),
 }
-"""Metrics by which a run can be scored."""
+"""Numbers of result.json by which runs can be ranked."""
 
-_PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looked up
+_PLACES = ("encoder", "dev", "data", "files")  # settings that name files or models to open
 
 
 def grid(spec: Sweep) -> list[dict[str, str]] | None:
@@ -40,13 +40,13 @@ def grid(spec: Sweep) -> list[dict[str, str]] | None:
 
 
 def check_sweep(spec: Sweep) -> None:
-    """Check a sweep before anything runs."""
+    """Check the settings, the objective and the data of all runs."""
     if spec.metric not in (metrics := METRICS[spec.settings.kind]):
         raise SettingError(
-            f"no run has it{nearest(spec.metric, metrics)}",
+            f"is not a number of a run's result{nearest(spec.metric, metrics)}",
             setting="metric",
             value=spec.metric,
-            remedy=f"choose {', '.join(metrics)}",
+            remedy=f"choose one of {', '.join(metrics)}",
         )
     _check_scored(spec)
     places: dict[tuple[str, ...], RunSettings] = {}
@@ -61,7 +61,7 @@ def check_sweep(spec: Sweep) -> None:
 
 
 def _check_scored(spec: Sweep) -> None:
-    """Refuse to vary the data on which a dev score or the accuracy on pictures is measured."""
+    """Refuse to vary the data on which the runs are scored."""
     score, remedies = "`--dev`", {"dev": "make one sweep for each"}
     if spec.metric.startswith("dev_"):
         if spec.base.get("dev") == "auto":
@@ -83,7 +83,7 @@ def _check_scored(spec: Sweep) -> None:
 
 
 def _every(spec: Sweep) -> Iterator[Values]:
-    """Yield values to check for all others: a grid, else one setting at a time."""
+    """Yield values that stand for all: the whole grid, or each value once if values are drawn."""
     first = {setting.name: setting.ends[0] for setting in spec.varied}
     yield first
     single = (
@@ -93,7 +93,7 @@ def _every(spec: Sweep) -> Iterator[Values]:
 
 
 def _check_objective(settings: RunSettings) -> None:
-    """Build the objective; nothing is opened."""
+    """Build the objective, without opening the data."""
     check_given(settings)
     from isotrope.paradigm import registry
 
@@ -134,10 +134,10 @@ def _check_data(settings: RunSettings, metric: str) -> None:
         images = prepare(settings).images
         if metric.startswith(("knn", "linear")) and not has_labels(images):
             raise SettingError(
-                f"{settings.data} has no labels of two classes and a test part",
+                f"needs a test part and labels of two classes, which {settings.data} lacks",
                 setting="metric",
                 value=metric,
                 remedy="choose another, or hold out a test part (`--holdout 0.1`)",
             )
         if metric == "linear" and not settings.linear:
-            raise SettingError("`--no-linear` leaves the probe out", setting="metric", value=metric)
+            raise SettingError("needs a run without `--no-linear`", setting="metric", value=metric)

@@ -1,9 +1,9 @@
 """Parses the search space: settings with the values or ranges that a sweep tries.
 
 ``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range. Values
-are drawn on a logarithmic scale if its ends are a factor of ten apart, otherwise evenly; ``:log``
-and ``:linear`` override this. ``:whole`` means whole numbers (the default for settings that need
-them), and ``:5`` takes five values of the range, for a grid.
+of a range are drawn on a logarithmic scale if its upper end is at least ten times the lower one,
+otherwise on a linear scale; ``:log`` and ``:linear`` override this. ``:whole`` draws whole numbers
+(the default for settings that need them), and ``:5`` takes five values of the range, for a grid.
 """
 
 import math
@@ -15,13 +15,13 @@ from isotrope.core.errors import SettingError
 from isotrope.core.settings import dotted_key, flag
 from isotrope.training.settings import RunSettings
 
-_MOST = 10_000  # values of a range: more are never trained
+_MOST = 10_000  # most values of a range in a grid
 
 _FIXED = {
-    "output": "every run has its own folder below `--output`",
-    "seed": "`--seeds 0 1 2` trains every setting with each",
-    "progress": "a sweep shows its own",
-    "devices": "runs side by side are `--jobs`",
+    "output": "leave it out: every run has its own folder in `--output`",
+    "seed": "use `--seeds 0 1 2`, which trains every trial with each seed",
+    "progress": "leave it out: a sweep shows its own progress",
+    "devices": "use `--jobs N`, which trains N runs at a time",
 }
 
 
@@ -32,7 +32,7 @@ class Span:
     Attributes:
         low: The lower end, inclusive.
         high: The upper end, inclusive.
-        log: Whether values are spread evenly on a logarithmic scale.
+        log: Whether the scale is logarithmic.
         integers: Whether values are whole numbers.
     """
 
@@ -42,7 +42,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return the value at a share of the range, to four digits, so that it can be typed."""
+        """Return the value at a share of the range, rounded to four digits."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:
@@ -50,7 +50,7 @@ class Span:
         return self.spelled(value)
 
     def spelled(self, value: float) -> str:
-        """Return a value of the range, spelled as in a flag."""
+        """Return a value of the range as the text of a flag."""
         value = min(max(value, self.low), self.high)
         if self.integers:
             return str(round(value))
@@ -59,11 +59,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Varied:
-    """A setting to vary, and either its values or a range of values.
+    """A setting to vary, with a list or a range of values.
 
     Attributes:
         name: The name of the setting's flag.
-        values: The values in their order; empty for a range.
+        values: The values in their order; empty if they are drawn from a range.
         span: Range to draw from; None if values are listed.
     """
 
@@ -73,7 +73,7 @@ class Varied:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The values to check so that all are valid: each value, or both ends."""
+        """All values of a list, or both ends of a range: if these are valid, all values are."""
         return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
 
 
@@ -110,7 +110,7 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
     if ".." not in text:
         listed = [value.strip() for value in text.split(",")]
         if "" in listed or len(set(listed)) < len(listed):
-            raise ValueError("an empty value, or one twice")
+            raise ValueError("remove the value that is empty or listed twice")
         return tuple(listed), None
     ends, *words = text.split(":")
     low, high = _ends(ends)
@@ -127,7 +127,7 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
                 f"a range may be followed by :log, :linear, :whole or :N; found {word!r}"
             )
     if log and low <= 0:
-        raise ValueError("a logarithmic range begins above 0")
+        raise ValueError("a logarithmic range must begin above 0")
     span = Span(low, high, log, integers)
     if integers and not (low.is_integer() and high.is_integer()):
         raise ValueError("its ends must be whole numbers")

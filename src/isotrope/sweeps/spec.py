@@ -1,4 +1,4 @@
-"""The settings of a sweep, and its plan: everything it will do, and its runs."""
+"""The settings of a sweep, and its plan, which gives the settings and the folder of each run."""
 
 import math
 import re
@@ -16,48 +16,50 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Values = Mapping[str, str]
-"""Values by setting, both spelled as in flags."""
+"""Values by setting. Both are the text of flags."""
 
 TABLES = ("sweep.svg", "sweep.csv", "sweep.json")
 """Files that a sweep writes in addition to its runs."""
 
 SCORES = {"text": "dev_best", "images": "knn_final"}
-"""The number of a run's result that scores it, by the kind of the run, unless another is chosen."""
+"""The default ``metric`` of each kind of run."""
 
 RUNS: dict[str, type[RunSettings]] = {"train": TrainSettings, "train-images": ImageSettings}
-"""The settings of the runs of each verb."""
+"""The settings class of each command that a sweep can repeat."""
 
 _LONGEST = 120  # characters of a folder's name
 
 
-_drawn = Used(lambda drawn: drawn, "a grid draws nothing; choose `--sampler random`")
+_drawn = Used(lambda drawn: drawn, "a grid draws no values; choose `--sampler random`")
 
 
 class SweepSettings(Settings):
-    """The settings of a sweep, in addition to those of every run."""
+    """The settings of a sweep alone; those of its runs are separate."""
 
-    vary: list[str] = setting([], "Setting to vary between runs.", "NAME=VALUES")
-    output: Path = setting(..., "Folder of the sweep: its runs, table and picture.", "DIR")
+    vary: list[str] = setting([], "Setting to vary, and its values.", "NAME=VALUES")
+    output: Path = setting(..., "Folder for the runs, the table and the picture.", "DIR")
     sampler: Literal["grid", "random", "tpe"] | None = setting(
         None, "How values are chosen.", shown="grid; random if there are ranges"
     )
-    trials: int = setting(20, "Settings to try (random, tpe).", ge=1, used=_drawn)
-    seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
+    trials: int = setting(20, "Number of trials (random, tpe).", ge=1, used=_drawn)
+    seeds: list[int] = setting([0, 1, 2], "Seeds to train every trial with.")
     metric: str | None = setting(
-        None, "Number to compare by.", shown="dev_best; for images knn_final"
+        None, "Number of result.json to rank by.", shown="dev_best; for images knn_final"
     )
     goal: Literal["max", "min"] | None = setting(
-        None, "Which end is better.", shown="max; min for loss and seconds"
+        None, "Whether the highest or the lowest is best.", shown="max; min for loss and seconds"
     )
     jobs: int | None = setting(
         None,
-        "Runs at a time.",
+        "Number of runs to train at a time.",
         shown="one for each GPU, or 1",
         ge=1,
-        used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "`--devices` share each run"),
+        used=Used(
+            lambda jobs, devices: jobs == 1 or devices == "1", "each run uses all `--devices`"
+        ),
     )
-    draws: int = setting(0, "Seed of random and tpe.", ge=0, used=_drawn)
-    keep: Literal["all", "best"] = setting("all", "Models to keep on disk.")
+    draws: int = setting(0, "Random seed of the samplers random and tpe.", ge=0, used=_drawn)
+    keep: Literal["all", "best"] = setting("all", "Models to keep: all, or the best trial's.")
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,11 @@ class Sweep:
     """The plan of a sweep.
 
     Attributes:
-        settings: Class of the settings of the runs: text or images.
+        settings: Settings class of the runs, for text or for images.
         base: Settings that all runs share: values by the names of flags or YAML keys.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if the trials suffice for all values.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` also if there are trials for all values.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.
@@ -92,7 +94,7 @@ class Sweep:
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
-        """Return the run folder of some values and a seed, which are in its name."""
+        """Return the run folder for some values and a seed; its name consists of them."""
         parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
         name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
         if name != ",".join(parts) or len(name) > _LONGEST:
@@ -104,19 +106,19 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
     """Return the plan of a sweep, with defaults filled in."""
     varied = [read_varied(text, settings) for text in chosen.vary]
     if not varied:
-        raise SettingError("nothing to vary", setting="vary", remedy="give `--vary NAME=VALUES`")
+        raise SettingError("is missing", setting="vary", remedy="give `--vary NAME=VALUES`")
     names = [setting.name for setting in varied]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SettingError("is given twice", setting="vary", value=twice)
     if len(set(chosen.seeds)) < len(chosen.seeds):
-        raise SettingError("one is given twice", setting="seeds", value=chosen.seeds)
+        raise SettingError("has one seed twice", setting="seeds", value=chosen.seeds)
     ranges = [setting for setting in varied if setting.span is not None]
     sampler = chosen.sampler or ("random" if ranges else "grid")
     chosen.check_used(drawn=sampler != "grid", devices=str(base.get("devices", 1)))
     if sampler == "grid" and ranges:
         name, (low, high) = ranges[0].name, ranges[0].ends
         raise InputError(
-            f"a grid has no values of {name}: give some, as {name}={low},{high} or "
+            f"give the values of {name} in the grid, such as {name}={low},{high} or "
             f"{name}={low}..{high}:5, or choose `--sampler random`"
         )
     if not ranges and math.prod(len(setting.values) for setting in varied) <= chosen.trials:
@@ -136,7 +138,7 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
 
 
 def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
-    """Return how many runs go side by side."""
+    """Return how many runs are trained at a time."""
     if str(base.get("devices", 1)) != "1":
         return 1
     if jobs is not None:

@@ -1,12 +1,12 @@
-"""An Optuna study: it suggests values and keeps the record, which Optuna's dashboard opens.
+"""An Optuna study, which suggests values and records the trials in a journal.
 
-The journal is a text file that only grows. Unlike SQLite's locks, it is reliable on network file
-systems. A study has a trial for each setting, whose value is the mean over the seeds. The results
-of the runs are read from their folders, so another study repeats no training.
+The journal is a text file that only grows. Unlike the locks of SQLite, it is reliable on network
+file systems; Optuna's dashboard opens it. A trial is one combination of values, and its score is
+the mean over the seeds. Results are read from the run folders, so a new study repeats no training.
 
 The combinations of a grid are added as trials in order, because Optuna's ``GridSampler`` shuffles
-and needs a callback that single trials lack. A sampler restarts its draws in every process, so each
-trial has its own seed: the same command draws the same values, whatever ran before.
+them. A sampler would draw the same values again in each process; therefore each trial has its own
+seed, and the same command draws the same values, whatever ran before.
 """
 
 import warnings
@@ -36,16 +36,16 @@ from isotrope.sweeps.spec import Sweep
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 JOURNAL = "optuna.log"
-"""The file in the sweep's folder: ``optuna-dashboard FOLDER/optuna.log`` opens it."""
+"""The journal in the folder of a sweep."""
 
-_REPEATS = 10  # choices for each that must be new, until there are taken to be no others
+_REPEATS = 10  # draws for each trial; if they give too few different ones, the study ends
 
 
 class SweepStudy:
-    """The study of a sweep, in its folder.
+    """The study of a sweep.
 
     Attributes:
-        count: Number of different settings to try.
+        count: Number of different combinations of values to try.
     """
 
     def __init__(self, spec: Sweep) -> None:
@@ -68,16 +68,16 @@ class SweepStudy:
                 )
         except InputError:
             raise
-        except Exception as error:  # Optuna raises anything for lines that it has not written
+        except Exception as error:  # Optuna may raise any error for a line that it did not write
             raise InputError(
                 f"{place(self._journal)} is damaged ({type(error).__name__}); move it away and "
-                "start the sweep again. Finished runs will not be trained again"
+                "start the sweep again: finished runs are kept and not trained again"
             ) from error
 
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the number and the values of trials until enough of them differ.
+        """Yield Optuna's number and the values of each trial, until ``count`` values differ.
 
-        Trials of earlier commands come first, because some of their runs may be unfinished.
+        The trials of earlier commands come first, because some of their runs may be unfinished.
         """
         different: list[dict[str, str]] = []
         for number, values in self.tried():
@@ -114,7 +114,7 @@ class SweepStudy:
         seed = int(np.random.SeedSequence([self._spec.chosen.draws, number]).generate_state(1)[0])
         with warnings.catch_warnings(), os_errors_as_input_errors(self._journal):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            # trials that are running count as bad, so that those beside them differ
+            # running trials count as bad, so that tpe does not choose the same values again
             self.study.sampler = (
                 optuna.samplers.TPESampler(seed=seed, constant_liar=True)
                 if self._spec.sampler == "tpe"
@@ -124,13 +124,13 @@ class SweepStudy:
         return trial.number, self._spelled(trial.params)
 
     def tell(self, number: int, score: float | None) -> None:
-        """Record the score of a trial, or its failure if the score is None; once only."""
+        """Record the score of a trial, or a failure if it is None; a second record is ignored."""
         failed = TrialState.FAIL if score is None else None
         with os_errors_as_input_errors(self._journal):
             self.study.tell(number, score, state=failed, skip_if_finished=True)
 
     def _spelled(self, params: dict[str, Any]) -> dict[str, str]:
-        """Return Optuna's values as flags take them."""
+        """Return Optuna's values as the text of flags."""
         return {
             setting.name: str(params[setting.name])
             if setting.span is None

@@ -1,7 +1,7 @@
 """Runs a sweep: trains the missing runs, and scores them.
 
-Every run is an ordinary run folder, named by its values and its seed, so finished runs are not
-repeated if values are added later.
+Every run has an ordinary run folder, whose name contains its values and its seed. Therefore
+finished runs are not repeated if values are added later.
 """
 
 import math
@@ -29,19 +29,19 @@ from isotrope.training.launch import each
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]
-"""One run: the place of its trial, its seed and its settings."""
+"""One run: the index of its trial, its seed and its settings."""
 
 Report = Callable[[str], None]
 
 
 @dataclass
 class Trial:
-    """One setting, trained with every seed.
+    """One combination of values, trained with every seed.
 
     Attributes:
         values: The values of the varied settings.
         metric: Name of the score.
-        numbers: Optuna's numbers of the trial. There are several if Optuna chose the setting twice.
+        numbers: Optuna's numbers of the trial; several if Optuna chose the values several times.
         results: The results of the finished runs, by seed.
         notes: The reason why a run has no result, by seed.
         failures: The errors of the runs that could not be trained.
@@ -65,7 +65,7 @@ class Trial:
 
     @property
     def scores(self) -> dict[int, float]:
-        """Scores by seed, without runs that have no such number or one that is not finite."""
+        """Scores by seed, without runs whose score is missing or not finite."""
         values = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
         numbers = {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
         return {seed: value for seed, value in numbers.items() if math.isfinite(value)}
@@ -83,14 +83,14 @@ class Trial:
 
     @property
     def deviation(self) -> float | None:
-        """Sample standard deviation over seeds, of more than one."""
+        """Sample standard deviation over the seeds; None for a single seed."""
         return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
 
 
 def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
-    """Return the trials with a score, the best first; equal ones keep their order.
+    """Return the trials with a score, the best first.
 
-    Trials with fewer seeds come after those with more, because their mean may be luck.
+    A trial with fewer finished seeds comes after all with more, because its mean is less certain.
     """
     sign = -1 if highest else 1
     scored = [(trial, score) for trial in trials if (score := trial.score) is not None]
@@ -114,12 +114,12 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
     output = spec.chosen.output
     with exclusive_lock(output, f"measuring into {output}", " (`--show` prints the finished runs)"):
         mend(output / JOURNAL)
-        existing(spec)  # runs of other settings or of other data are refused before any is trained
+        existing(spec)  # refuses runs of other settings or other data before any is trained
         return _Runs(spec, report).run()
 
 
 def existing(spec: Sweep) -> list[Trial]:
-    """Return the trials as far as they have been trained, without training."""
+    """Return the trials with the results so far, without training."""
     values = grid(spec)
     if values is None:
         begun = (spec.chosen.output / JOURNAL).is_file()
@@ -154,7 +154,7 @@ class _Runs:
         return self.trials
 
     def _runs(self) -> Iterator[Run]:
-        """Yield the runs to train; finished ones are used as they are."""
+        """Yield the runs to train; store the results of finished runs."""
         for number, values in self.study.settings():
             trial = next((trial for trial in self.trials if trial.values == values), None)
             if trial is not None:
@@ -188,9 +188,9 @@ class _Runs:
         self._tell_optuna(trial)
 
     def _tell_optuna(self, trial: Trial) -> None:
-        """Let Optuna know the score of a trial that is complete.
+        """Report the score of a complete trial to Optuna.
 
-        If a run failed, the same command tries it again, and its trial continues.
+        A trial with a failed run is not complete, because the same command trains the run again.
         """
         if trial.runs < len(self.spec.chosen.seeds) or trial.failures:
             return
@@ -218,14 +218,14 @@ class _Runs:
 
 
 class _Data:
-    """The data of the runs of a sweep so far, which must not change between them."""
+    """Checks that all runs of a sweep have the same data."""
 
     def __init__(self, spec: Sweep) -> None:
         self.spec = spec
         self._seen: dict[object, tuple[str, Path]] = {}  # fingerprint and folder, by settings
 
     def check(self, values: Values, seed: int, result: Result | str | InputError | None) -> None:
-        """Refuse a result that comes from other data with the same settings."""
+        """Refuse a result if another run with the same settings of the data had other data."""
         if not isinstance(result, Result):
             return
         folder = self.spec.folder(values, seed)
@@ -233,21 +233,20 @@ class _Data:
             first, other = self._seen.setdefault((name, *about), (fingerprint, folder))
             if fingerprint != first:
                 raise InputError(
-                    f"{name} changed between {folder} and {other}, and scores of runs on "
-                    "different data cannot be ranked: choose another `--output`, or delete the "
-                    "older run"
+                    "choose another `--output`, or delete the older run, because scores on "
+                    f"different data cannot be ranked: {name} changed between {folder} and {other}"
                 )
 
 
 def _fingerprints(
     settings: RunSettings, result: Result
 ) -> Iterator[tuple[tuple[str, object], str]]:
-    """Yield the fingerprints of the data of a run, each with their name and what decides them."""
+    """Yield each data set of a run: its name, the settings it depends on, and its fingerprint."""
     if isinstance(settings, TrainSettings):
         for file, digest in result.details.get("data", {}).get("digests", {}).items():
             yield (file, ()), digest
         scored = (result.details.get("dev") or {}).get("data")
-        if settings.dev not in (None, "auto") and scored:  # auto is a part of the data
+        if settings.dev not in (None, "auto") and scored:  # auto is held out of the training data
             yield (str(settings.dev), "dev"), scored
     elif isinstance(settings, ImageSettings) and "data" in result.provenance:
         pictures = settings.classes, settings.limit, settings.image_size, settings.encoder
@@ -257,12 +256,12 @@ def _fingerprints(
 
 
 def _finished(settings: RunSettings) -> Result | str | None:
-    """Return the result of a run, or why it diverged; None if it has yet to be trained."""
+    """Return the result of a run, or why it diverged; None if it must still be trained."""
     folder = Path(settings.output)
     if not RunFolder(folder).config.is_file():
         return None
     if isinstance(settings, TrainSettings):
-        settings = as_begun(settings)  # its temperature may have been found
+        settings = as_begun(settings)  # auto values have become numbers
     finished = check_folder(folder, settings, resume=True)
     if finished is not None:
         return finished
@@ -271,7 +270,7 @@ def _finished(settings: RunSettings) -> Result | str | None:
 
 
 def _train(run: Run) -> Result | str:
-    """Train one run, from its last checkpoint if it has one; if it diverges, return why."""
+    """Train one run, from its last checkpoint if possible; if it diverges, return the reason."""
     settings = run[2]
     try:
         return trained(settings).result

@@ -1,4 +1,4 @@
-"""Writes a sweep as a table, a picture and a record, with the command of the best trial."""
+"""Writes the results of a sweep: a CSV table, a picture, and JSON with the best command."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from isotrope.training.settings import RunSettings
 
 
 def table(spec: Sweep, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows, the best first."""
+    """Return the header and the rows of the printed table, the best trial first."""
     names = [setting.name for setting in spec.varied]
     order = ranked(trials, highest=spec.highest)
     order += [trial for trial in trials if trial not in order]
@@ -43,7 +43,7 @@ def _runs(spec: Sweep, trial: Trial) -> str:
 
 
 def best_command(spec: Sweep, trials: Sequence[Trial]) -> str | None:
-    """Return the command line of the best setting, or None."""
+    """Return the command line that trains with the best values; None if no trial has a score."""
     best = best_of(trials, highest=spec.highest)
     if best is None:
         return None
@@ -57,7 +57,7 @@ def command(settings: RunSettings) -> str:
 
 
 def again(spec: Sweep) -> str:
-    """Return the command line of a sweep."""
+    """Return the command line that repeats a sweep."""
     base = spec.settings.read({**spec.base, "output": "runs"})
     fields, values = type(spec.chosen).model_fields, spec.chosen.model_dump()
     runs = _words(base, {"output", "seed", "progress"})
@@ -65,7 +65,7 @@ def again(spec: Sweep) -> str:
 
 
 def _words(settings: RunSettings, left_out: Iterable[str]) -> list[str]:
-    """Return the verb with the settings that are not defaults."""
+    """Return the command and the flags of all settings that are not defaults."""
     verb = next(verb for verb, cls in RUNS.items() if isinstance(settings, cls))
     positional, values = next(iter(settings.positionals())), settings.model_dump()
     first = values[positional]
@@ -94,7 +94,7 @@ def _flags(fields: Mapping[str, FieldInfo], values: Mapping[str, Any]) -> list[s
 
 
 def _typed(flag: str, value: object) -> list[str]:
-    """A flag and its value as they are typed."""
+    """Return a flag and its value as the words of a command line."""
     text = str(value)
     if isinstance(value, float) and float(short := f"{value:.12g}") == value:
         text = short
@@ -102,7 +102,7 @@ def _typed(flag: str, value: object) -> list[str]:
 
 
 def as_csv(spec: Sweep, trials: Sequence[Trial]) -> str:
-    """Return one row for each trial: values, score, scores of the seeds, folders."""
+    """Return a CSV table with a row for each trial: values, score, score of each seed, folder."""
     seeds = spec.chosen.seeds
     rows: list[list[object]] = []
     for trial in trials:
@@ -124,7 +124,7 @@ def _cell(value: float | None) -> str:
 
 
 def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:
-    """Return everything as a record."""
+    """Return the whole sweep as a Result."""
     best = best_of(trials, highest=spec.highest)
     return Result(
         kind="sweep",

@@ -1,4 +1,4 @@
-"""Trains one run in its own folder, or resumes it there."""
+"""Trains or resumes one run in its own folder."""
 
 import importlib
 import shutil
@@ -16,18 +16,18 @@ def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) 
     """Train from the last checkpoint, or from the start if there is no usable one.
 
     Args:
-        settings: Settings whose output folder only this training uses.
-        train: Function that trains; by default chosen by the settings (text or images).
+        settings: Settings of the run; no other training uses its output folder.
+        train: Function that trains; by default the one for the kind of settings (text or images).
     """
     if train is None:
         train = importlib.import_module(settings.module).train
     run = Path(settings.output)
     if not RunFolder(run).config.is_file():
-        shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
+        shutil.rmtree(run, ignore_errors=True)  # the process was killed before it wrote settings
     try:
         outcome = train(settings, resume=True)
     except CannotResume:
-        # other settings, or checkpoints that nothing can read: it is ours to begin again
+        # other settings, or damaged checkpoints: the folder is ours, so train from the start
         shutil.rmtree(run, ignore_errors=True)
         outcome = train(settings, resume=True)
     if outcome.exit_code == 128 + signal.SIGINT:
