@@ -145,7 +145,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("sweep", ["--output", "o", "--vary", "cut=1..2:x"], "a range may be followed by"),
     ("sweep", ["--output", "o", "--vary", "cut=1..2:" + "9" * 5000], ""),
     ("sweep", ["--output", "o", "--vary", "cut=1..2:999999999"], ""),
-    ("sweep", ["--output", "o", "--vary", "cut=0..2:log"], "begins above 0"),
+    ("sweep", ["--output", "o", "--vary", "cut=0..2:log"], "must begin above 0"),
     ("sweep", ["--output", "o", "--vary", "cut=1,2", "--vary", "cut=3"], "is given twice"),
     ("sweep", ["--output", "o", "--vary", "cut=0,2"], "cut"),
     ("sweep", ["--output", "o", "--vary", "objective=nonsense,infonce"], "unknown objective"),
@@ -185,10 +185,10 @@ def _ranges() -> Iterator[Case]:
 
 def _verbs() -> Iterator[Case]:
     lines: dict[str, list[object]] = {
-        "an unknown verb": ["trian", "x.txt"],
-        "a verb of no UTF-8": ["\udcff"],
-        "a verb of nothing": [""],
-        "a flag for no verb": ["--nonsense"],
+        "an unknown command": ["trian", "x.txt"],
+        "a command of no UTF-8": ["\udcff"],
+        "a command of nothing": [""],
+        "a flag for no command": ["--nonsense"],
         "simulate nothing": ["simulate"],
         "simulate nonsense": ["simulate", "nonsense"],
         "sweep nothing": ["sweep"],

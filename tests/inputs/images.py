@@ -498,7 +498,7 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
     yield Case("pictures/beside folders", beside, "are beside 2 folders")
     yield Case("pictures/held out without labels", unlabelled, "have no labels")
-    yield Case("pictures/output inside them", inside, "choose an output folder elsewhere")
+    yield Case("pictures/output inside them", inside, "choose an output folder outside the data")
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
     yield Case("pictures/sides of a million", sized(1_000_000), "")
     yield Case("pictures/one class of many", classes("c0\n"), "a list of 1 classes")

@@ -136,7 +136,7 @@ def _outputs() -> Iterator[Case]:
     yield Case(
         "output/resume in a folder without a run",
         text("full", "--resume", prepare=full),  # type: ignore[arg-type]
-        "holds no run",
+        "has no run",
     )
     yield Case(
         "output/a report on a folder",

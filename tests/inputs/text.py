@@ -163,7 +163,9 @@ def _folders() -> Iterator[Case]:
     yield Case("text/folder with a dangling link", dangling_inside, "no such file")
     yield Case("text/folder called as a file", folder_called_file, "no file with text")
     yield Case("text/file as a folder", file_as_folder, "a.txt/b.txt")
-    yield Case("text/output inside the data", inside_itself, "choose an output folder elsewhere")
+    yield Case(
+        "text/output inside the data", inside_itself, "choose an output folder outside the data"
+    )
     yield Case("text/second of two files", one_bad, "b.txt")
     yield Case("text/no name", lambda room, bench: train(bench, ""), "one line of text")
 

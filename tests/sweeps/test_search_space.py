@@ -71,7 +71,7 @@ def test_the_ends_of_a_range() -> None:
         ("learning-rate=-1e308..1e308", "from a smaller to a larger"),  # their difference overflows
         ("learning-rate=1e-5..1e-4:1", "a range may be followed by"),
         ("learning-rate=1e-5..1e-4:linaer", "found 'linaer'"),
-        ("weight-decay=0..1:log", "begins above 0"),
+        ("weight-decay=0..1:log", "must begin above 0"),
         ("batch-size=1.5..3", "must be whole numbers"),
         ("output=a,b", "its own folder"),
         ("seed=1,2", "seeds='0 1 2'"),

@@ -172,5 +172,7 @@ def test_what_to_try_next() -> None:
     known = {"kept": 100, "columns": 2, "max_length": 32, "truncated_share": 0.5}
     short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
     assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
-    assert "reads more" in next_step(short, 32, DevHistory("dev"))
-    assert "more pairs" in next_step(replace(short, truncated_share=0.0), 32, DevHistory("dev"))
+    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
+    assert "more than 100 pairs" in next_step(
+        replace(short, truncated_share=0.0), 32, DevHistory("dev")
+    )

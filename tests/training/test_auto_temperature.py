@@ -94,10 +94,10 @@ def test_a_sweep_tries_it_beside_numbers(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"head": "mlp"}, "embeds without head='mlp', which"),
+        ({"head": "mlp"}, "needs head='none', because the audit"),
         ({"encoder": "scratch"}, "from scratch has learnt nothing to audit; give a number"),
-        ({"objective": "mpt"}, "recommends no temperature for mpt"),
-        ({"objective": "dcl"}, "recommends no temperature for dcl"),
+        ({"objective": "mpt"}, "cannot recommend a temperature for mpt"),
+        ({"objective": "dcl"}, "cannot recommend a temperature for dcl"),
         ({"objective": "vicreg"}, "vicreg"),
         (
             {"files": [("the same", text) for text in sentences(8)]},

@@ -184,7 +184,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
     assert again.result == Result.load(first.output / "result.json")
     with pytest.raises(InputError, match=r"give the same data .* holds other data than this call"):
         fit(PAIRS[1:], **options, resume=True)
-    with pytest.raises(InputError, match="is not empty; choose another, or add resume=True to"):
+    with pytest.raises(InputError, match="has a run; choose another, or add resume=True to"):
         fit(PAIRS, **options)
     with pytest.raises(CannotResume, match=r"its seed was 7, now 8; repeat the first"):
         fit(PAIRS, **{**options, "seed": 8}, resume=True)
@@ -294,7 +294,7 @@ def test_a_class_of_ones_own(options: dict[str, Any], monkeypatch: pytest.Monkey
     outcome = fit(TEXTS, **options, objective=Pull(scale=2.0))
     assert outcome.result.details["objective"] == {"name": "pull", "parameters": {"scale": 2.0}}
     options["output"] += "-2"
-    with pytest.raises(InputError, match="devices=2 starts other processes, which do not know"):
+    with pytest.raises(InputError, match="because devices=2 starts processes that do not know"):
         fit(TEXTS, **options, objective=Pull(), devices=2)
 
 

@@ -112,7 +112,11 @@ def test_scores_reach_the_losses_that_take_them(
     ("name", "scores", "said"),
     [
         ("CosineSimilarityLoss", [0, 5], r"reach 5, .* divide the scores by 5"),
-        ("CoSENTLoss", [1, 1], "all scores are 1, so CoSENTLoss has no order to learn"),
+        (
+            "CoSENTLoss",
+            [1, 1],
+            "give different scores: all are 1, and CoSENTLoss learns their order",
+        ),
     ],
 )
 def test_scores_that_the_loss_cannot_learn_are_refused(
@@ -193,7 +197,7 @@ def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path
     with pytest.raises(InputError, match="record 6 has 4 texts and 3 scores, not 3 and 2"):
         fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
-    with pytest.raises(InputError, match="takes scores, and the data have none"):
+    with pytest.raises(InputError, match="needs a column of scores"):
         fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
 
 

@@ -137,7 +137,7 @@ def _state(content: str) -> Callable[[Path], None]:
         (_marked('{"blake2b": {"../../outside": "00"}}'), "model.pt does not match"),
         (_state("[" * 100_000), "trainer_state.json is not valid JSON (it is nested too deeply)"),
         (_state('{"nothing": 1}'), "unexpected keyword argument"),
-        (_state('{"global_step": 7}'), "trainer_state.json is of step 7"),
+        (_state('{"global_step": 7}'), "trainer_state.json has step 7"),
     ],
 )
 def test_a_checkpoint_of_a_stranger_is_named_and_passed_over(
@@ -155,7 +155,7 @@ def test_a_checkpoint_of_a_stranger_is_named_and_passed_over(
     change(folder)
     assert newest(folder.parent, print) == folder.with_name("checkpoint-3")
     half, damaged = capsys.readouterr().out.splitlines()
-    assert "checkpoint-9 is skipped: it has no complete.json" in half
+    assert "checkpoint-9 is skipped, because it is incomplete (no complete.json" in half
     assert "checkpoint-4" in damaged
     assert told in damaged
 

@@ -230,7 +230,7 @@ def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert "devices=2 (the number of GPUs here is 1)" in refused(devices=2)
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("mps"))
-    assert "an Apple GPU is one device; add device='cpu'" in refused(devices=2)
+    assert "add device='cpu': an Apple GPU is one device" in refused(devices=2)
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
@@ -288,7 +288,7 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
     command = ["train", *quick["files"], "--recipe", "papers", "--output", quick["output"]]
     assert guarded(command) == launching.REQUEUE
     assert capsys.readouterr().err == (
-        "isotrope: error: another process of this run ended; run the same command with "
+        "isotrope: error: another process of this run has ended; run the same command with "
         "--resume to start again: there is no checkpoint\n"
     )
 

@@ -319,7 +319,7 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
         (
             "import torch\nclass ALoss(torch.nn.Module):\n  def __init__(self, x): pass",
             "",
-            "ALoss needs arguments",
+            "ALoss cannot be built without arguments",
         ),
     ],
 )

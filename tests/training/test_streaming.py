@@ -68,17 +68,17 @@ def test_a_stream_of_the_hub(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_steps": None}, r"streaming=\d+ .the length is unknown; add max_steps"),
-        ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .it reads in one process"),
-        ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .it reads one data set"),
-        ({"streaming": 8}, r"streaming=\d+ .a batch of 16 does not fit; give a larger number"),
+        ({"max_steps": None}, r"streaming=\d+ .add max_steps: the length is not known"),
+        ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .only with one process"),
+        ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .only with one data set"),
+        ({"streaming": 8}, r"streaming=\d+ .give at least the batch size, 16"),
         ({"streaming": 1}, r"^streaming=\d+:? input should be greater than or equal to 2"),
         (
             {"streaming": 20},
             r"larger buffer, such as streaming=200, or .* the first 20 records leave 11 ",
         ),
         ({"streaming": 1000}, r"one buffer of streaming=1000 holds all 300 records"),
-        ({"files": sentences(4)}, r"streaming=\d+ .the data are in memory; give a file"),
+        ({"files": sentences(4)}, r"streaming=\d+ .give a file: your data are already in memory"),
     ],
 )
 def test_what_a_stream_does_not_have(

@@ -153,7 +153,7 @@ def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
 
 def test_a_folder_in_use_is_refused(quick: dict) -> None:
     fit(**quick)
-    with pytest.raises(InputError, match=r"is not empty; choose another, or add resume=True"):
+    with pytest.raises(InputError, match=r"has a run; choose another, or add resume=True"):
         fit(**quick)
     with refused(CannotResume, remedy="repeat the first command, or choose another output folder"):
         fit(**{**quick, "batch_size": 8}, resume=True)
@@ -162,7 +162,7 @@ def test_a_folder_in_use_is_refused(quick: dict) -> None:
 def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    with pytest.raises(InputError, match=r"holds no run \(no config.yaml\)"):
+    with pytest.raises(InputError, match=r"has no run \(no config.yaml\)"):
         fit(**quick, resume=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file; give a folder"):
@@ -339,9 +339,9 @@ def test_a_training_without_the_prompts_of_its_model_warns(
     encoder.save(tmp_path / "prompted")
     settings = {**quick, "encoder": str(tmp_path / "prompted"), "max_steps": 1}
     fit(**settings)
-    assert "expects the prompt 'query: ' before queries and '' before" in capsys.readouterr().err
+    assert "expects 'query: ' before queries and '' before" in capsys.readouterr().err
     fit(**{**settings, "output": str(tmp_path / "b")}, query_prompt="query: ")
-    assert "expects the prompt" not in capsys.readouterr().err
+    assert "set --query-prompt" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("default", ["none", "document"])

@@ -1,15 +1,14 @@
 """Training on text and images: settings, run folders, and trainers of Hugging Face.
 
-``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
-runs on text and on images: folder, processes and outcome. ``loop`` assembles a run: ``trainers``
-are those of sentence-transformers and transformers with exact steps, ``callbacks`` run between
-steps, ``checkpoints`` checks which checkpoints are complete, ``progress`` prints the progress,
-``loggers`` writes TensorBoard's file, and ``nan_guard`` stops at a number that is not finite.
+``settings`` declares the settings of a training (and imports no heavy library). ``run`` creates the
+folder, the processes and the outcome of a run. ``loop`` performs the steps: ``trainers`` extends
+the trainers of sentence-transformers and transformers, ``callbacks`` works between the steps,
+``checkpoints`` finds complete checkpoints, ``progress`` prints the progress, ``loggers`` writes
+TensorBoard's file, and ``nan_guard`` stops a run at a number that is not finite.
 
-Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
-folder), ``text_module`` the trained module, and ``card`` the model card.
-Images: the package ``images`` has the methods, which use ``recipe``, ``optimisers`` and, for
-batches larger than memory, ``gradient_cache``.
+Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run, ``text_module`` the trained module,
+and ``card`` the model card. Images: the package ``images`` has the methods, which use ``recipe``,
+``optimisers`` and, for batches larger than memory, ``gradient_cache``.
 
 Several processes: ``launch`` starts and watches them; each runs ``worker``.
 """

@@ -1,14 +1,13 @@
-"""``--recipe auto``: chooses the settings that a user left out, by the data and the encoder.
+"""``--recipe auto``: looks at the data and the encoder to choose settings that a user left out.
 
-The choices replace defaults before a run begins, so config.yaml holds all of them and the same
-command with these flags repeats the run. docs/LOG.md has the trials behind the choices, and
-docs/benchmarks.md their results.
+The choices replace the defaults before a run begins. config.yaml therefore has every choice, and
+the same command with the choices as flags repeats the run. docs/LOG.md has the trials behind them.
 
 For pairs, it chooses a contrastive loss in both directions without a head, the encoder's own length
-limit, and a high learning rate for several epochs. The saved weights lie between the original and
-the trained ones: they score better than the last step and forget less. The held-out part only
-decides whether to keep the original model. Single texts are trained as in papers, with the same
-decision.
+limit, and a high learning rate for several epochs. A training ends with weights between the
+original and the trained ones: in the trials they scored about the same as the trained weights and
+forgot less. The held-out part only decides whether the original model is kept. Single texts are
+trained with SimCSE's settings (``--recipe papers``); there, too, the held-out part decides.
 """
 
 import math
@@ -41,20 +40,20 @@ _ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
-_TIMED = 32  # records that a step is timed on
-_RECORDS = 1_000_000  # records that are counted
+_TIMED = 32  # records whose forward and backward pass is timed
+_RECORDS = 1_000_000  # records that are read to choose settings
 _TEMPERATURE = 0.05
-_PLANNED = 0.8  # share of a budget for the steps; the rest is for reading, scoring and saving
-_KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training: a tenth of the highest rate, and all of it
-_RATE, _PAIRS = 3e-4, 5_000  # that rate; pairs seen in all epochs, of which there are one to eight
+_PLANNED = 0.8  # share of --minutes for the steps; the rest is for reading, scoring and saving
+_KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training that give a tenth of _RATE, and all of it
+_RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs in all epochs (one to eight) together
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting that was chosen.
+    """The choice of a setting.
 
     Attributes:
-        why: Reason for the choice, for the user. Several choices in a row may share a reason.
+        why: Reason that is printed. Several choices in a row may have the same reason.
     """
 
     name: str
@@ -66,17 +65,17 @@ class Choice:
 class _Facts:
     """The facts that the choices depend on."""
 
-    records: int  # different ones
+    records: int  # number of different records
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
-    held_out: float  # the share to hold out; 0 if there are too few
-    linked: float  # share of the pairs that share a text with another pair
-    loss: float | None  # InfoNCE of the encoder before training; None for single texts
-    seconds: float  # of a pass over the records, forward and backward; 0 without a budget
+    held_out: float  # share of the records to hold out; 0 if there are too few records
+    linked: float  # share of the pairs that have a text in common with another pair
+    loss: float | None  # InfoNCE before training; None for single texts and scored pairs
+    seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
     scored: bool = False  # whether the pairs have scores
 
 
 def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
-    """Return the settings with a choice for each missing value; print the choices."""
+    """Choose the settings that are not given, print the choices, and return all settings."""
     given = settings.model_fields_set
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned or {"epochs", "max_steps"} & given)
@@ -86,7 +85,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     encoder = encoder_of(settings)
     facts = _facts(encoder, settings)
     rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
-    given = given - {"objective_settings"}  # chosen around what is given in it
+    given = given - {"objective_settings"}  # the choice includes what is given
     made = [choice for choice in rule(facts, encoder, settings) if choice.name not in given]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made):
@@ -95,7 +94,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
 
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
-    """Yield a description of the data, and a line per reason with the flags to override it."""
+    """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
     kind = "scored pairs" if facts.scored else kinds[facts.columns]
     linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
@@ -106,7 +105,7 @@ def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
 
 
 def _flags(choice: Choice) -> Iterator[str]:
-    """Yield the flags that a choice stands for."""
+    """Yield the flags of a choice."""
     if choice.name != "objective_settings":
         yield named(choice.name, choice.value).strip("`")
         return
@@ -159,7 +158,7 @@ def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> floa
 
 
 def _share(records: int) -> float:
-    """Return the share to hold out: 100 records or 2%, within 15% and 1,000 records."""
+    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records."""
     records = max(1, records)
     return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
 
@@ -167,7 +166,7 @@ def _share(records: int) -> float:
 def _loss(
     pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder
 ) -> float | None:
-    """Return the mean InfoNCE of batches of 64, or an estimate for that size, or None."""
+    """Return the mean InfoNCE, scaled to batches of 64; None if all pairs are linked."""
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     views = [
         torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs]))
@@ -190,7 +189,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
     both = "compares each text of a pair with all other texts of the batch"
-    state = "there is much to learn" if left == 1 else "the encoder knows many answers already"
+    state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
     epochs, twice = _within(
         float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings
@@ -200,11 +199,11 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
         Choice("max_length", encoder.max_length, "the encoder's own limit"),
-        Choice("query_prompt", query, "as the encoder was trained"),
-        Choice("passage_prompt", passage, "as the encoder was trained"),
+        Choice("query_prompt", query, "the prompt that the encoder was trained with"),
+        Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings),
         *(_twice(facts, settings) if twice else []),
-        Choice("batch_size", _batch(facts), "its pairs are compared with each other"),
+        Choice("batch_size", _batch(facts), "the pairs of a batch are compared with each other"),
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
@@ -213,7 +212,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
-    """Return the choices for scored pairs: all of :func:`_for_pairs` but the loss and prompts."""
+    """Return the choices for scored pairs: those for pairs, except the loss and the prompts."""
     query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind"
     return [
         Choice("loss", "CoSENTLoss", "learns the order of the scores"),
@@ -223,9 +222,9 @@ def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings
 
 
 def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[float, bool]:
-    """Return the epochs that fit into the budget, and whether a second training also fits.
+    """Return the epochs that fit into ``--minutes``, and whether a second training fits too.
 
-    A larger budget first adds epochs, up to the number without a budget, then a second training.
+    Time is first used for ``epochs`` epochs; a second training fits if there is time for all twice.
     """
     if settings.minutes is None:
         return epochs, True
@@ -234,12 +233,12 @@ def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[floa
 
 
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
-    """Return the choices for single texts: those of papers, checked on held-out text."""
+    """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
     return [
         Choice("max_length", min(encoder.max_length, 128), "within the encoder's own limit"),
         *_watched(facts, settings),
-        Choice("batch_size", _batch(facts), "its other texts are the negatives"),
-        Choice("epochs", _within(1.0, facts, settings)[0], "each text once"),
+        Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
+        Choice("epochs", _within(1.0, facts, settings)[0], "each text is seen once"),
         Choice("between", 0.5, "single texts teach a trained encoder little"),
     ]
 
@@ -248,7 +247,7 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
     why = "the original model is saved if the trained one is worse"
     ends = [Choice("eval_every", 0, why)]
-    if facts.columns > 1:  # a small part held out vetoes, and does not steer
+    if facts.columns > 1:  # few held-out pairs can reject, but not choose a step
         ends.append(Choice("prefer", "trained", why))
     if "dev" in settings.model_fields_set:
         return ends
@@ -266,5 +265,5 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
 
 
 def _batch(facts: _Facts) -> int:
-    """Return the rows of a batch: 64, or fewer for a small data set."""
+    """Return the batch size: 64, or less for a small data set."""
     return max(2, min(_BATCH, int(0.8 * facts.records)))

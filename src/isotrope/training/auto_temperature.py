@@ -1,6 +1,6 @@
-"""``--objective.temperature auto``: the temperature that the audit of the data recommends.
+"""``--objective.temperature auto``: the temperature that ``isotrope audit`` recommends.
 
-``auto`` is replaced by a number before the run begins, so config.yaml, the card and every process
+A number replaces ``auto`` before the run begins. Therefore config.yaml, the card and every process
 of a run have the number, and a resumed run keeps it.
 """
 
@@ -23,8 +23,8 @@ from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
 
-_ROWS = 2048  # rows embedded of each data set, or one batch if that is larger
-_RECORDS = 1_000_000  # records that they are drawn from; for a stream, the first buffer
+_ROWS = 2048  # rows of each data set to embed; one batch if it is larger
+_RECORDS = 1_000_000  # records to draw these rows from; of a stream, the first buffer
 
 
 def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
@@ -70,13 +70,13 @@ def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
 def _refuse(settings: TrainSettings) -> None:
     """Refuse settings that the audit does not cover."""
     if settings.head != "none":
-        problem = f"the audit embeds without `--head {settings.head}`, which training would add"
+        problem = "needs `--head none`, because the audit embeds texts without a head"
         raise _refusal(problem, "add `--head none`, or give a number")
     if settings.encoder == "scratch":
         raise _refusal("an encoder from scratch has learnt nothing to audit", "give a number")
     if launched_processes()[0] > 1:
-        problem = "one process chooses it, but torchrun has started several"
-        raise _refusal(problem, "run `isotrope audit` first, and give a number")
+        problem = "needs a single process, and torchrun has started several"
+        raise _refusal(problem, "run `isotrope audit` first, and give the number")
 
 
 def _refusal(problem: str, remedy: str) -> SettingError:
@@ -113,8 +113,8 @@ def _recommended(
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if found is None:
         raise InputError(
-            f"give a number: the audit recommends no temperature for {name}, because it has none, "
-            "its gradient dissipation does not depend on it, or no anchor has a negative"
+            f"give a number: the audit cannot recommend a temperature for {name}. Either it has no "
+            "temperature, or its GD does not depend on it, or no anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -30,7 +30,7 @@ COLUMNS = columns("text")
 
 
 class Timer:
-    """The seconds spent on data, forward and backward passes and updates alone."""
+    """Counts the seconds of the steps: data, forward and backward passes, and updates."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -45,7 +45,7 @@ class Timer:
         return self.steps * self.batch_size / max(self.seconds, 1e-9)
 
     def rest(self, seconds: float) -> None:
-        """Exclude time spent by another callback."""
+        """Exclude the seconds of another callback."""
         self._resting += seconds
 
     def begin(self) -> None:
@@ -88,11 +88,11 @@ class Metrics:
         self.steps_per_epoch, self.timer = steps_per_epoch, timer
         self._log = log
         self._pending: int | None = None
-        self._row: dict[str, float | None] = {}  # of that step; rows in the file are not kept
-        self.newest: dict[str, float | None] = {}  # row with a measured batch
+        self._row: dict[str, float | None] = {}  # its row, which is not yet in the file
+        self.newest: dict[str, float | None] = {}  # newest row with a loss
 
     def begin(self, step: int) -> None:
-        """Begin the file; a resumed run keeps the rows before its step and repeats the others."""
+        """Begin the file. A resumed run keeps the rows before its step and writes others again."""
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
@@ -116,7 +116,7 @@ class Metrics:
         for line in lines:
             try:
                 row = dict(zip(names, line.split(","), strict=True))
-                # a column that the run did not have before stays empty
+                # a column that an earlier version did not write stays empty
                 cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
                 rows[int(row["step"])] = cells
             except (KeyError, ValueError):
@@ -126,12 +126,12 @@ class Metrics:
         return rows
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
-        """Begin or complete the row of ``step``, which is written when the next row begins."""
+        """Begin or complete the row of ``step``. It is written when the next row begins."""
         ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.close()
             self._pending, self._row = step, {}
-        # as in the file, which a resumed run reads
+        # rounded as in the file, so that a resumed run has the same numbers
         self._row.update({k: v if v is None else float(f"{v:.10g}") for k, v in values.items()})
         if self._row.get("loss") is not None:
             self.newest = self._row
@@ -188,20 +188,21 @@ class Metrics:
 
 
 class Dev:
-    """Measures the dev score at step 0, every k steps and at the end; may keep the best model.
+    """Measures the dev score at step 0, every ``every`` steps and at the end.
 
-    Other measures of held-out data at these steps go into the same rows of metrics.csv.
+    If the history asks for the best model, it is saved. Losses of held-out records are measured at
+    the same steps, and written to the same rows of metrics.csv.
 
     Args:
-        history: Evaluations so far, with the name of the score and the step that is saved.
-        score: Function that evaluates the current encoder. If there is nothing to score, the
-            sentence that the run reports in place of a judgement.
+        history: Evaluations so far, with the name of the score and the model to save.
+        score: Function that evaluates the current encoder; or, if there is no data to score it on,
+            a sentence that the run prints in place of a judgement.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
-        every: Steps between scores; 0 for scores at the start and the end only.
-        patience: Evaluations without a rise after which the run ends; None for no early end.
-        curves: Measures of held-out records, by column; None without held-out records.
+        every: Number of steps between scores; 0 for scores at the start and the end only.
+        patience: Number of evaluations without a new best score after which the run ends, or None.
+        curves: Function that returns the losses of held-out records, by column; or None.
         data: Fingerprint of the scored data, which must not change when a run is resumed; None if
-            nothing is scored, or if the training data include the scored data.
+            nothing is scored, or if the scored data are a part of the training data.
     """
 
     metrics: Metrics
@@ -229,7 +230,7 @@ class Dev:
     def attach(
         self, metrics: Metrics, timer: Timer, progress: Progress, keep: Callable[[int], str]
     ) -> None:
-        """Write scores into the log of a run, and save its best step with ``keep``."""
+        """Set where scores are written, and the function ``keep`` that saves the best model."""
         self.metrics, self.timer, self.progress, self.keep = metrics, timer, progress, keep
 
     @property
@@ -247,13 +248,13 @@ class Dev:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the score has not risen for ``patience`` evaluations."""
+        """Whether ``patience`` evaluations in a row gave no new best score."""
         if self.patience is None or not self.scores:
             return False
         return sum(step > self.history.best for step in self.scores) >= self.patience
 
     def judgement(self) -> Judgement:
-        """Return whether training helped."""
+        """Return whether the training raised the score."""
         if not self.scores:
             return Judgement("not known", str(self.score))
         return judge(self.history)
@@ -279,7 +280,7 @@ class Dev:
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.history.name} {value:.2f}", change, best)
         if self.exhausted and step != self.metrics.module.steps:
-            self.progress.say(f"early stopping at step {step:,}: {best}, not risen since")
+            self.progress.say(f"early stopping at step {step:,}: no better score since the {best}")
         self.timer.rest(time.perf_counter() - start)
 
     def begin(self, step: int) -> None:
@@ -288,7 +289,7 @@ class Dev:
             self.evaluate(0)
 
     def step(self, step: int) -> None:
-        """Score every k steps and after the last step."""
+        """Score every ``every`` steps and after the last step."""
         if step == self.metrics.module.steps or (self.every and step % self.every == 0):
             check_finite_weights(self.metrics.module, step)
             self.evaluate(step)
@@ -299,7 +300,7 @@ class Dev:
         gold = next((evaluation.gold for evaluation in evaluations.values()), None)
         return {
             "scores": self.scores,
-            # as tensors, because a checkpoint may not hold arrays
+            # as tensors, because safe loading of a checkpoint refuses numpy arrays
             "items": {step: torch.from_numpy(e.items) for step, e in evaluations.items()},
             "gold": None if gold is None else torch.from_numpy(gold),
             "weights": self.weights,
@@ -322,28 +323,28 @@ class Dev:
 
 
 def worker_gone(error: BaseException) -> bool:
-    """Return whether an error reports that a process of the data loader is gone.
+    """Return whether an error reports that a process of the data loader has died.
 
-    torch raises this error at any moment, even within a step (which must not be saved).
+    torch may raise it within a step, whose unfinished state must not be saved.
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
-    # while this method of torch's loader reads a batch
+    # raised while this method of torch's loader reads a batch
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     return isinstance(error, (ConnectionError, EOFError)) and "_try_get_data" in frames
 
 
 def _check_unchanged(what: str, before: str | None, now: str | None) -> None:
-    """Ensure that a run is resumed with the data it started with."""
+    """Refuse to resume a run whose data have changed."""
     if before != now:
         raise CannotResume(
-            f"cannot resume: the {what} have changed since the checkpoint (fingerprint {before} "
-            f"then, {now} now); restore them, or start again in another output folder"
+            f"cannot resume: restore the {what}, or start again in another output folder. They "
+            f"have changed since the checkpoint (fingerprint {before} then, {now} now)"
         )
 
 
 def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
-    """Add an entry to provenance.json at a start of the run; a resumed run has several."""
+    """Add an entry to provenance.json: one at the start of a run, and one at each resume."""
     path, parts = RunFolder(folder).provenance, list[dict[str, Any]]()
     if step > 0 and path.is_file():
         with suppress(InputError):  # a damaged file is replaced
@@ -353,29 +354,29 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
     before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
     if before not in (None, now["versions"]):
         warn(
-            f"warning: this run is resumed with other versions of packages ({path} lists both), so "
-            "numbers may differ in their last digits"
+            "warning: numbers may differ in their last digits, because this run is resumed with "
+            f"other versions of packages ({path} lists both)"
         )
     write_text(path, json_text([*parts, now]))
 
 
 _ENOUGH = 1_000
-"""Number that means a dev score without a rise; larger than the number of any signal."""
+"""Code for early stopping among the numbers of signals; larger than any of these."""
 
 
 class Between(TrainerCallback):
-    """All work between the steps of a run, in its order; its time is not counted.
+    """All work between the steps of a run, in a fixed order. The timer does not count its time.
 
-    Ctrl-C and SIGTERM end the run after the present step, with a checkpoint; a second Ctrl-C ends
-    it at once, without one. The run also ends if the dev score has not risen for long enough.
+    After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
+    Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.
 
     Args:
-        watched: Progress, metrics and start of the first process; None in the others, which do not
-            print, score or write.
+        watched: In the first process: its progress, its metrics and a function to call at the
+            start. None in other processes, which do not print, score or write.
 
     Attributes:
         save: Function that writes a checkpoint at once. The trainer sets it.
-        signal: Signal that asked the run to stop, if there was one.
+        signal: Signal that asked the run to stop, or None.
     """
 
     save: Callable[[], None]
@@ -394,17 +395,17 @@ class Between(TrainerCallback):
         self.signal: int | None = None
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Record a request to stop, or stop at once at the second Ctrl-C."""
+        """Record a request to stop; at a second Ctrl-C, stop at once."""
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        warn(f"{name}: saving after this step (Ctrl-C again: exit at once, unsaved)")
+        warn(f"{name}: saving after this step; press Ctrl-C again to exit at once, without saving")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the log, and score and save the model before training."""
+        """Begin the log; score the model before training, and save a permanent checkpoint of it."""
         step = state.global_step
         self.timer.begin()
         if self.watched is not None:
@@ -417,13 +418,13 @@ class Between(TrainerCallback):
             self.save()
 
     def on_optimizer_step(self, *_: object, **__: object) -> None:
-        """Update moving averages, queues, centres."""
+        """Update moving averages, queues and centres."""
         self.module.after_step()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Log and score; end the run if a process was asked to, or if it no longer helps."""
+        """Log and score; end the run after a request to stop, or by early stopping."""
         step = state.global_step
         self.timer.step()
         if self.watched is not None:
@@ -449,7 +450,7 @@ class Between(TrainerCallback):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from the state of a checkpoint, if it is of the same data."""
+        """Continue from the state of a checkpoint; refuse it if the data have changed."""
         _check_unchanged("data", state["data"], self.data)
         self.timer.load_state_dict(state["timer"])
         if self.watched is not None:

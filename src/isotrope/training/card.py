@@ -1,4 +1,4 @@
-"""The model cards: the README.md of a saved model of text or images, with its run's numbers."""
+"""Writes the model card (README.md) of a saved model, with the settings and scores of its run."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ embeddings = model.encode(["a sentence", "another one"])
 
 
 def _prompts(settings: TrainSettings) -> str:
-    """Return the prompts that the model expects before its texts."""
+    """Return the line on the prompts that the model expects before texts."""
     if not (settings.query_prompt or settings.passage_prompt):
         return "none"
     return (
@@ -86,9 +86,9 @@ def _rate(settings: TrainSettings) -> str:
 
 
 def _base_model(encoder: str) -> tuple[str, str]:
-    """Return the line of the metadata and the name in the text, without a local path.
+    """Return the base model for the metadata and for the text.
 
-    The hub refuses a card whose base model does not exist there.
+    A local model is not in the metadata, because the hub refuses base models that it does not have.
     """
     name = None if encoder == "scratch" else hub_name(encoder)
     # YAML would read a model called 0.5 as a number
@@ -113,7 +113,7 @@ def model_card(
     step: int,
     judgement: Judgement | None = None,
 ) -> str:
-    """Return the card of the model after ``step`` updates."""
+    """Return the card of the text encoder after ``step`` updates."""
     objectives, dev = list(module.objectives.values()), history.scores
     lora, prefixes = lora_facts(module.encoder), module.prefixes
     listed = [objective.hyperparameters().items() for objective in objectives]
@@ -148,8 +148,8 @@ def model_card(
         trained=_TRAINED[settings.freeze]
         if lora is None
         else f"{lora_line(lora)}; merged into this model, and saved separately in `adapter/`",
-        matryoshka=f"first {', '.join(map(str, prefixes))} coordinates trained too: load with "
-        f"`truncate_dim={prefixes[-1]}`"
+        matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are trained too: load "
+        f"with `truncate_dim={prefixes[-1]}`"
         if prefixes
         else "no",
         head=settings.head,
@@ -202,7 +202,7 @@ with {objective}.
 
 
 def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
-    """Return the card of the model that a run ended with."""
+    """Return the card of the image encoder at the end of a run."""
     details, metrics = result.details, result.metrics
     scores = {"kNN (k = 200, t = 0.1)": metrics["knn_final"], "linear probe": metrics["linear"]}
     rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if value is not None]

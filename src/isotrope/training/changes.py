@@ -1,9 +1,9 @@
-"""Measures the effects of a training on dev queries and on the similarity of general sentences.
+"""Measures how a training changed the scores of dev queries and the similarities of other texts.
 
-For the second, a few hundred sentences on other subjects (the first sentences of docstrings in
-Python's standard library) are embedded before and after training. The result is Spearman's
-correlation of their similarities: 100 if all pairs keep their order. It needs no labels and no
-download, but does not show whether a new order is worse.
+The other texts are a few hundred sentences on general subjects: the first sentences of docstrings
+in Python's standard library, which need no labels and no download. They are embedded before and
+after training. The result is Spearman's correlation of their similarities: 100 if all pairs keep
+their order. It does not show whether a new order is worse.
 """
 
 import importlib
@@ -29,13 +29,13 @@ sqlite3 statistics string subprocess tarfile tempfile textwrap threading timeit 
 urllib.request uuid wave weakref xml.dom zipfile
 """
 _SENTENCES = 300
-_CUT, _FEW = 0.1, 2_000  # share of texts that are cut, and pairs, that are worth a remark
-_NAMED = 3  # queries that got worse
+_CUT, _FEW = 0.1, 2_000  # report a larger share of cut texts; report fewer pairs
+_NAMED = 3  # queries with a worse score to print
 
 
 @cache
 def general_sentences() -> tuple[str, ...]:
-    """Return the first sentences of docstrings, of five words or more, each once."""
+    """Return first sentences of docstrings, of 5 to 25 words, each once."""
     found: dict[str, None] = {}
     for name in _MODULES.split():
         try:
@@ -71,9 +71,9 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
 
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
-    """Return how many dev queries the saved model answers better or worse, and the worst.
+    """Return how many dev queries have a better or worse score than before, and the worst.
 
-    The result is None if the score is not a mean over queries, or the initial model was saved.
+    The result is None if the dev score is not a mean over queries or the original model was saved.
     """
     if watch is None or not history.scores or history.best == 0:
         return None
@@ -95,25 +95,25 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
-    """Return the change that promises most after this training; empty if none stands out."""
+    """Return advice for the next training; empty if the numbers suggest none."""
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
-        remedy = longer if positions > report.max_length else "an encoder that reads more"
+        remedy = longer if positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
         return f"next, try {remedy}: {cut}"
     if history.scores and history.best == min(history.scores):
         return "next, try another encoder, or data that this one does not know yet"
     if report.kept < _FEW and report.columns > 1:
-        return f"next, try more pairs: {report.kept:,} are few"
+        return f"next, try more than {report.kept:,} pairs, which are few"
     return ""
 
 
 def learnt(details: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines on the queries that a training changed, and on the similarities it kept."""
+    """Yield the lines that the command line prints on what a training changed."""
     if queries := details.get("queries"):
-        worst = "; largest falls of 1/rank:" if queries["worst"] else ""
+        worst = "; the largest falls:" if queries["worst"] else ""
         yield (
-            f"of {queries['all']} dev queries, {queries['better']} have a better rank than before "
+            f"of {queries['all']} dev queries, {queries['better']} have a better score than before "
             f"and {queries['worse']} a worse one{worst}"
         )
         for one in queries["worst"]:

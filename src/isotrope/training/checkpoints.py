@@ -1,10 +1,9 @@
-"""Checkpoints of a run: folders written by transformers' trainer, and a marker written last.
+"""Checkpoints of a run: folders that transformers' trainer writes, and which of them are complete.
 
-``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser,
-schedule and random generators, and ``run.pt`` with the states of the callbacks: rows, dev scores,
-seconds. ``complete.json`` lists the digests of all files. A folder without ``complete.json`` is
-incomplete, because a process ended while it wrote, and is never resumed from. Nothing in a
-checkpoint is executed.
+``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser and
+schedule, and ``run.pt`` with the states of the callbacks: unwritten rows, dev scores, seconds.
+``complete.json`` is written last and has a hash of each file. A folder without it is incomplete,
+because a process ended while it wrote, and is never resumed. Nothing in a checkpoint is executed.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from isotrope.core.files import file_digest, os_errors_as_input_errors, remove, 
 from isotrope.core.result import json_text
 from isotrope.core.run_folder import COMPLETE, STATES, WEIGHTS
 
-_NEWEST = 2  # newest checkpoints that are kept besides the permanent ones
+_NEWEST = 2  # number of newest checkpoints that are kept in addition to the permanent ones
 
 
 class ChecksumMismatch(ValueError):
@@ -57,7 +56,7 @@ def verify(folder: Path) -> None:
                 check_file(file, folder)  # before anything opens it
         state = TrainerState(**read_json(folder / "trainer_state.json"))
         if state.global_step != step_of(folder):
-            raise ChecksumMismatch(f"trainer_state.json is of step {state.global_step}")
+            raise ChecksumMismatch(f"trainer_state.json has step {state.global_step}")
         for name, digest in {**dict.fromkeys((WEIGHTS, STATES)), **digests}.items():
             check_file(folder / name, folder)
             if file_digest(folder / name, 16) != digest:
@@ -78,7 +77,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
-            tell(f"warning: {checkpoint} is skipped: it has no {COMPLETE}, so it is incomplete")
+            tell(f"warning: {checkpoint} is skipped, because it is incomplete (no {COMPLETE})")
             continue
         try:
             verify(checkpoint)
@@ -95,7 +94,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """Return the weights of a complete checkpoint as ``state_dict``, and its ``global_step``."""
+    """Return ``state_dict`` (weights) and ``global_step`` of a complete checkpoint."""
     verify(folder)
     state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
     return {"state_dict": state, "global_step": step_of(folder)}
@@ -113,10 +112,10 @@ class Checkpoints:
 
     Args:
         folder: Folder of all checkpoints.
-        every: Number of steps between checkpoints. The last step needs no checkpoint, because no
-            run resumes after it.
-        keep: Number of steps between permanent checkpoints. The last step has a permanent
-            checkpoint too. With None, no checkpoint is permanent.
+        every: Number of steps between checkpoints. The last step has none, because nothing is left
+            to resume.
+        keep: Number of steps between permanent checkpoints; the last step has one too. With None,
+            no checkpoint is permanent.
         last: Last step of the run.
     """
 
@@ -131,9 +130,9 @@ class Checkpoints:
         """Remove checkpoints that are neither permanent nor among the newest two."""
         for checkpoint in _all(self.folder)[_NEWEST:]:
             if not self.stays(step_of(checkpoint)):
-                (checkpoint / COMPLETE).unlink(missing_ok=True)  # it is incomplete from here on
+                (checkpoint / COMPLETE).unlink(missing_ok=True)  # first, before its files
                 remove(checkpoint)
 
     def due(self, step: int) -> bool:
-        """Return whether to save: every k steps except the last, and each permanent step."""
+        """Return whether to save after a step: see ``every`` and ``keep``."""
         return self.stays(step) or (step % self.every == 0 and step != self.last)

@@ -1,4 +1,4 @@
-"""Checks the folder, files and names of a run before anything heavy is imported."""
+"""Checks the folder, files and names of a run before heavy libraries are imported."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import OF_SCORES, RunSettings, TrainSettings
 
 AUTO = "auto"
-"""Setting of a temperature that the audit of the data chooses."""
+"""Value of a temperature that ``isotrope audit`` is to choose."""
 
 CHOSEN = frozenset(
     (
@@ -30,7 +30,7 @@ CHOSEN = frozenset(
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether the recipe applies: one data set, a trained encoder, no chosen loss."""
+    """Return whether ``--recipe auto`` chooses settings; some other settings exclude this."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -45,7 +45,7 @@ def recipe_applies(settings: TrainSettings) -> bool:
 
 
 def takes_scores(settings: TrainSettings) -> bool:
-    """Return whether the loss, or the loss that the recipe chooses, can read scored pairs."""
+    """Return whether the given or chosen loss can read scored pairs."""
     return settings.loss in OF_SCORES or recipe_applies(settings)
 
 
@@ -57,7 +57,7 @@ def check_not_taken(output: Path) -> None:
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return settings with the choices that recipe and audit made for the run in the folder."""
+    """Return the settings, completed by what recipe and audit chose when the run began."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
     chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
     if not (chosen or AUTO in own.values()) or not config.is_file():
@@ -78,7 +78,7 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 
 
 def check_given(settings: RunSettings) -> None:
-    """Refuse settings without effect, unless a recipe may still choose a setting that uses them."""
+    """Refuse settings without effect, unless ``--recipe auto`` may still give them an effect."""
     if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
         settings.check_used(lambda line: None)
 
@@ -119,14 +119,14 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
 
 
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:
-    """Return the result of a run that is already finished, or None to continue."""
+    """Refuse a folder that cannot be used; return the result if its run is already finished."""
     if output.exists() and not output.is_dir():
         raise InputError(f"output {output} is a file; give a folder")
     for folder in map(Path, settings.inputs):
         if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
             raise InputError(
-                f"output {output} lies in the data folder {folder}, so the run would train on its "
-                "own files; choose an output folder elsewhere"
+                f"choose an output folder outside the data: {output} is in the data folder "
+                f"{folder}, so the run would train on its own files"
             )
     RunFolder(output).check()
     if is_effectively_empty(output):
@@ -134,15 +134,12 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     config = RunFolder(output).config
     if not resume:
         if not config.is_file():
-            raise InputError(
-                f"output folder {output} is not empty and holds no run; choose another"
-            )
+            raise InputError(f"output folder {output} is not empty and has no run; choose another")
         raise InputError(
-            f"output folder {output} is not empty; choose another, or add `--resume` to continue "
-            "the run in it"
+            f"output folder {output} has a run; choose another, or add `--resume` to continue it"
         )
     if not config.is_file():
-        raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
+        raise CannotResume(f"{output} has no run (no config.yaml); choose another output folder")
     before = type(settings).read(read_yaml(config), source=str(config))
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)

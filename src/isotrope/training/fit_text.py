@@ -1,7 +1,7 @@
-"""``isotrope.fit``: trains on text from Python, with objects and data in memory.
+"""``isotrope.fit``: trains on text from Python; objectives may be objects, data may be in memory.
 
-Objects and data become settings and files, so that a run started from Python can be resumed,
-diagnosed and repeated like a run of the command line.
+Objects become settings and data become files. Therefore a run that was started from Python can be
+resumed, diagnosed and repeated like a run of the command line.
 """
 
 import sys
@@ -37,28 +37,28 @@ def fit(
     ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them.
 
     Args:
-        files: Path or paths of text or pairs; or ``"user/dataset"``, whose training split is read
-            from the Hugging Face hub; or data in memory, which are written to
-            ``output/data-from-python.jsonl``: a list of texts, of pairs ``(anchor, positive)`` or
-            of triples ``(anchor, positive, hard negative)``; one column of a table, as a list of
-            texts; or a DataFrame of pandas or polars or a ``datasets.Dataset``, with the columns
-            ``text``, or ``anchor`` and ``positive``, or those named by ``columns``. A dictionary
-            ``{"qa": ..., "nli": ...}`` of these defines several data sets; each batch comes from
-            one data set.
-        resume: Whether to continue, start or do nothing, as with ``--resume``.
+        files: One or several paths of files; or ``"user/dataset"``, whose training split is read
+            from the Hugging Face hub; or data in memory. Data in memory are a list of texts, of
+            pairs ``(anchor, positive)`` or of triples ``(anchor, positive, hard negative)``; one
+            column of a table, as a list of texts; or a DataFrame (pandas, polars) or
+            ``datasets.Dataset`` with the columns ``text``, or ``anchor`` and ``positive``, or those
+            in ``columns``. They are written to ``output/data-from-python.jsonl``. A dictionary
+            ``{"qa": ..., "nli": ...}`` of any of these defines several data sets; each batch comes
+            from one of them.
+        resume: Whether to continue an interrupted run, as with ``--resume``.
         callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
             called between steps, after those of isotrope.
-        settings: ``output="runs/x"`` and any other setting, such as ``max_steps=100``,
-            ``encoder="all-MiniLM-L6-v2"`` or ``objective=InfoNCE(temperature=0.1)``. An objective
-            is a name, an object, a class, the result of ``modify``, or a dictionary with one
-            objective for each data set.
+        settings: ``output="runs/x"`` and any other setting, such as ``max_steps=100`` or
+            ``encoder="all-MiniLM-L6-v2"``. ``objective`` is a name, an object such as
+            ``InfoNCE(temperature=0.1)``, a class, the result of ``modify``, or a dictionary with
+            one of these for each data set.
 
     Returns:
         The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
 
     Raises:
         InputError: The settings, the data, the encoder or the folder cannot be used.
-        LostProcess: One of several processes has ended.
+        LostProcess: One of several processes has died.
     """
     from isotrope.training.text import train
 
@@ -89,7 +89,7 @@ def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> l
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
-    """Return settings in which an objective is a name with its own settings."""
+    """Return the settings with each objective object replaced by its name and its settings."""
     objective = options.get("objective")
     if isinstance(objective, Mapping):
         return _by_dataset(options, objective)
@@ -100,28 +100,27 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     separate = [name for name in options if name.startswith("objective") and name != "objective"]
     if separate:
         raise InputError(
-            f"{separate[0]} needs an objective given by name; set the values in "
-            f"{type(objective).__name__}(...) instead"
+            f"set the values in {type(objective).__name__}(...) instead of {separate[0]}, which "
+            "needs an objective given by name"
         )
     learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
     if learnt:
         raise InputError(
-            f"{learnt[0]} of {objective.name} requires a gradient, but this training changes only "
-            "the encoder: give a number, or train with ObjectiveLoss in sentence-transformers' "
-            "trainer"
+            f"give a number as {learnt[0]} of {objective.name}, because this training cannot learn "
+            "it; or train with ObjectiveLoss in the trainer of sentence-transformers"
         )
     name, values = registry.as_settings(objective)
     home = type(objective).__module__.partition(".")[0]
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
         raise InputError(
-            f"devices={options['devices']} starts other processes, which do not know the class "
-            f"{type(objective).__name__}: write it to a file and pass this file as plugin"
+            f"write the class {type(objective).__name__} to a file and pass the file as plugin, "
+            f"because devices={options['devices']} starts processes that do not know the class"
         )
     return {**options, "objective": name, "objective_settings": values}
 
 
 def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which the objective of each data set is a name with its own settings."""
+    """Return the settings with the objects of a dictionary replaced by names and settings."""
     shared = {k: v for k, v in options.items() if k != "objective"}
     names, settings = [], dict(shared.pop("objective_settings", {}))
     for dataset, objective in objectives.items():
@@ -135,7 +134,7 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 def _written(
     files: Mapping[Path, object], columns: list[str], groups: str | None, output: Path
 ) -> Iterator[None]:
-    """Write data to the run folder; if no run starts, restore the folder."""
+    """Write data to the run folder; if no run starts, remove them again."""
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
     try:
@@ -150,7 +149,7 @@ def _written(
         if wrote and is_effectively_empty(output):
             for file in wrote:
                 file.unlink(missing_ok=True)
-            with suppress(OSError):  # the first that is not empty
+            with suppress(OSError):  # stop at the first folder that is not empty
                 for place in made:
                     place.rmdir()
         raise

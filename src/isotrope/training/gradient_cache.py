@@ -1,10 +1,10 @@
-"""Embeds a batch of any size with the activations of one chunk at a time.
+"""Embeds a batch of any size while only the activations of one chunk are in memory.
 
 The loss needs the embeddings of the whole batch at once, but not their activations. The backward
 pass computes the activations again, chunk by chunk, from the same random states and therefore with
-the same dropout masks. The price is one more forward pass. For text, sentence-transformers does the
-same (``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep contrastive learning
-batch size under memory limited setup", section 3).
+the same dropout masks. The price is one more forward pass. Text uses sentence-transformers' code
+for this (``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep contrastive
+learning batch size under memory limited setup", section 3).
 """
 
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
 
 
 def refuse_batch_statistics(module: nn.Module) -> None:
-    """Check that the rows of a module do not depend on each other."""
+    """Refuse a module with batch normalisation, in which rows depend on each other."""
     for name, part in module.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
-                f"gradient caching (`--micro-batch`) cannot be used with {name or 'this module'} "
-                f"({type(part).__name__}): batch normalisation would use the statistics of a "
-                "chunk instead of the batch; train without `--micro-batch`, keep the layer in "
-                "eval(), or use GroupNorm or LayerNorm"
+                "train without `--micro-batch` (gradient caching), keep "
+                f"{name or 'this module'} ({type(part).__name__}) in eval(), or use GroupNorm or "
+                "LayerNorm: batch normalisation would use the statistics of a chunk instead of "
+                "those of the batch"
             )

@@ -1,9 +1,9 @@
-"""Losses of held-out records, logged during a training: overfitting shows without labels.
+"""Losses of held-out records during a training, which show overfitting without labels.
 
 Nie et al. (2023, figures 1 and 3) compare three losses on training text and on held-out text:
-training begins to overfit when a held-out loss stops falling and rises. Alignment and uniformity of
-training text are those of the batches. InfoNCE depends on the number of candidates, so it uses as
-many training records as are held out.
+overfitting begins when a held-out loss stops falling and rises. Alignment and uniformity of the
+training text are measured on the batches. InfoNCE depends on the number of candidates; it is
+therefore measured on as many training records as held-out ones.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ HELD_OUT_COLUMNS = (
     "held_out_alignment",
     "held_out_uniformity",
 )
-"""Columns of metrics.csv."""
+"""Columns of these losses in metrics.csv."""
 
 MOST_HELD_OUT = 512
 """Largest number of measured records."""
@@ -45,10 +45,10 @@ def held_out_losses(
     *,
     seed: int,
 ) -> dict[str, float]:
-    """Return InfoNCE at temperature 0.05, alignment and uniformity of held-out records.
+    """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
-    Dropout is on, as for the same measures of a training batch, because its masks make the two
-    views of a single text. The masks are the same at every call.
+    Dropout is on, as in a training batch, because it makes the two views of a single text. The
+    dropout masks are the same at every call. InfoNCE is also measured on the ``trained`` records.
 
     Returns:
         A number for each of :data:`HELD_OUT_COLUMNS`.

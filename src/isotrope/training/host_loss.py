@@ -1,6 +1,6 @@
-"""Trains with a loss of sentence-transformers, given by name, instead of an objective.
+"""Builds losses of sentence-transformers by name, to train with instead of an objective.
 
-A loss takes pairs, scored pairs, or pairs whose negatives have scores.
+Each loss takes pairs, scored pairs, or pairs with hard negatives that have scores.
 """
 
 import inspect
@@ -24,7 +24,7 @@ OF_PAIRS = (
     *("MultipleNegativesSymmetricRankingLoss", "CachedMultipleNegativesSymmetricRankingLoss"),
     *("GISTEmbedLoss", "CachedGISTEmbedLoss", "MegaBatchMarginLoss"),
 )
-"""Losses that take anchors, positives and, for the first four and GIST, hard negatives."""
+"""Losses of pairs. All but MegaBatchMarginLoss also take hard negatives."""
 
 
 def check_loss(settings: TrainSettings) -> None:
@@ -48,27 +48,29 @@ def check_loss(settings: TrainSettings) -> None:
             )
     for name, parameter in arguments.items():
         if parameter.default is parameter.empty and name not in settings.loss_settings:
-            raise SettingError(f"is missing, and {settings.loss} needs it", setting=f"loss.{name}")
+            raise SettingError(f"is required by {settings.loss}", setting=f"loss.{name}")
 
 
 def check_scores(loss: str | None, store: TokenStore) -> None:
-    """Refuse scores that no cosine can have, and scores that are all equal."""
+    """Refuse scores above the largest cosine, and scores that are all equal."""
     if not store.report.scored:
         return
     scores = store.scores(np.arange(len(store)))
     if loss == "CosineSimilarityLoss" and (most := float(np.abs(scores).max())) > 1:
         raise InputError(
-            f"the scores reach {most:g}, and {loss} wants cosines, at most 1: divide the scores "
-            f"by {most:g}, or use `--loss CoSENTLoss`, which only reads their order"
+            f"divide the scores by {most:g}, the largest one, because {loss} compares them with "
+            "cosines; or use `--loss CoSENTLoss`, which only reads their order"
         )
     if loss in ("CoSENTLoss", "AnglELoss") and np.ptp(scores) == 0:
-        raise InputError(f"all scores are {scores[0, 0]:g}, so {loss} has no order to learn")
+        raise InputError(
+            f"give different scores: all are {scores[0, 0]:g}, and {loss} learns their order"
+        )
 
 
 def host_loss(
     model: "SentenceTransformer", name: str, arguments: Mapping[str, float | str]
 ) -> nn.Module:
-    """Return a loss of pairs of sentence-transformers; its ``guide`` is given by name."""
+    """Build a loss of sentence-transformers; a ``guide`` among the arguments is a model name."""
     kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}
     values = {key: _value(value, kinds[key]) for key, value in arguments.items()}
     loss: nn.Module = getattr(losses, name)(model, **values)
@@ -76,12 +78,12 @@ def host_loss(
 
 
 def _arguments(name: str) -> dict[str, inspect.Parameter]:
-    """Return the arguments of a loss after the model."""
+    """Return the arguments of a loss other than the model."""
     return dict([*inspect.signature(getattr(losses, name)).parameters.items()][1:])
 
 
 def _value(value: float | str, annotation: str) -> object:
-    """Return the value of a flag in the type of an argument."""
+    """Convert the value of a flag to the type of an argument."""
     if "SentenceTransformer" in annotation:
         return SentenceEncoder.load(str(value)).model
     if value in ("true", "false"):

@@ -1,11 +1,11 @@
 """Starts several processes on this machine, watches them, and ends them together.
 
-``launch`` runs the ranks of one training with the environment that torchrun would set. The same
-code therefore runs under torchrun (needed for several machines) without this file. ``each`` runs
-many tasks, several at a time; each process has its share of the cores and one GPU.
+``launch`` runs one training in several processes (ranks), with the environment variables that
+torchrun would set. Under torchrun, which several machines need, this file is not used. ``each``
+runs many tasks, several at a time; each process has its share of the cores and one GPU.
 
-The first process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
-checkpoint. If the first process has died, the others end in the same way.
+The parent process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
+checkpoint. If the parent process has died, the others end in the same way.
 """
 
 import os
@@ -34,15 +34,15 @@ Answer = tuple[str, Any]
 REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
 _CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
-_HANGS = 20.0  # seconds for the other ranks to end by themselves when one has failed
-_GRACE = 30.0  # seconds for a process that is not needed any more to leave a checkpoint
+_HANGS = 20.0  # seconds for the other ranks to end by themselves after one has failed
+_GRACE = 30.0  # seconds for a process to write a checkpoint and end
 _LAUNCHER = "ISOTROPE_LAUNCHER"
 _GOES_ON = "finished work is kept, and the same command continues"
 _STOPPED = f"stopped on request; {_GOES_ON} where it stopped"
 
 
 class Terminated(BaseException):
-    """SIGTERM without a handler of its own."""
+    """Raised at SIGTERM, unless another handler is installed."""
 
 
 def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
@@ -56,7 +56,7 @@ def handling(
 ) -> Iterator[None]:
     """Call ``react`` at Ctrl-C and SIGTERM; restore the previous handlers on exit.
 
-    Outside the main thread nothing changes: signals do not reach it.
+    This has no effect outside the main thread, which signals do not reach.
     """
     before: dict[signal.Signals, Any] = {}
     try:
@@ -70,7 +70,7 @@ def handling(
 
 
 def launched() -> bool:
-    """Return whether :func:`launch` started this process and is still running."""
+    """Return whether :func:`launch` started this process and its parent is still running."""
     return os.environ.get(_LAUNCHER) == str(os.getppid())
 
 
@@ -91,7 +91,7 @@ def gpus() -> list[str]:
 
 
 def _environment(processes: int) -> dict[str, str]:
-    """Return the environment of one of ``processes``: its share of the cores."""
+    """Return the environment variables of one of ``processes``, with its share of the cores."""
     return {
         "OMP_NUM_THREADS": str(max(1, cores() // processes)),
         "OMP_WAIT_POLICY": "PASSIVE",
@@ -112,11 +112,11 @@ class _Worker:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "isotrope.training.worker", str(remote.fileno())],
                 env=environment,
-                stdin=subprocess.PIPE,  # closing it tells the process that the parent is gone
+                stdin=subprocess.PIPE,  # is closed when this process ends
                 stdout=None if visible == "everything" else hidden,
                 stderr=hidden if visible == "nothing" else None,
                 pass_fds=[remote.fileno()],
-                start_new_session=True,  # Ctrl-C is passed on once
+                start_new_session=True,  # Ctrl-C reaches only the parent, which passes it on
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -126,9 +126,9 @@ class _Worker:
     def begin(self, task: Task[T, R], item: T, requests: list[int]) -> None:
         """Start a task; the function and its argument must be picklable."""
         self.busy = True
-        with suppress(BrokenPipeError):  # a dead process shows when its answer is awaited
+        with suppress(BrokenPipeError):  # ``answer`` finds a dead process
             self.pipe.send_bytes(pickle.dumps((sys.argv, task, item)))
-        if requests:  # a request between the start of the process and its handlers
+        if requests:  # a request to stop came before the process was busy
             self.ask(requests[0])
 
     def answer(self) -> Answer:
@@ -181,19 +181,19 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
 
 
 def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R | None]:
-    """Do a task in several processes, the ranks of one training.
+    """Run a task in several processes, the ranks of one training.
 
-    Ctrl-C and SIGTERM go to all of them, and a process that fails ends the others.
+    Ctrl-C and SIGTERM are passed to all of them. If one process fails, the others are ended.
 
     Args:
         devices: Number of processes.
         task: Function to run in each process. It must be picklable, takes ``item``, and returns
             an exit code and a result.
-        item: Argument of the task, which must be picklable.
+        item: Argument of the task; it must be picklable.
 
     Returns:
-        The exit code (0 if all finished, 130 or 75 if they were stopped) and the result of the
-        first process, if it has one.
+        The exit code (0 if all finished, 130 or 75 if they were stopped), and the result of the
+        first process or None.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -218,9 +218,9 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
 
 
 def _answers(workers: list[_Worker]) -> dict[int, Answer]:
-    """Return the status and value of each task, in the order in which they ended.
+    """Return the status and value of each task, in the order in which the tasks ended.
 
-    Tasks that continue after another has failed are killed and give no value.
+    A task that does not end after another has failed is killed and has no value.
     """
     answers: dict[int, Answer] = {}
     until: float | None = None
@@ -232,7 +232,7 @@ def _answers(workers: list[_Worker]) -> dict[int, Answer]:
             worker.process.kill()
         for worker in [worker for worker in busy if worker.pipe in ready]:
             kind, _ = answers[workers.index(worker)] = worker.answer()
-            worker.pipe.close()  # it ends, and the others notice
+            worker.pipe.close()  # its process ends, and the other ranks lose the connection
             if kind not in ("done", "stopped") and until is None:
                 until = time.monotonic() + _HANGS
     return answers
@@ -276,10 +276,10 @@ def _killed(code: int, remedy: str = "") -> str | None:
 def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
     """Yield every item with the result of its task, in the order in which they finish.
 
-    An item is taken only when a process is free and all finished results have been yielded, so
-    ``items`` may be a generator that waits for results or stops early. An InputError of a task is
-    yielded. After any other error, or a request to stop, no more tasks start. Running tasks
-    continue, or are asked to stop, and their results are yielded before the error is raised.
+    The next item is taken when a process is free and all finished results have been yielded, so
+    ``items`` may be a generator that depends on the results. An InputError of a task is yielded as
+    its result. After any other error no more tasks start, and the running ones finish; after a
+    request to stop they are asked to stop. All results are yielded before the error is raised.
 
     Args:
         task: Picklable function of an importable module.
@@ -354,15 +354,15 @@ def _beside(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
 
 
 def _share(place: int, jobs: int) -> dict[str, str]:
-    """Return the environment of a process: its cores, and its GPU."""
+    """Return the environment variables of a process: its share of the cores, and one GPU."""
     devices = gpus()
     gpu = {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
     return {**_environment(jobs), **gpu}
 
 
 def _failure(kind: str, value: int | str) -> Exception:
-    """Return the error of a process, from its exit code or its traceback."""
+    """Return the error of a process whose exit code or traceback is ``value``."""
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
     how = _killed(value, ": try fewer `--jobs`") if isinstance(value, int) else None
-    return LostProcess(f"a process {how or 'has ended by itself'}; {_GOES_ON}")
+    return LostProcess(f"a process {how or 'ended unexpectedly'}; {_GOES_ON}")

@@ -1,4 +1,4 @@
-"""The loggers of ``--logger``: TensorBoard's file is written here, the others by transformers."""
+"""Writes TensorBoard's file; transformers writes to the other loggers of ``--logger``."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ from isotrope.core.files import open_own, os_errors_as_input_errors
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Check that the packages of the loggers are installed; TensorBoard's comes with isotrope."""
+    """Refuse loggers whose packages are not installed; TensorBoard's comes with isotrope."""
     for name in names:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
             raise SettingError(
@@ -28,10 +28,10 @@ def check_loggers(names: Sequence[str]) -> None:
 
 
 class Board(TrainerCallback):
-    """TensorBoard's file of one run: one event per row, written at once.
+    """Writes TensorBoard's file of a run, one event for each row of metrics.csv.
 
-    Torch's writer, which transformers uses, writes each number as a separate event from a thread;
-    its errors come late and with a traceback.
+    The writer of torch is not used, because it writes in a thread: errors come late and as
+    tracebacks.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""The steps of a run, for text and images, on the trainers of Hugging Face with our callbacks.
+"""Performs the steps of a run on text or images, with trainers of Hugging Face and our callbacks.
 
-Text and images differ in their ``TrainingTask``: the trained module, its batches, its dev score,
-the lines before the first step, and the way to save the model and complete the result.
+Text and images have different subclasses of ``TrainingTask``, which define the trained module, its
+batches, its dev score, the printed summary, and how the model is saved.
 """
 
 import logging
@@ -52,17 +52,17 @@ from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTask(ABC):
-    """A training on text or on images, checked and prepared.
+    """A training on text or on images whose settings are checked and whose data are read.
 
-    A subclass defines ``loader``, ``introduce``, ``finish``, ``details`` and, if the best step is
-    saved, ``keep``.
+    A subclass defines ``loader``, ``introduce``, ``finish``, ``details`` and, if the model of the
+    best step is saved, ``keep``.
 
     Attributes:
-        logged: Numbers of a logged step that go into the result.
+        logged: Names of the numbers of the last logged step that the result has.
         module: Module to train, in its state before the first step.
-        columns: Columns of metrics.csv; the last is the rows of data per second.
-        clip: Largest norm of the gradient, or None.
-        dev: Score that is watched.
+        columns: Columns of metrics.csv; the last is the number of records per second.
+        clip: Norm above which gradients are clipped, or None.
+        dev: Dev score.
     """
 
     kind: ClassVar[str]
@@ -91,9 +91,9 @@ class TrainingTask(ABC):
     def keep(self, step: int) -> str:
         """Save the model of the best step so far; return its fingerprint.
 
-        It is called only for a task whose ``dev`` chooses the step, which must define it.
+        A task must define this if its ``dev`` chooses the step to save.
         """
-        raise TypeError(f"{type(self).__name__} does not choose a step: it saves the last")
+        raise TypeError(f"{type(self).__name__} does not choose a step: it saves the last one")
 
     @abstractmethod
     def finish(self) -> Result:
@@ -118,7 +118,7 @@ class TrainingTask(ABC):
     def run(self, *, lines: bool, callbacks: Sequence[TrainerCallback] = ()) -> Outcome:
         """Run the remaining steps and write the files of a finished run."""
         output, module, first = self.output, self.module, rank() == 0
-        module.train()  # the encoder is loaded in evaluation mode, and the trainer keeps modes
+        module.train()  # the encoder is in evaluation mode, and the trainer does not change it
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
         trainer = trainer_of(self.settings, module, output, self.clip)
         between = self._between(progress, trainer)
@@ -137,7 +137,7 @@ class TrainingTask(ABC):
             return Outcome(self.result(), output, code, module.encoder, first=first)
         if not first:
             return Outcome(empty_result(output), output, encoder=module.encoder, first=False)
-        between.checkpoints.rotate()  # a process can end between writing one and removing another
+        between.checkpoints.rotate()  # a killed process may have left too many
         result = self.finish()
         result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
         ensure_not_replaced(output)
@@ -146,7 +146,7 @@ class TrainingTask(ABC):
         return Outcome(result, output, encoder=module.encoder)
 
     def _between(self, progress: Progress, trainer: RunTrainer) -> Between:
-        """Return the work between the steps."""
+        """Return the callback that does all work between the steps."""
         settings, output, timer = self.settings, self.output, Timer(self.batch_size)
         metrics = Metrics(
             output,
@@ -169,7 +169,7 @@ class TrainingTask(ABC):
         return Between(self.module, timer, checkpoints, self.dev, self.fingerprint, watched)
 
     def result(self) -> Result:
-        """Return the numbers of a run so far."""
+        """Return the result of the run so far."""
         settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
         timer, newest, judgement = dev.timer, dev.metrics.newest, dev.judgement()
@@ -220,7 +220,7 @@ def trainer_of(
         "use_cpu": device.type == "cpu",
         "bf16": settings.precision == "bf16",
         "fp16": settings.precision == "16",
-        # the callbacks of a run log, score and decide when to save
+        # our callbacks log, score and decide when to save
         "logging_strategy": "no",
         "save_strategy": "no",
         "logging_nan_inf_filter": False,
@@ -230,7 +230,7 @@ def trainer_of(
         # buffers are equal in all processes and need not be sent
         "ddp_broadcast_buffers": False,
         "ddp_find_unused_parameters": False,
-        "dataloader_drop_last": True,  # every batch is whole
+        "dataloader_drop_last": True,  # all batches have the same size
     }
     with _quiet():
         if isinstance(module, ImageMethod):
@@ -267,7 +267,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
         except (CannotResume, Diverged):
             raise
         except InputError as error:
-            # a worker of the loader adds its traceback
+            # without the traceback that a worker of the loader adds
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not worker_gone(error):
@@ -276,8 +276,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
             if not isinstance(error, RuntimeError):
                 why = f"DataLoader worker: {why}"
             raise LostProcess(
-                f"a process that reads data has died ({why}); often memory ran out: use fewer "
-                "`--workers`"
+                f"use fewer `--workers` if memory ran out: a process that reads data died ({why})"
             ) from error
     if between.signal is not None and trainer.state.global_step < between.module.steps:
         return 128 + signal.SIGINT if between.signal == signal.SIGINT else REQUEUE
@@ -286,7 +285,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
 
 @contextmanager
 def _closing(between: Between) -> Iterator[None]:
-    """Close bar and log at the end; an earlier error takes precedence."""
+    """Close the bar and the log at the end, also after an error, which is raised again."""
     try:
         yield
     except BaseException:
@@ -298,7 +297,7 @@ def _closing(between: Between) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Mute the libraries' messages about the loop, which the run prints itself."""
+    """Mute the libraries' messages on the training; the run prints its own."""
     level = transformers.logging.get_verbosity()
     others = [logging.getLogger(name) for name in ("sentence_transformers", "accelerate")]
     levels = [logger.level for logger in others]

@@ -1,9 +1,9 @@
-"""Checks that a loss is the same in chunks, cached, on two processes and on permuted rows.
+"""Checks that a loss has the same gradient in chunks, cached, on two processes and permuted rows.
 
 It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
 embeddings of a small encoder. The gradients of the weights of encoder and loss are compared with
-those of one plain call. If the user's file has objectives of isotrope, the stricter
-:func:`isotrope.paradigm.objective_check.prove` checks them.
+those of one plain call. Objectives of isotrope in the file are checked by the stricter
+:func:`isotrope.paradigm.objective_check.prove`.
 """
 
 import contextlib
@@ -30,26 +30,26 @@ from isotrope.training.gradient_cache import cached
 from isotrope.training.launch import launch
 
 SAME = 1e-5
-"""The largest relative difference that counts as rounding: float32 stays far below, a bug above."""
+"""Largest relative difference that counts as rounding. Bugs cause larger ones."""
 
 DIMENSIONS = 16
-"""Dimensions of the embeddings that a loss is called on, unless it needs others."""
+"""Default number of dimensions of the embeddings that a loss receives."""
 
 _ROWS, _INPUTS = 24, 12
 _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
-"""Names of a parameter or an attribute by which a loss divides its batch."""
+"""Parameters or attributes with the size of the chunks in which a loss computes its batch."""
 
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
-_ROUNDINGS = 8  # random roundings of the inputs, whose effect is the unit for errors in bfloat16
-_TIMES = 4.0  # largest allowed error of arithmetic in bfloat16, in units of that effect
+_ROUNDINGS = 8  # number of random roundings of the inputs in the check of bfloat16
+_TIMES = 4.0  # largest allowed error in bfloat16, divided by the largest effect of a rounding
 
 Loss = Callable[..., Tensor]
 
 
 class _LossAndGradients(NamedTuple):
-    """A value, and the gradients of the encoder's weights and of the loss's own parameters."""
+    """The value of a loss, and the gradients of the weights of encoder and loss."""
 
     value: Tensor
     gradients: list[Tensor]
@@ -58,14 +58,14 @@ class _LossAndGradients(NamedTuple):
 def checks_in(
     file: Path, name: str = "", *, dimensions: int = DIMENSIONS
 ) -> Iterator[tuple[str, Check]]:
-    """Check the losses of a Python file; yield the name of the loss and each check as it is made.
+    """Check the losses of a Python file; yield the name of the loss with each check.
 
     Args:
         file: File that defines objectives, functions of (anchors, positives) or (anchors,
             positives, negatives), or modules with such a ``forward``.
         name: Loss to check; by default all objectives, and all callables with "loss" in their
             names.
-        dimensions: Number d of coordinates of the embeddings on which losses are called.
+        dimensions: Number d of dimensions of the embeddings that the losses receive.
 
     Raises:
         InputError: The file has no loss, or a loss cannot be called.
@@ -75,9 +75,9 @@ def checks_in(
     if not losses:
         raise InputError(
             f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, "
-            "positives) or of a module, or end its name in loss"
+            "positives) or of a module, or put 'loss' into its name"
         )
-    # all are built before the first is checked, which takes seconds
+    # build all first, because a check takes seconds and a loss that cannot be built is an error
     built = {
         key: None if _is_objective(value) else _built(file, key, value)
         for key, value in losses.items()
@@ -92,7 +92,7 @@ def checks_in(
 
 
 def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]:
-    """Return the objectives, functions and modules of a file, or the one of that name."""
+    """Return the losses among the names of a file, or the one of the given name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
     return {
@@ -118,11 +118,12 @@ def _run(file: Path) -> ModuleType:
 def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever the file has
     """Return a function or an instance."""
     try:
-        with seeded(0):  # weights and queues are equal in all processes
+        with seeded(0):  # so that weights and queues are equal in all processes
             loss: Loss = value() if isinstance(value, type) else value
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{file}: {key} needs arguments ({error}); give an instance") from error
+        problem = f"{file}: {key} cannot be built without arguments ({error})"
+        raise InputError(f"{problem}; define an instance of it in the file") from error
     if not 2 <= len(needed := _needed(loss)) <= 3:
         raise InputError(
             f"{file}: {key} must take anchors and positives (and negatives); found {signature}"
@@ -130,20 +131,20 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
     for parameter in needed:
         if parameter.kind is parameter.KEYWORD_ONLY:
             raise InputError(
-                f"{file}: {key} needs {parameter.name}= at every call; found {signature}: give it "
-                "a default, or bind it with functools.partial"
+                f"{file}: {key} needs {parameter.name}= at every call; found {signature}: give "
+                f"{parameter.name} a default, or bind it with functools.partial"
             )
         if parameter.name in _LABELS:
             raise InputError(
-                f"{file}: {key} takes {parameter.name}, but the check passes only embeddings: "
-                f"anchors and positives (and negatives); found {signature}: check a function of "
-                "these that makes the labels itself"
+                f"{file}: {key} takes {parameter.name}, but the check passes only anchors and "
+                f"positives (and negatives); found {signature}: write a function of these that "
+                "makes the labels itself, and check it"
             )
     return loss
 
 
 def _needed(loss: Loss) -> list[inspect.Parameter]:
-    """Return the parameters that a call must give."""
+    """Return the parameters without a default."""
     every = _parameters(loss).values()
     return [p for p in every if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
 
@@ -162,27 +163,27 @@ def check_loss(
 def checks_of(
     loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
 ) -> Iterator[Check]:
-    """Check a loss; a few seconds.
+    """Check a loss, which takes a few seconds.
 
     Args:
-        loss: Function that takes anchors and positives, both n x d and not normalised, and n x d
-            negatives if it needs a third argument, and returns a scalar. A module is copied each
-            time.
-        source: File and name by which another process finds the loss.
-        dimensions: Number d of coordinates. A loss with layers or a queue needs its own number.
+        loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
+            third parameter without a default receives negatives (n x d). A module is copied before
+            each call.
+        source: File and name from which a second process loads the loss; None to skip this check.
+        dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
 
-    Yields: One line for each comparison; ``passed`` is None if it was not possible.
+    Yields: One line for each comparison; ``passed`` is None if the comparison was not possible.
     """
     subject = _Subject(loss, dimensions)
     try:
         whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
-    except RuntimeError as error:  # as torch says that shapes do not fit
+    except RuntimeError as error:  # such as shapes that do not fit
         yield raised("one call", error, _WIDTH.format(dimensions))
         return
     except Exception as error:  # whatever somebody's loss raises is the finding
         yield raised("one call", error)
         return
-    # NaN differs from itself without any random numbers
+    # an infinite distance means NaN, not random numbers
     remembers = SAME < _distance(again, whole) < math.inf
     draws = SAME < (change := _distance(reseeded, whole)) < math.inf
     if remembers or draws:
@@ -206,8 +207,8 @@ _WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimen
 
 
 _DRAWS = (
-    "not compared with the rows permuted, in chunks, on two processes and in bfloat16: it draws "
-    "random numbers, which differ there"
+    "not compared with the rows permuted, in chunks, on two processes and in bfloat16: the loss "
+    "draws random numbers, and draws others in these cases"
 )
 _REMEMBERS = (
     "only checked to be finite: a second call on the same batch, after the same "
@@ -217,15 +218,17 @@ _PERMUTED = (
     "it depends on the order of the rows: a mask or a label is at the wrong place, or it draws "
     "random numbers with a fixed seed, which are the same in every call"
 )
-_CACHED = "do not train it with a cache: it uses the embeddings outside of one backward pass"
+_CACHED = (
+    "do not train it with gradient caching: it uses the embeddings outside of one backward pass"
+)
 _CHUNKS = "its chunks differ from the whole batch: gradients are dropped, or an offset is missing"
 _GATHERED = (
     "two processes differ from one: gradients do not flow through a reduction (a factor of 1/2), "
     "or rows of another process are taken for positives"
 )
 _TURNED = (
-    "a larger margin is harder for some pairs and easier for others, because a margin that is "
-    "proportional to a similarity changes its sign for negative similarities"
+    "use a constant margin: a larger margin raises the loss of some pairs and lowers that of "
+    "others, because a margin proportional to a similarity changes its sign with it"
 )
 _UNUSED = (
     "a larger margin changes nothing on this batch, even with all anchors reversed: is it used?"
@@ -236,15 +239,15 @@ _COLLAPSE = "clamp norms, or return 0 for an empty batch: one such batch ends a 
 
 
 class _Subject:
-    """A loss, and how it is called: on the embeddings of a small encoder, from its first state."""
+    """A loss in its initial state, and a small encoder that makes its embeddings."""
 
     def __init__(self, loss: Loss, dimensions: int = DIMENSIONS) -> None:
         self.loss, self.dimensions = loss, dimensions
         self.options: dict[str, Any] = {}
         self.parameters = _parameters(loss)
         self.views = 3 if len(_needed(loss)) > 2 else 2
-        self.single = False  # keeps tensors of float32, and so takes no float64
-        with contextlib.suppress(Exception):  # it is called again, and then the error is found
+        self.single = False  # whether it refuses float64, because it keeps float32 tensors
+        with contextlib.suppress(Exception):  # a later call reports the error
             try:
                 self.run()
             except RuntimeError as error:
@@ -279,7 +282,7 @@ class _Subject:
     def run(
         self, rows: slice | Tensor = slice(None), *, caching: bool = False, seed: int = 0
     ) -> _LossAndGradients:
-        """Call the loss on some rows and go backward; it may have gone backward by itself."""
+        """Call the loss on some rows and backward(), unless the loss has called it itself."""
         loss, (encoder, inputs) = self.fresh(seed=seed), self.inputs()
         views = [
             torch.cat(cached(encoder, [(part,) for part in x[rows].split(7)]))
@@ -299,14 +302,14 @@ class _Subject:
         return _LossAndGradients(value.detach(), gradients)
 
     def by_embeddings(self, views: list[Tensor]) -> _LossAndGradients:
-        """Return value and gradients of the embeddings."""
+        """Return the value of the loss and its gradients with respect to the embeddings."""
         leaves = [x.detach().clone().requires_grad_() for x in views]
         value = self.called(self.fresh(views[0].dtype), leaves)
         gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
         return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
 
     def setting(self, name: str) -> object:
-        """Return the value of a parameter or of an attribute; ``_MISSING`` without one."""
+        """Return the default of a parameter or the value of an attribute, or ``_MISSING``."""
         if name in self.parameters:
             return self.parameters[name].default
         return getattr(self.loss, name, _MISSING) if isinstance(self.loss, nn.Module) else _MISSING
@@ -323,7 +326,7 @@ class _Subject:
 
 
 def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
-    """Compare the sizes by which the loss divides its batch, by itself."""
+    """Compare several chunk sizes, if the loss computes its batch in chunks."""
     for name in _SIZES:
         if subject.setting(name) is _MISSING:
             continue
@@ -333,7 +336,7 @@ def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
 
 
 def _by_margin(subject: _Subject) -> Iterator[Check]:
-    """Widen its margin for similar and for opposite positives."""
+    """Compare a larger margin with the loss's own, for similar and for opposite positives."""
     encoder, inputs = subject.inputs()
     anchors, *rest = (encoder(x) for x in inputs)
     for name in _MARGINS:
@@ -361,7 +364,7 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
 
 
 def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
-    """Compare with two processes, as DistributedDataParallel averages their gradients."""
+    """Compare with the mean of the gradients of two processes, as DistributedDataParallel does."""
     name = "on two processes"
     try:
         _, answer = launch(2, _rank, (*source, subject.dimensions))
@@ -380,7 +383,7 @@ def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradient
 
 
 def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor]]]:
-    """Compute one process's rows, and the mean of both processes' values and gradients."""
+    """In one of two processes, compute the loss of its rows; return the means over both."""
     file, key, dimensions = source
     torch.set_num_threads(1)
     subject = _Subject(_built(file, key, vars(_run(file))[key]), dimensions)
@@ -393,8 +396,8 @@ def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor
 def _rounded(subject: _Subject) -> Check:
     """Compare bfloat16 with float64 on the same rounded embeddings.
 
-    The unit is the effect of rounding alone: the change of the result in float64 if every input is
-    off by half a unit in the last place of bfloat16, at random.
+    The allowed error is a multiple of the effect of rounding alone: the change of the result in
+    float64 if half a unit in the last place of bfloat16 is added to or subtracted from each input.
     """
     name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
     if subject.single:
@@ -410,7 +413,7 @@ def _rounded(subject: _Subject) -> Check:
         turned.append(_distance(subject.by_embeddings(off), true))
     try:
         low = subject.by_embeddings([x.bfloat16() for x in exact])
-    except Exception as error:  # it may refuse the dtype, and says so
+    except Exception as error:  # a loss may refuse the dtype
         return replace(raised(name, error, "it refuses bfloat16"), passed=None)
     distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
     passed = distance <= most
@@ -419,7 +422,7 @@ def _rounded(subject: _Subject) -> Check:
 
 
 def _collapsed(subject: _Subject) -> Iterator[Check]:
-    """Call it on equal, zero and single embeddings: value and gradients must be finite."""
+    """Check that value and gradients are finite for degenerate batches, such as equal rows."""
     cases = {case: degenerate(case, torch.float32, subject.dimensions) for case in DEGENERATE}
     single = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
     for case, leaves in {**cases, "one row": (single[0], single[1])}.items():
@@ -430,7 +433,7 @@ def _collapsed(subject: _Subject) -> Iterator[Check]:
             gradients: tuple[Tensor, ...] = ()
             if value.requires_grad:
                 gradients = torch.autograd.grad(value, views, materialize_grads=True)
-        except Exception as error:  # whatever it is, training stops there
+        except Exception as error:  # a training would stop there
             yield raised(name, error)
             continue
         finite = [bool(x.isfinite().all()) for x in (value, *gradients)]

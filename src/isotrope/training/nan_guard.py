@@ -1,8 +1,7 @@
-"""Stops a run at a value that is not finite, and suggests remedies.
+"""Stops a run at a loss, embedding or gradient that is not finite, and suggests remedies.
 
-The loss, the embeddings and the gradient of every step are checked in all processes before they
-change anything, so the last checkpoint stays valid. The scaler handles overflows of float16
-gradients.
+Each step is checked in all processes before the weights change, so the last checkpoint remains
+valid. Float16 gradients that overflow are left to torch's gradient scaler.
 """
 
 import math
@@ -33,14 +32,14 @@ Trained: TypeAlias = "TextModule | ImageMethod"
 
 
 class NonFiniteGuard:
-    """Keeps numbers that are not finite out of a model."""
+    """Ends a run before numbers that are not finite change the weights."""
 
     def __init__(self, module: Trained, settings: RunSettings) -> None:
         self.module, self.settings = module, settings
         self._loss: Tensor | None = None
 
     def check_forward(self, step: int, loss: Tensor) -> None:
-        """Check the loss of a step and the views it is computed from."""
+        """Check the loss of a step, and the embeddings from which it was computed."""
         what, self._loss = 0, loss.detach()
         if not math.isfinite(float(self._loss)):
             what = 2
@@ -55,8 +54,8 @@ class NonFiniteGuard:
         Args:
             step: Number of the step.
             norm: Norm of the gradient.
-            scale: Factor by which a float16 loss was multiplied. Above 1 it may make a gradient
-                overflow; the scaler then skips the step and uses a smaller factor.
+            scale: Factor by which a float16 loss was multiplied, or None. A factor above 1 can make
+                gradients overflow; torch's scaler then skips the step and reduces the factor.
             device: Device for communication with other processes.
         """
         overflows = scale is not None and scale > 1
@@ -76,8 +75,8 @@ def check_finite_weights(module: "Trained | nn.Module", step: int) -> None:
     """Check that no parameter is infinite or NaN before a model is saved."""
     if broken := non_finite_names(module.named_parameters()):
         raise Diverged(
-            f"training diverged: after {step} steps the weights are not finite ({broken[0]}), and "
-            "are not saved; use a lower `--learning-rate`"
+            f"training diverged: use a lower `--learning-rate`. After {step} steps the weights are "
+            f"not finite ({broken[0]}); they are not saved"
         )
 
 
@@ -87,7 +86,7 @@ def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 
 def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
-    """Yield lines on a step: how many values are finite, the smallest and the largest."""
+    """Yield lines on the values of a step: how many are finite, and the smallest and largest."""
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
     for view in map(Views.detached, views):
@@ -101,7 +100,7 @@ def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> I
     ):
         if tensors:
             broken = non_finite_names(tensors.items())
-            first = f", the first of them {broken[0]}" if broken else ""
+            first = f"; the first that is not: {broken[0]}" if broken else ""
             yield f"  {name}: {len(tensors) - len(broken):,} of {len(tensors):,} finite{first}"
 
 
@@ -124,7 +123,7 @@ def _span(x: Tensor) -> str:
 
 
 def _advice(module: Trained, settings: RunSettings) -> Iterator[str]:
-    """Yield possible remedies, in the words of the command line."""
+    """Yield possible remedies, as flags of the command line."""
     yield f"a lower `--learning-rate` (it is {module.learning_rate:g})"
     temperature = module.objective.hyperparameters().get("temperature")
     if temperature is not None:
@@ -136,7 +135,7 @@ def _advice(module: Trained, settings: RunSettings) -> Iterator[str]:
 
 
 def _is_finite(x: Tensor) -> bool:
-    """Return whether all numbers are finite, without a tensor of booleans."""
+    """Return whether all numbers are finite, without allocating a tensor."""
     return x.numel() == 0 or all(math.isfinite(float(end)) for end in torch.aminmax(x.detach()))
 
 

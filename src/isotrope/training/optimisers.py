@@ -1,7 +1,7 @@
-"""Learning-rate schedules and seeds of all steps; parameter groups and LARS for image methods.
+"""Learning-rate schedules and random seeds of steps; parameter groups and LARS for image methods.
 
-The rates are functions of the step alone and are set before every update. No scheduler has a state,
-so a resumed run continues exactly.
+The learning rate and the weight decay depend only on the step and are set before every update. No
+scheduler has a state, so a resumed run continues exactly.
 """
 
 import math
@@ -29,15 +29,15 @@ SCHEDULES: dict[str, Callable[[float, float, float], float]] = {
     "linear": lambda start, end, progress: end + (start - end) * (1 - progress),
     "cosine": cosine,
 }
-"""Functions of peak, end and share of finished steps that return the rate after warm-up."""
+"""Functions (peak, end, share of finished steps) that return the learning rate after warm-up."""
 
 
 def learning_rate_at(plan: Plan, step: int) -> float:
     """Return the learning rate of the update ``step``, counted from 0.
 
-    The rate rises linearly over the warm-up, whose last step has the peak, and then follows
-    ``plan.scheduler``. The schedules equal those of the same names in transformers, except that
-    theirs begin the warm-up with a rate of 0.
+    The rate rises linearly during the warm-up, reaches its peak in the last step of it, and then
+    follows ``plan.scheduler``. Schedules with the same names in transformers differ only in that
+    their warm-up begins with a rate of 0.
     """
     if step < plan.warmup_steps:
         return plan.learning_rate * (step + 1) / plan.warmup_steps
@@ -47,11 +47,11 @@ def learning_rate_at(plan: Plan, step: int) -> float:
 
 
 def refuse_long_warmup(plan: Plan, setting: str) -> None:
-    """Check that a plan reaches its peak."""
+    """Refuse a warm-up that is longer than the run."""
     if plan.warmup_steps > plan.steps:
         raise InputError(
-            f"{setting} is {plan.warmup_steps} steps and the run has {plan.steps}: its learning "
-            f"rate would never reach {plan.learning_rate:g}; train longer or warm up for less"
+            f"train longer or shorten the warm-up: {setting} is {plan.warmup_steps} steps, but the "
+            f"run has {plan.steps}, so its learning rate would not reach {plan.learning_rate:g}"
         )
 
 
@@ -77,15 +77,15 @@ def build_optimizer(
         module: The method.
         plan: Plan of the run.
         predictor: Part of the module with a separate learning rate.
-        times: Learning rate of the predictor divided by that of the rest.
+        times: Learning rate of the predictor divided by that of the other parameters.
         constant: Whether the learning rate of the predictor stays at its peak.
-        fused: Whether AdamW uses one fused kernel.
+        fused: Whether AdamW updates all parameters in one kernel.
     """
     apart = set() if predictor is None else set(predictor.parameters())
     by_kind: dict[tuple[bool, bool], list[Tensor]] = {}
     for parameter in module.parameters():
         if parameter.requires_grad:
-            # biases and the scales and shifts of norms are vectors
+            # vectors are biases, and the scales and shifts of norms
             kind = (plan.decay_all or parameter.ndim > 1, parameter in apart)
             by_kind.setdefault(kind, []).append(parameter)
     groups: list[dict[str, Any]] = [
@@ -109,7 +109,7 @@ def build_optimizer(
 
 
 def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
-    """Set the rates of every group of :func:`build_optimizer` for the update ``step``."""
+    """Set learning rate and weight decay of each group for the update ``step``."""
     for group in optimizer.param_groups:
         rate = plan.learning_rate if group["constant"] else learning_rate_at(plan, step)
         group["lr"] = group["times"] * rate
@@ -117,16 +117,16 @@ def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
 
 
 class LARS(torch.optim.Optimizer):
-    """SGD with momentum whose step on each matrix is proportional to the norm of the matrix.
+    """SGD with momentum in which the step of each matrix is proportional to its norm.
 
     g <- g + wd p; g <- eta (|p| / |g|) g, unless one of the norms is 0; v <- mu v + g;
-    p <- p - lr v. A group with ``decays=False`` (biases and norms) has plain momentum.
+    p <- p - lr v. A group with ``decays=False`` (biases and norms) is trained by SGD with momentum.
 
     Source: You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks",
     section 5, with the learning rate outside the momentum, as in SimCLR, BYOL and MoCo v3.
 
     Args:
-        groups: Parameters, or groups of parameters.
+        groups: Parameters p, or groups of parameters.
         lr: Learning rate.
         momentum: Momentum mu.
         weight_decay: Weight decay wd.
@@ -171,6 +171,6 @@ class LARS(torch.optim.Optimizer):
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
     """Return the random seed of one step in one process."""
-    # odd constants of 64 bits, as in splitmix64, keep neighbouring seeds and steps apart
+    # odd constants of 64 bits, as in splitmix64, give neighbouring seeds and steps distant results
     mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
     return (mixed + 1) % 2**63

@@ -1,4 +1,4 @@
-"""Shows progress on stderr during training: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a training on stderr: a bar on a terminal, otherwise lines of text."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ def warn(line: str) -> None:
 
 
 class Progress:
-    """The progress of a run: a bar on a terminal, else a line per logged step and dev score.
+    """A bar on a terminal; otherwise a line for each logged step and for each dev score.
 
     Attributes:
         shown: Whether there is a bar.
@@ -39,7 +39,7 @@ class Progress:
             warn(message)
 
     def begin(self, step: int) -> None:
-        """Begin at the step where the run starts or resumes."""
+        """Begin at the first step of this part of the run."""
         self._done = self._first = step
         self._began = time.monotonic()
         self._bar = tqdm(
@@ -58,7 +58,7 @@ class Progress:
         self._bar.update(1)
 
     def logged(self, step: int, loss: float) -> None:
-        """Show a row of metrics.csv."""
+        """Show the loss of a logged step."""
         self._loss = f"loss {loss:.4g}"
         if self._lines:
             self._line(step, self._loss)

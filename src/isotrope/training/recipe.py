@@ -17,9 +17,11 @@ class Rates:
         optimizer: ``sgd`` or ``lars`` (both with ``momentum``), or ``adamw``.
         momentum: Momentum of SGD and LARS.
         weight_decay: Weight decay at the first step.
-        last_weight_decay: Weight decay at the end of a cosine; None keeps the first value.
+        last_weight_decay: Weight decay at the last step, reached along a cosine; None for a
+            constant weight decay.
         last_learning_rate: Learning rate after the last step.
-        decay_all: Whether biases and norms have weight decay (and LARS's trust ratio) too.
+        decay_all: Whether weight decay (and the trust ratio of LARS) also applies to biases and
+            norms.
     """
 
     learning_rate: float = 0.06
@@ -33,14 +35,13 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Rates):
-    """The optimiser settings of one run, in steps; the learning rate is already scaled.
+    """The optimiser settings of one run, in steps, with the learning rate for its batch size.
 
     Attributes:
         steps: Number of steps of the whole run.
         steps_per_epoch: Number of steps of one pass over the data.
         warmup_steps: Number of steps over which the learning rate rises linearly.
-        scheduler: Path of the learning rate from its peak to ``last_learning_rate``: linear,
-            along a cosine, or constant.
+        scheduler: Path of the learning rate from its peak to ``last_learning_rate``.
     """
 
     steps: int
@@ -55,16 +56,16 @@ class Recipe(Rates):
 
     Attributes:
         objective: Registered name of the objective.
-        objective_settings: Hyperparameters of each objective that replace its own defaults; the
-            user can change them.
+        objective_settings: Defaults of hyperparameters, by the name of the objective; they replace
+            the objective's own defaults.
         augment: Name in ``data.augment.RECIPES``.
         source: Source of the numbers.
         batch_size: Number of images in a step for which the learning rate was chosen. With a batch
             of B, the learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
         epochs: Passes over the data.
         warmup_epochs: Epochs of warm-up. A shorter run warms up for the same share of its steps.
-        clip: Largest norm of the gradient, or None.
-        scaled: Whether the learning rate grows with the batch.
+        clip: Norm above which gradients are clipped, or None.
+        scaled: Whether the learning rate is proportional to the batch size.
     """
 
     objective: str
@@ -78,7 +79,7 @@ class Recipe(Rates):
     scaled: bool = True
 
     def plan(self, *, steps: int, steps_per_epoch: int, batch_size: int) -> Plan:
-        """Return the plan of a run of ``steps``; ``dataclasses.replace`` changes single entries."""
+        """Return the plan of a run of ``steps`` steps."""
         rate = self.learning_rate * (batch_size / self.batch_size if self.scaled else 1)
         rates = {entry.name: getattr(self, entry.name) for entry in fields(Rates)}
         rates |= {

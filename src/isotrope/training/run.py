@@ -1,7 +1,7 @@
 """Runs a training on text or images: its folder, processes, checkpoints and outcome.
 
-A function (``Work``) checks, prepares and trains. This file gives it a folder and the number of
-processes in its settings. ``loop`` runs the steps.
+A function of type ``Work`` checks the settings, prepares the data and trains. This file calls it in
+the run folder, in as many processes as the settings demand. ``loop`` runs the steps.
 """
 
 import os
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from isotrope.reports.pictures import Drawing
 
 Settings = TypeVar("Settings", bound=RunSettings)
-Work = Callable[[Settings, bool], "Outcome"]  # called with settings and lines
+Work = Callable[[Settings, bool], "Outcome"]  # called with settings and whether to print lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,8 +73,8 @@ class Outcome:
         result: Numbers and provenance; for an interrupted run, the state so far.
         output: The run folder.
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: The encoder after the last step; ``model/`` may have an earlier, better step. None
-            if the run was already finished, or ran in other processes.
+        encoder: The encoder after the last step (``model/`` may have an earlier, better step).
+            None if the run was already finished, or ran in other processes.
         first: Whether this is the first (or only) process. Only the first process has the numbers
             and prints them.
     """
@@ -165,8 +165,8 @@ _ONE_AT_A_TIME = threading.RLock()  # a process has only one generator of random
 def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
     """Train with the given settings and write the run folder.
 
-    With ``devices`` above 1 the processes are started here, unless torchrun has started them. Runs
-    in several threads of a process train one after the other.
+    With ``devices`` above 1 the processes are started here, unless torchrun has started them. If
+    several threads of a process call this function, they train one after the other.
     """
     output = Path(settings.output)
     check_loggers(settings.logger)
@@ -180,7 +180,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         lost = _lost(error)
         if lost is None and not is_peer_failure(error):
             raise
-        what = lost or "another process of this run ended"
+        what = lost or "another process of this run has ended"
         saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
@@ -216,11 +216,11 @@ def _rank(order: tuple[Settings, Work[Settings], bool, bool]) -> tuple[int, Resu
 def _here(
     settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
 ) -> Outcome:
-    """Train in this process, which may be one of several; the first checks and writes."""
+    """Train in this process. It may be one of several; only the first checks and writes."""
     role: Role = "started" if launched() else "only"
     first = rank() == 0
     taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
-    # SIGTERM before the first step or after the last; the Stop callback handles it in between
+    # handles SIGTERM before the first step and after the last; ``Between`` handles it otherwise
     with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
             with taken as finished:
@@ -228,7 +228,7 @@ def _here(
                     return finished or Outcome(empty_result(output), output, first=False)
                 return work(settings, lines)
         except Terminated:
-            # the same command resumes
+            # 75 tells a scheduler to run the same command again
             return Outcome(empty_result(output), output, exit_code=REQUEUE)
 
 
@@ -253,7 +253,7 @@ def _taken(
     output: Path, settings: RunSettings, *, resume: bool, role: Role
 ) -> Iterator[Outcome | None]:
     """Lock the run folder; yield the outcome of a finished run, or None."""
-    # checks come before the lock, so that an error shows before anything is changed
+    # before the lock, which changes the folder
     if not (output / LOCK).exists():
         finished = check_folder(output, settings, resume=resume)
         if finished is not None:
@@ -269,7 +269,7 @@ def _taken(
 
 
 def check_devices(settings: RunSettings) -> str:
-    """Return the kind of device to train on; each process needs a device."""
+    """Return the kind of device to train on; refuse more processes than devices or inputs."""
     kind = find_device(settings.device).type
     total, here = launched_processes()
     settings.check_used(
@@ -289,7 +289,7 @@ def check_devices(settings: RunSettings) -> str:
 
 
 def write_config(settings: RunSettings) -> None:
-    """Make the run folder with config.yaml; remove incomplete files of a killed run."""
+    """Make the run folder and write config.yaml; remove incomplete files of a killed run."""
     output = Path(settings.output)
     RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)
@@ -307,7 +307,7 @@ def _tidy(output: Path) -> None:
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
-    """Compute the loss once on noise, so that errors show before any work is done."""
+    """Compute the loss once on noise, to find errors before the training."""
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     try:
         objective(noise[0], noise[1], noise[2] if negatives else None)
@@ -329,6 +329,6 @@ def hardware(settings: RunSettings) -> str:
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:
     """Return the backend for the loss of a whole batch, and the reason."""
-    # only their number and device matter
+    # only the number of rows and their device matter
     rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.batch_size, 1)
     return choose(Views(rows, rows), settings.backend)

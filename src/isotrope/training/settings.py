@@ -1,10 +1,9 @@
 """Declares the settings of a run once, for flags, YAML keys and Python arguments.
 
 A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
-(``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
-``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). ``RunSettings`` is
-what text and images share; ``training.images.settings`` has the fields for images. The defaults for
-text are SimCSE's (Gao et al., 2021) where it has one.
+(``batch-size:``) and an argument of ``isotrope.fit``. ``RunSettings`` has the settings that text
+and images share; ``training.images.settings`` adds those for images. The defaults for text are
+those of SimCSE (Gao et al., 2021), if SimCSE has the setting.
 """
 
 from abc import ABC, abstractmethod
@@ -27,17 +26,17 @@ in_steps = partial(setting, group="optimisation")
 in_watch = partial(setting, group="evaluation and logging")
 in_hardware = partial(setting, group="hardware")
 in_run = partial(setting, group="run")
-"""Fields by their title in the help."""
+"""Functions that declare a setting under a title of the help."""
 
 
 of_trained = Used(
     lambda encoder: encoder != "scratch", "an encoder from scratch has no trained weights to keep"
 )
-no_loss = Used(lambda loss: loss is None, "a `--loss` has settings of its own, `--loss.ARGUMENT`")
+no_loss = Used(lambda loss: loss is None, "not with `--loss`, whose settings are `--loss.ARGUMENT`")
 no_prompt = Used(
     lambda prompt: not prompt,
-    "the encoder puts its own prompt before every text, {prompt!r}: leave this out, or remove "
-    "default_prompt_name from its config_sentence_transformers.json",
+    "set no prompt: the encoder already puts its own prompt {prompt!r} before every text; or "
+    "remove default_prompt_name from its config_sentence_transformers.json",
 )
 with_dev = Used(lambda dev: dev is not None, "there is no dev score; add `--dev`", note=True)
 with_lora = Used(lambda lora: lora, "needs `--lora RANK`, the rank of the matrices")
@@ -46,7 +45,7 @@ of_dev = partial(in_watch, used=with_dev)
 
 
 OF_SCORES = ("CoSENTLoss", "AnglELoss", "CosineSimilarityLoss", "MarginMSELoss", "DistillKLDivLoss")
-"""Losses of sentence-transformers that take scores: of pairs; the last two of each negative."""
+"""Losses of sentence-transformers for scored pairs; the last two also take scored negatives."""
 
 
 class RunSettings(Settings, ABC):
@@ -56,7 +55,7 @@ class RunSettings(Settings, ABC):
         kind: Kind of the run: text or images.
         module: Python module that trains such a run.
         free: Settings that may change when a run is resumed, because they do not change the
-            batches. (Another number of devices draws other dropout masks.)
+            batches. (With another number of devices, dropout masks change.)
     """
 
     kind: ClassVar[str]
@@ -81,9 +80,9 @@ class RunSettings(Settings, ABC):
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        "Hyperparameters (--objective.temperature 0.05; for text also auto, which is the value "
-        "that `isotrope audit` recommends) and exchanged components (--objective.dissipation "
-        "margin:0.3).",
+        "Hyperparameters of the objective (--objective.temperature 0.05; for text also auto: the "
+        "value that `isotrope audit` recommends), and components that replace its own "
+        "(--objective.dissipation margin:0.3).",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -92,27 +91,28 @@ class RunSettings(Settings, ABC):
     )
     micro_batch: int | None = in_steps(
         None,
-        "Number of inputs to encode at a time, to save memory. The gradient remains that of the "
-        "whole batch, at the cost of one more forward pass.",
+        "Number of inputs to encode at a time, to save memory. The gradient is still that of the "
+        "whole batch; each step takes one more forward pass.",
         ge=1,
         used=no_loss,
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = of_objective(
         "auto",
-        "How to compute the loss. auto chooses by size. eager stores all similarities of a "
-        "batch. rowblock stores a block of rows at a time. bfloat16 is rowblock with rounded "
-        "products. triton stores no similarities in the GPU's memory.",
+        "How to compute the loss. auto: chosen by the batch size and device. eager: stores all "
+        "similarities of a batch. rowblock: stores those of a block of rows at a time. bfloat16: "
+        "rowblock with products in bfloat16. triton: stores no similarities in GPU memory.",
     )
     cut: float = in_model(
         1.0,
         "Experimental: divisor of the initial weights (cut-initialization, Draganov et al., 2024: "
-        "3 for contrastive methods, 9 for others). In our trainings it helped at 1/30 of the "
-        "recipe's learning rate and hurt at the full rate. Pretrained weights are not divided.",
+        "3 for contrastive methods, 9 for others). In our trainings it raised the score at 1/30 "
+        "of the recipe's learning rate and lowered it at the full rate. Pretrained weights are "
+        "not divided.",
         gt=0,
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
-        "Parameters to cut: weights (as in the paper) or all (as in its code).",
+        "Parameters that --cut divides: weights (as in the paper) or all (as in its code).",
         used=Used(lambda cut: cut != 1, "needs `--cut`", note=True),
     )
     max_steps: int | None = in_steps(None, "Number of steps after which to stop.", ge=1)
@@ -121,63 +121,63 @@ class RunSettings(Settings, ABC):
         "Numeric precision of the encoder.",
         used=Used(
             lambda precision, accelerator: (precision, accelerator) != ("16", "cpu"),
-            "needs a GPU; use bf16 or 32 on a CPU",
+            "needs a GPU; on a CPU use bf16 or 32",
         ),
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = in_hardware("auto", "Device to train on.")
     devices: int = in_hardware(
         1,
-        "Processes that share every batch, each with its own GPU or its share of the CPU. The "
-        "gradient equals that of one process. Use torchrun for several machines.",
+        "Number of processes that share every batch, each with its own GPU or its share of the "
+        "CPU. The gradient equals that of one process. For several machines, use torchrun.",
         ge=1,
         used=[
             no_loss,
             Used(
                 lambda devices, started: started in (0, devices),
-                "torchrun has started {started} processes on this machine",
+                "leave it out: torchrun has started {started} processes on this machine",
             ),
             Used(
                 lambda accelerator: accelerator != "mps",
-                "an Apple GPU is one device; add `--device cpu`",
+                "add `--device cpu`: an Apple GPU is one device",
             ),
             Used(lambda devices, gpus: devices <= gpus, "the number of GPUs here is {gpus}"),
-            Used(lambda own: not own, "other processes cannot see your encoder; use torchrun"),
+            Used(lambda own: not own, "use torchrun: other processes cannot see your encoder"),
         ],
     )
     if TYPE_CHECKING:
-        batch_size: int  # over all devices; each kind has its own default
+        batch_size: int  # on all devices; text and images have different defaults
     seed: int = in_run(42, "Seed of all random numbers.", ge=0, lt=2**32)
-    checkpoint_every: int = in_run(500, "Steps between checkpoints.", ge=1)
+    checkpoint_every: int = in_run(500, "Number of steps between checkpoints.", ge=1)
     keep_every: int | None = in_run(
         None,
-        "Steps between checkpoints that are kept, in addition to those of step 0 and of the last "
-        "step. Default: only the newest two are kept.",
+        "Number of steps between permanent checkpoints; step 0 and the last step have one too. "
+        "Default: only the newest two checkpoints are kept.",
         ge=1,
     )
-    log_every: int = in_watch(10, "Steps between rows of metrics.csv.", ge=1)
+    log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
-        "Loggers in addition to metrics.csv; none if no name follows. trackio, wandb and mlflow "
-        "must be installed. They read project, mode and server from their own environment "
-        "variables.",
+        "Loggers in addition to metrics.csv; --logger without a name means none. Install trackio, "
+        "wandb or mlflow yourself; each reads its project, mode and server from its own "
+        "environment variables.",
         python="str | list[str]",
     )
-    progress: bool = in_watch(True, "Show a progress bar (lines without a terminal).")
+    progress: bool = in_watch(True, "Show a progress bar; without a terminal, lines of text.")
 
     @field_validator("precision", mode="before")
     @classmethod
     def _bits(cls, value: object) -> object:
-        """Take a number for its digits: YAML reads 32 as a number."""
+        """Return a number as text, because YAML reads 32 as a number; replace synonyms."""
         return str(value) if isinstance(value, int) else _PRECISIONS.get(str(value), value)
 
     @property
     @abstractmethod
     def inputs(self) -> list[str]:
-        """The files and folders that are trained on."""
+        """The files and folders of the training data."""
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields in the order of the help: specific fields first, shared ones last."""
+        """Return the fields in the order of the help: first those of text or images alone."""
         shared = RunSettings.model_fields
         return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
             k: v for k, v in cls.model_fields.items() if k in shared
@@ -185,7 +185,7 @@ class RunSettings(Settings, ABC):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return all dotted setting names, over all objectives."""
+        """Return the names of the settings of all objectives, such as objective.temperature."""
         return objective_settings()
 
 
@@ -198,12 +198,11 @@ class TrainSettings(RunSettings):
 
     files: list[str] = in_data(
         ...,
-        "Text (.txt, one sentence a line) or a table (.tsv, .csv, .jsonl, .json, .parquet) of "
-        "pairs with any number of hard negatives, of labelled texts or of single texts. Text "
-        "files may be gzipped. Also folders of these, Hugging Face dataset folders "
-        "(save_to_disk), or user/dataset, whose training split is read from the hub. NAME=FILE "
-        "defines several data sets, and each batch comes from one of them: qa=pairs.tsv "
-        "nli=nli.tsv.",
+        "Text (.txt, one sentence a line), or a table (.tsv, .csv, .jsonl, .json, .parquet) of "
+        "single texts, labelled texts, or pairs with any number of hard negatives. Text files may "
+        "be gzipped. Also a folder of such files, a Hugging Face dataset folder (save_to_disk), "
+        "or user/dataset, whose training split is read from the hub. NAME=FILE defines several "
+        "data sets, such as qa=pairs.tsv nli=nli.tsv; each batch comes from one of them.",
         min_length=1,
         positional=True,
         metavar="FILE",
@@ -211,12 +210,12 @@ class TrainSettings(RunSettings):
     encoder: str = in_model(
         "all-MiniLM-L6-v2",
         "Model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or 'scratch': a small "
-        "encoder built here, with a tokenizer trained on the text.",
+        "encoder with random weights, and a tokenizer trained on the text.",
         python="str | Path",
     )
     objective: str = of_objective(
         "infonce",
-        "Name of the objective, see `isotrope objectives`; or one for each data set: "
+        "Name of the objective (see `isotrope objectives`), or of one for each data set: "
         "qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
         python="OneObjective | Mapping[str, OneObjective]",
     )
@@ -224,7 +223,7 @@ class TrainSettings(RunSettings):
         None,
         "Loss of sentence-transformers to train with instead of an objective, such as "
         "GISTEmbedLoss (with --loss.guide all-MiniLM-L6-v2) for pairs, or CoSENTLoss or "
-        "MarginMSELoss for scored pairs. GD, W and R are not logged.",
+        "MarginMSELoss for scored pairs. The components of its gradient are not logged.",
     )
     loss_settings: dict[str, float | str] = setting(
         {},
@@ -234,31 +233,31 @@ class TrainSettings(RunSettings):
     )
     sampling: Sampling = in_data(
         "proportional",
-        "How to draw from several data sets. proportional: every batch of each data set once in "
-        "an epoch, in random order. round-robin: one batch of each in turn, until the smallest is "
-        "used up.",
+        "How to draw from several data sets. proportional: an epoch has every batch of each data "
+        "set once, in random order. round-robin: an epoch has one batch of each in turn, until "
+        "the smallest data set is used up.",
         used=Used(lambda files: len(by_dataset(files)) > 1, "there is one data set", note=True),
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        "How to choose the settings that you leave out. auto: by the data and the encoder, "
+        "How the settings that you leave out are chosen. auto: from the data and the encoder, "
         "unless you name an objective or build the encoder from scratch. papers: the defaults "
-        "listed here, which are SimCSE's.",
+        "listed here, which are those of SimCSE.",
     )
     columns: Names = in_data(
         [],
-        "Columns of a table that hold the text, or anchor, positive and hard negatives: --columns "
+        "Columns of a table with the text, or with anchor, positive and hard negatives: --columns "
         "question,answer.",
         used=Used(
             lambda mixed: not mixed,
-            "some data sets are in memory; call their columns 'anchor' and 'positive', or 'text'",
+            "name the columns 'anchor' and 'positive', or 'text', if some data sets are in memory",
         ),
         python="str | list[str] | list[int]",
     )
     groups: str | None = in_data(
         None,
-        "Column of groups: rows with equal values in it are not pushed apart. For grouped.jsonl "
-        "of `isotrope audit`, use --groups label.",
+        "Column of groups. Rows of one group (equal values in this column) are not pushed apart. "
+        "For grouped.jsonl of `isotrope audit`, use --groups label.",
         coerce_numbers_to_str=True,
         python="str | int | None",
         used=[
@@ -268,9 +267,9 @@ class TrainSettings(RunSettings):
     )
     views: Literal["auto", "dropout", "adjacent", "pairs"] = in_data(
         "auto",
-        "Where the positive comes from: the same text with another dropout mask, the next text of "
-        "the document, or the file's second column. auto takes pairs if there is a second column, "
-        "otherwise dropout.",
+        "Where the positive comes from. dropout: the same text with another dropout mask. "
+        "adjacent: the next text of the document. pairs: the second column. auto: pairs if there "
+        "is a second column, otherwise dropout.",
     )
     query_prompt: str = in_data("", "Text to put before every anchor of pairs.", used=no_prompt)
     passage_prompt: str = in_data(
@@ -282,21 +281,21 @@ class TrainSettings(RunSettings):
                 lambda single, query_prompt, passage_prompt: (
                     not single or passage_prompt == query_prompt
                 ),
-                "both views of a single text are anchors; it is only saved with the model",
+                "both views of a single text are anchors; this prompt is only saved with the model",
                 note=True,
             ),
         ],
     )
     dev: str | None = in_watch(
         None,
-        "Data to score during training: an STS file, a retrieval folder, a file of pairs, or "
-        "'auto', which scores a held-out part of your text without labels. The best step is "
-        "saved, step 0 included.",
+        "Data to score the model on during training: an STS file, a retrieval folder, a file of "
+        "pairs, or 'auto', which holds out a part of your text and needs no labels. The model of "
+        "the best step is saved, step 0 included.",
         python="str | Path | None",
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score for rankings. Scored pairs always use Spearman's correlation.",
+        "Dev score of a ranking. For scored pairs, it is always Spearman's correlation.",
         used=[
             with_dev,
             Used(lambda ranked: ranked, "the score of scored pairs is Spearman's correlation"),
@@ -304,19 +303,19 @@ class TrainSettings(RunSettings):
     )
     eval_every: int = in_watch(
         125,
-        "Steps between dev evaluations; 0: only before and after training.",
+        "Number of steps between dev evaluations; 0: only before and after training.",
         ge=0,
         used=Used(lambda dev, holdout: dev or holdout, "there is no score; add `--dev`", note=True),
     )
     prefer: Literal["best", "trained"] = of_dev(
         "best",
-        "Model to save. best: the model of the step with the best dev score. trained: the model "
-        "of the last step, unless it is worse than the original by more than two standard errors.",
+        "Model to save. best: that of the step with the best dev score. trained: that of the last "
+        "step, unless it is worse than the original model by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
-        "Early stopping: number of dev evaluations without a new best score after which the run "
-        "ends. Needs --dev.",
+        "Early stopping: the run ends after this number of dev evaluations in a row without a new "
+        "best score. Needs --dev.",
         ge=1,
         used=replace(with_dev, note=False),
     )
@@ -327,35 +326,35 @@ class TrainSettings(RunSettings):
     epochs: float = in_steps(1.0, "Passes over the data (or --max-steps).", gt=0)
     minutes: float | None = in_steps(
         None,
-        "Number of minutes that the training may take. --recipe auto measures a step, and skips "
-        "the second training or trains for fewer epochs if necessary.",
+        "Number of minutes that the training may take. --recipe auto measures the time of a step. "
+        "If necessary, it skips the second training or trains for fewer epochs.",
         gt=0,
         used=Used(
             lambda planned: planned,
-            "`--recipe auto` chooses nothing here; use `--epochs` or `--max-steps`",
+            "use `--epochs` or `--max-steps`: here `--recipe auto` does not choose the epochs",
         ),
     )
     streaming: int | None = in_data(
         None,
-        "Number of records to read and shuffle at a time while training, for data that do not fit "
-        "on the disk. Needs --max-steps.",
+        "Number of records to read and shuffle at a time during training, for data that do not "
+        "fit on the disk. Needs --max-steps.",
         ge=2,
         used=[
-            Used(lambda max_steps: max_steps, "the length is unknown; add `--max-steps`"),
-            Used(lambda processes: processes == 1, "it reads in one process"),
-            Used(lambda files: len(by_dataset(files)) == 1, "it reads one data set"),
+            Used(lambda max_steps: max_steps, "add `--max-steps`: the length is not known"),
+            Used(lambda processes: processes == 1, "only with one process"),
+            Used(lambda files: len(by_dataset(files)) == 1, "only with one data set"),
             Used(
                 lambda streaming, batch_size: streaming >= batch_size,
-                "a batch of {batch_size} does not fit; give a larger number",
+                "give at least the batch size, {batch_size}",
             ),
-            Used(lambda memory: not memory, "the data are in memory; give a file to read"),
+            Used(lambda memory: not memory, "give a file: your data are already in memory"),
         ],
     )
     learning_rate: float = in_steps(3e-5, "Highest learning rate.", gt=0)
     warmup: float = in_steps(
         0.0,
-        "Number of steps in which the learning rate rises to --learning-rate. A value below 1 is "
-        "a share of all steps.",
+        "Number of steps in which the learning rate rises to --learning-rate; below 1, the share "
+        "of all steps.",
         ge=0,
     )
     scheduler: Scheduler = in_steps("linear", "Learning-rate schedule after the warm-up.")
@@ -365,44 +364,44 @@ class TrainSettings(RunSettings):
     clip: float = in_steps(1.0, "Norm above which gradients are clipped.", gt=0)
     between: float = in_steps(
         1.0,
-        "Position of the saved weights between the original weights (0) and the trained ones (1). "
-        "With a value below 1, such as 0.7, the model forgets less.",
+        "Position of the saved weights on the line from the original weights (0) to the trained "
+        "ones (1). With a value below 1, such as 0.7, the model forgets less.",
         gt=0,
         le=1,
     )
     refit: bool = in_steps(
         False,
-        "Train a second time with the next seed, also on the held-out records, and save the mean "
-        "of both models' weights. Skipped if the original model was kept, and with LoRA, an "
+        "Train a second model on all records, held-out ones too, with the next seed, and save the "
+        "mean of the weights of both. Skipped if the original model was kept, and with LoRA, an "
         "encoder from scratch or torchrun.",
         used=[
             with_dev,
-            Used(lambda averaged: averaged, "LoRA, scratch and torchrun have no mean", note=True),
+            Used(lambda averaged: averaged, "not with LoRA, scratch or torchrun", note=True),
         ],
     )
     gradient_checkpointing: bool = in_steps(
         False,
-        "Store only the inputs of each layer and recompute the rest in the backward pass. Needs "
-        "less memory and more time; the gradient is the same.",
+        "Store only the inputs of each layer and recompute the rest in the backward pass. This "
+        "needs less memory and more time; the gradient is the same.",
     )
-    max_length: int = in_data(32, "Tokens to which texts are cut in training.", ge=3)
+    max_length: int = in_data(32, "Number of tokens to which texts are cut in training.", ge=3)
     pooling: str | None = in_model(
         None,
-        "Pooling: mean, cls, max, ... Default: the model's own, otherwise mean.",
+        "Pooling: mean, cls, max, ... Default: the pooling in the model folder, otherwise mean.",
         used=Used(
             lambda encoder, pooling: encoder != "scratch" or pooling == "mean",
-            "an encoder from scratch pools by mean",
+            "an encoder from scratch has mean pooling",
         ),
     )
     head: Literal["mlp", "linear", "none"] = in_model(
         "mlp",
-        "Network on top of the encoder for training only; it is not saved. mlp is a linear layer "
-        "and a tanh (Gao et al. 2021), linear is only the layer (Li et al. 2024).",
+        "Network on top of the encoder, for training only; it is not saved. mlp: a linear layer "
+        "and a tanh (Gao et al. 2021). linear: the layer alone (Li et al. 2024).",
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
-        "Parts that are not trained: embeddings (vectors of words and positions, and their layer "
-        "norm; Li et al. 2024), or none.",
+        "Parts of the encoder that are not trained: none, or embeddings (vectors of tokens and "
+        "positions, and their layer norm; Li et al. 2024).",
         used=[
             of_trained,
             Used(lambda lora: lora is None, "LoRA already freezes the encoder", note=True),
@@ -413,13 +412,13 @@ class TrainSettings(RunSettings):
     )
     matryoshka: list[int] = in_model(
         [],
-        "Lengths of shorter embeddings to train, which are the first coordinates of the whole "
-        "embedding. The loss is the mean over all lengths. Needs --head none.",
+        "Lengths of shorter embeddings to train too. Each consists of the first coordinates of "
+        "the whole embedding, and the loss is the mean over all lengths. Needs --head none.",
         used=[
             no_loss,
             Used(
                 lambda matryoshka, dimension: {*matryoshka} != {dimension},
-                "it is the full length, which is trained anyway",
+                "the full length is always trained",
                 note=True,
             ),
             Used(
@@ -428,27 +427,27 @@ class TrainSettings(RunSettings):
             ),
             Used(
                 lambda head, dimension: head == "none",
-                "a head mixes all coordinates; add `--head none`",
+                "add `--head none`: a head mixes all coordinates",
             ),
         ],
     )
     lora: int | None = in_model(
         None,
-        "Rank of LoRA's matrices, which are trained instead of the encoder's weights and merged "
-        "into the saved model (pip install '.[lora]' in a checkout).",
+        "Rank of LoRA's matrices, which are trained in place of the encoder's weights and merged "
+        "into the saved model. Needs peft: pip install '.[lora]' in a checkout.",
         ge=1,
         used=of_trained,
     )
     lora_alpha: int | None = in_model(
         None,
-        "LoRA's matrices are multiplied by alpha / rank. Default: 2 x rank.",
+        "Scale of LoRA: the matrices are multiplied by alpha / rank. Default: 2 x rank.",
         ge=1,
         used=with_lora,
     )
     lora_targets: Names = in_model(
         [],
-        "Layers to adapt, such as query,value or all-linear. Default: peft's choice for the "
-        "architecture, or all-linear if it has none.",
+        "Layers that LoRA adapts, such as query,value or all-linear. Default: peft's choice for "
+        "the architecture, or all-linear if peft has none.",
         used=with_lora,
         python="str | list[str]",
     )
@@ -469,12 +468,12 @@ class TrainSettings(RunSettings):
 
     @property
     def held_out(self) -> float:
-        """The share of held-out text: ``--dev auto`` needs some."""
+        """The share of records to hold out: with ``--dev auto`` at least some."""
         return 0.1 if self.dev == "auto" and self.holdout == 0 else self.holdout
 
     @property
     def inputs(self) -> list[str]:
-        """The files and folders that are trained on."""
+        """The files and folders of the training data."""
         return [file for files in self.datasets.values() for file in files]
 
     @property
@@ -488,4 +487,4 @@ _PRECISIONS = {
     **dict.fromkeys(("fp16", "float16", "16-mixed"), "16"),
     **dict.fromkeys(("bfloat16", "bf16-mixed"), "bf16"),
 }
-"""Spellings used by other libraries."""
+"""Names of precisions in other libraries, and ours."""

@@ -1,7 +1,7 @@
 """Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
-checked; a failure while the data is read leaves no folder behind.
+checked. If reading the data then fails, the run folder is removed.
 """
 
 import functools
@@ -81,7 +81,7 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "linear": LinearHead,
     "none": lambda dimension: None,
 }
-_NOT_SCORED = "use --dev to find out whether training helps: no dev score was measured"
+_NOT_SCORED = "add --dev to find out whether training helps: no dev score was measured"
 
 
 def train(
@@ -132,7 +132,7 @@ def check(
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
             if settings.loss in OF_SCORES and not first.scores:
-                raise InputError(f"{settings.loss} takes scores, and the data have none; add some")
+                raise InputError(f"{settings.loss} needs a column of scores; the data have none")
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
     settings.check_used(
@@ -154,7 +154,7 @@ def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
 
 
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
-    """Check everything and read the data; a failure leaves nothing behind."""
+    """Check everything and read the data; after a failure, remove what was written."""
     encoder, objectives, watch = check(settings)
     removable = rank() == 0 and is_effectively_empty(output)
     try:
@@ -179,7 +179,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
-        # it was empty, or prompts_of had refused; one of these may have its name
+        # its prompt is empty (prompts_of refuses others), but its name may be query or document
         encoder.model.default_prompt_name = None
     module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
@@ -211,7 +211,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
 def _watched(
     settings: TrainSettings, watch: DevMetric | None, stores: Mapping[str, TokenStore]
 ) -> DevMetric | None:
-    """Return the dev score, with the number of its texts that are trained on, if it is known."""
+    """Return the dev score, with the number of scored texts that are in the training data."""
     if settings.dev == "auto":
         prompts = (settings.query_prompt, settings.passage_prompt)
         watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
@@ -221,12 +221,12 @@ def _watched(
         met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
         watch = replace(watch, records=len(asked), trained_on=int(met.sum()))
     if watch is not None and settings.streaming is not None:
-        return replace(watch, trained_on=None)  # later buffers may have texts of the first
+        return replace(watch, trained_on=None)  # later records are not read yet
     return watch
 
 
 def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
-    """Return the columns of metrics.csv; several data sets have one loss column each."""
+    """Return the columns of metrics.csv, with a loss for each of several data sets."""
     losses = [loss_column(name) for name in stores if name]
     return (*COLUMNS[:-1], *losses, COLUMNS[-1])
 
@@ -280,8 +280,8 @@ class TextTask(TrainingTask):
 
     Attributes:
         batches: Records of every step, and tokens of each data set.
-        watch: Dev score, if there is one.
-        general: Similarities of general sentences before training, if they are to be compared
+        watch: Dev score, or None.
+        general: Similarities of general sentences before training, or None to skip the comparison
             with those after it.
     """
 
@@ -304,19 +304,19 @@ class TextTask(TrainingTask):
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Print a summary of the run; most silent failures of SimCSE can be seen in it."""
+        """Print a summary of the run: data, steps, dropout, pooling, and warnings."""
         settings, encoder, report = self.settings, self.module.encoder, self.batches.report
         rates = sorted({getattr(module, name) for module, name in dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
         pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
         say(hardware(self.settings))
         if settings.streaming is not None:
-            say(f"streaming, {settings.streaming:,} records at a time, of which the first have:")
+            say(f"streaming {settings.streaming:,} records at a time; the first ones are:")
         for name, store in self.batches.stores.items():
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
             empty = f", {own.empty_skipped:,} with an empty text left out"
-            if own.understood:  # skipped data are printed even if nothing else is
+            if own.understood:  # a line on skipped data is always printed
                 (warn if "; " in own.understood else say)(own.understood)
             say(
                 f"{whose}{own.kept:,} {_unit(own)} "
@@ -327,10 +327,10 @@ class TextTask(TrainingTask):
             if own.groups_dropped:
                 group = settings.groups or "label"
                 warn(
-                    f"warning: the group ({group}) of {own.groups_dropped:,} duplicates "
-                    "is dropped with them, so the record that is kept is pushed apart from other "
-                    "rows of that group; join groups that share a record, as `isotrope audit "
-                    "--groups` does in grouped.jsonl"
+                    "warning: join groups that share a record, as `isotrope audit --groups` does "
+                    f"in grouped.jsonl: {own.groups_dropped:,} duplicates with another {group} "
+                    "were dropped, so the record that is kept is pushed apart from rows of their "
+                    "groups"
                 )
         if self.watch is not None and self.watch.trained_on:
             warn(_seen_in_training(self.watch, settings))
@@ -343,14 +343,14 @@ class TextTask(TrainingTask):
         query, document = own_prompts(encoder)
         if (query or document) and not (settings.query_prompt or settings.passage_prompt):
             warn(
-                f"warning: {settings.encoder} expects the prompt {query!r} before queries and "
-                f"{document!r} before documents, but this training uses no prompts; set "
-                "--query-prompt and --passage-prompt"
+                "warning: set --query-prompt and --passage-prompt: this training uses no prompts, "
+                f"but {settings.encoder} expects {query!r} before queries and {document!r} before "
+                "documents"
             )
         if "dropout" in report.views and not any(rates):
             warn(
                 "warning: add --dropout 0.1: without dropout the two views of a text are equal, "
-                "and positives teach nothing"
+                "and the model learns nothing from positives"
             )
 
     def keep(self, step: int) -> str:
@@ -363,12 +363,12 @@ class TextTask(TrainingTask):
             return encoder.fingerprint()
 
     def finish(self) -> Result:
-        """Save the last step if there was no score, and complete the model card."""
+        """Save the model of the last step if there is no dev score, and complete the model card."""
         dev, output = self.dev, self.output
         if isinstance(dev.score, str):
             dev.weights[self.module.steps] = self.keep(self.module.steps)
         result = self.result()
-        if dev.best is not None:  # the saved model could not be judged before the last step
+        if dev.best is not None:  # the judgement is known only after the last step
             judgement = Judgement.read(result.details["judgement"])
             ensure_not_replaced(output)
             card = self._card(dev.best[0], judgement)
@@ -408,7 +408,7 @@ class TextTask(TrainingTask):
         }
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the contribution of each of several data sets."""
+        """Return the records, views and steps of each data set, if there are several."""
         batches = self.batches
         if isinstance(batches, StreamedBatches) or len(batches.stores) == 1:
             return {}
@@ -424,7 +424,7 @@ class TextTask(TrainingTask):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The hyperparameters of the objective, or of several with the data sets as prefixes."""
+        """The hyperparameters of the objectives, after the name of the data set if several."""
         objectives = self.module.objectives
         if self.settings.loss is not None:
             return dict(self.settings.loss_settings)
@@ -441,24 +441,24 @@ class TextTask(TrainingTask):
 
 
 def _seen_in_training(watch: DevMetric, settings: TrainSettings) -> str:
-    """Return the warning that some scored texts are also trained on."""
-    where = f"queries of {settings.dev} are also trained on (up to case and punctuation)"
+    """Return the warning that some scored texts are in the training data."""
+    where = f"queries of {settings.dev} are in the training data (up to case and punctuation)"
     if settings.dev == "auto":
         where = (
             "held-out records share a text with a training record (the same answer, or the "
             "reversed pair)"
         )
     counts = f"{watch.trained_on:,} of {watch.records:,}"
-    return f"warning: {counts} {where}, so the dev score is optimistic for them"
+    return f"warning: {counts} {where}, so the dev score is optimistic"
 
 
 def _unit(report: StoreReport) -> str:
-    """Return the word for records, in the plural."""
+    """Return the word for the records: texts or pairs."""
     return "texts" if report.columns == 1 else "pairs"
 
 
 def summary(outcome: Outcome) -> str:
-    """Return the final lines of the command line."""
+    """Return the lines that the command line prints at the end of a run."""
     metrics = outcome.result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (

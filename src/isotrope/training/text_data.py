@@ -77,7 +77,7 @@ def store_of(
     records: Iterable[Record],
     name: str = "",
 ) -> TokenStore:
-    """Return a tokenised data set, if possible from an earlier part of this run."""
+    """Return a tokenised data set; a resumed run opens the stored tokens again."""
     if (folder / MANIFEST).is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
@@ -112,7 +112,7 @@ def store_of(
 
 
 def prompts_of(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return the prompts of anchors and positives: as set, else the model's own."""
+    """Return the prompts of anchors and positives: those in the settings, or else the model's."""
     encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
@@ -135,7 +135,7 @@ def batch_at(
 
 
 def check_store(objective: Objective, store: TokenStore) -> None:
-    """Refuse hard negatives if the objective takes none."""
+    """Refuse data that the objective cannot learn from: hard negatives, or a single group."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(ONE_GROUP.format(len(store)))
@@ -145,7 +145,7 @@ def check_store(objective: Objective, store: TokenStore) -> None:
 def held_out_curves(
     settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
 ) -> Callable[[], dict[str, float]] | None:
-    """Return a function that measures held-out losses, if there are at least two records."""
+    """Return a function that measures held-out losses; None for fewer than two held-out records."""
     count = sum(store.report.held_out for store in stores.values())
     count = min(count, sum(map(len, stores.values())))
     if count < 2:

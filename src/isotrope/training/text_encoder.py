@@ -38,10 +38,10 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
         encoder.freeze_embeddings()
     if settings.max_length > encoder.positions:
         raise SettingError(
-            f"is more than {settings.encoder} takes: give at most "
-            f"`--max-length {encoder.positions}`",
+            f"is more than {settings.encoder} can read",
             setting="max_length",
             value=settings.max_length,
+            remedy=f"give at most `--max-length {encoder.positions}`",
         )
     if settings.max_length > encoder.max_length:  # the saved model has the same limit
         encoder.extend(settings.max_length)
@@ -56,12 +56,12 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
 
 
 def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
-    """Return the prefixes of embeddings that are trained too, the longest first."""
+    """Return the lengths of the shorter embeddings to train, the longest first."""
     return sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
 
 
 def dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    """Yield the places of dropout rates: dropout modules, and attributes of attention."""
+    """Yield the modules and attributes that hold dropout rates."""
     for module in encoder.modules():
         if isinstance(module, nn.Dropout):
             yield module, "p"

@@ -1,11 +1,11 @@
 """The encoder, its head, the losses and the optimiser of one training on text.
 
-The trainer of sentence-transformers trains one ``SentenceTransformer``: the encoder, and the head,
-which exists only in training. Normalize modules are removed, because objectives normalise by
-themselves and the norms are logged. Each data set has its own ``ObjectiveLoss``, or
-``CachedObjectiveLoss`` if the graphs of a batch do not fit into memory. The two views of a text are
-two passes with dropout (SimCSE: Gao et al., 2021). Randomness is a function of (seed, step,
-process), so a run resumed in the middle of an epoch repeats the same masks.
+The trainer of sentence-transformers trains one ``SentenceTransformer``: the encoder and the head,
+which exists only in training. ``Normalize`` modules are removed, because objectives normalise the
+embeddings themselves and the norms are logged. Each data set has its own ``ObjectiveLoss``, or
+``CachedObjectiveLoss`` if a batch does not fit into memory (``micro_batch``). The two views of a
+text are two passes with dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed,
+step and process; a run that is resumed within an epoch therefore has the same dropout masks.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Steps(IterableDataset[dict[str, Any]]):
 
 
 class TrainingHead(nn.Module):
-    """The last module of the trained model: a network on its embeddings."""
+    """The last module of the model in training: a network on top of the embeddings."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -56,17 +56,15 @@ class TextModule(nn.Module):
     """The module that a run trains, with the logged numbers of a step.
 
     Args:
-        settings: Settings of the run: its seed, precision and backend, the number of texts whose
-            graphs are kept at a time, and the position ``between`` of the final weights between the
-            initial (0) and the trained weights (1).
+        settings: Settings of the run.
         encoder: Encoder to train, in place.
         head: Network on top of the encoder in training only, or None.
-        objectives: Objective of each data set, by the name of the data set. Any registered
-            objective or composition is allowed.
+        objectives: Objective of each data set, by the name of the data set.
         plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
-        prefixes: Lengths of prefixes of the embeddings; the loss is the mean over whole embeddings
-            and these prefixes.
-        loss: Function that returns the loss of a model, instead of an objective.
+        prefixes: Lengths of shorter embeddings to train; the loss is the mean over the whole
+            embeddings and their first coordinates of each length.
+        loss: Function that takes the model and returns a loss of sentence-transformers, to train
+            with instead of the objectives.
 
     Attributes:
         model: The module to train: the encoder without its Normalize modules, and the head.
@@ -88,16 +86,16 @@ class TextModule(nn.Module):
     ) -> None:
         super().__init__()
         self.between, self._step = settings.between, 0
-        self.scaled = settings.precision == "16"  # float16 gradients, of which some may overflow
+        self.scaled = settings.precision == "16"  # float16 gradients are scaled
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         heads = [] if head is None else [TrainingHead(head)]
-        # shared modules, not registered a second time
+        # not registered as a submodule, because it has the same parameters
         vars(self)["model"] = SentenceTransformer(
             modules=[*encoder.body, *heads], device=str(encoder.device)
         )
         self.objectives = dict(objectives)
-        self.objective = next(iter(self.objectives.values()))  # of the present step
+        self.objective = next(iter(self.objectives.values()))  # of the current step
         self.prefixes = tuple(prefixes)
         self.plan, self.steps, self.learning_rate = plan, plan.steps, plan.learning_rate
         self.seed, self.log_every = settings.seed, settings.log_every
@@ -147,7 +145,7 @@ class TextModule(nn.Module):
         return {**columns, "label": label, "dataset_name": batch.dataset, "number": batch.number}
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
-        """Begin a step; ``log_every`` counts the batches of each data set separately."""
+        """Begin a step; every ``log_every``-th batch of each data set is logged."""
         self.objective, self._step = self.objectives[dataset], step
         counted = step if number is None else number
         self._logged = counted % self.log_every == 0 or step == self.steps - 1
@@ -178,17 +176,17 @@ class TextModule(nn.Module):
         """Do nothing: the gradients are used as they are."""
 
     def after_step(self) -> None:
-        """After the last update, set the weights to the share ``between`` of the way."""
+        """After the last update, move the weights back towards the original ones (``between``)."""
         if self._step == self.steps - 1:
             with torch.no_grad():
                 for parameter, start in self._start:
                     parameter.lerp_(start, 1 - self.between)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return AdamW; its rates are relative to those of the schedule."""
+        """Return AdamW; the trainer's schedule changes its learning rate."""
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         decay = self.plan.weight_decay
-        # biases, and the scales and shifts of norms, are vectors, which do not decay
+        # no weight decay for vectors: biases, and the scales and shifts of norms
         groups: list[dict[str, Any]] = [
             {"params": [p for p in parameters if p.ndim > 1 or not decay]}
         ]
@@ -199,6 +197,6 @@ class TextModule(nn.Module):
             groups,
             lr=self.learning_rate,
             weight_decay=decay,
-            # a fused step unscales by itself, after clipping: too late for float16
+            # a fused step divides float16 gradients by their scale, but only after clipping
             fused=not self.scaled,
         )

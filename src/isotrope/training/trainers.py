@@ -1,8 +1,8 @@
-"""The trainers of a run: sentence-transformers' for text, transformers' for images.
+"""The trainers of a run: for text that of sentence-transformers, for images that of transformers.
 
-Both extend the trainers of their libraries to make a run exact: batches and random numbers are
-functions of (seed, step), the rates follow the plan, non-finite numbers end the run before they
-change anything, and complete checkpoints are marked.
+Both are extended. Batches and random numbers depend only on seed and step, so a resumed run repeats
+them. The rates follow the plan, numbers that are not finite end the run before they change the
+weights, and complete checkpoints are marked.
 """
 
 import copy
@@ -32,10 +32,7 @@ from isotrope.training.text_module import TextModule
 
 
 class RunTrainer(Trainer):
-    """A trainer for the steps of a run.
-
-    Call :meth:`attach` before training.
-    """
+    """A trainer for the steps of a run; call :meth:`attach` before training."""
 
     between: Between
     module: Trained
@@ -55,13 +52,13 @@ class RunTrainer(Trainer):
         self.remove_callback(PrinterCallback)
         for callback in (between, *callbacks):
             self.add_callback(callback)
-        # its tokenizer is saved with the model, once
+        # else each checkpoint would save the tokenizer, which the model folder already has
         self.processing_class = None
 
     # a step
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the batches of the remaining steps; none after an early end."""
+        """Return the batches of the remaining steps; none after early stopping."""
         ended = all_reduce_max(int(self.between.dev.exhausted), self.args.device)
         nothing: Any = []
         return DataLoader(nothing) if ended else self.batches
@@ -69,7 +66,7 @@ class RunTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: object = None
     ) -> Tensor:
-        """Compute the loss and gradient of a step; modules keep their modes."""
+        """Compute the loss and gradient of a step, without changing the mode of the modules."""
         with self.compute_loss_context_manager():
             loss = self.compute_loss(model, self._prepare_inputs(inputs))
         assert isinstance(loss, Tensor)
@@ -148,12 +145,12 @@ class RunTrainer(Trainer):
                 with (folder / STATES).open("wb") as handle:
                     torch.save(self.between.state_dict(), handle)
         except RuntimeError as error:
-            # after a failed write torch still closes its archive, and fails again
+            # torch closes its archive after a failed write, and raises a second error
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
                 raise
-            raise InputError(f"{folder}: cannot be written; is the disk full?") from error
+            raise InputError(f"{folder} cannot be written; is the disk full?") from error
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert output_dir is not None
@@ -186,7 +183,7 @@ class RunTrainer(Trainer):
 
 @contextmanager
 def _readable(folder: Path) -> Iterator[None]:
-    """Report files of a complete checkpoint that a training did not write."""
+    """Raise CannotResume for a file that torch cannot load."""
     try:
         yield
     except (MemoryError, InputError):
@@ -204,12 +201,12 @@ class TextTrainer(RunTrainer, SentenceTransformerTrainer):
     module: TextModule
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Do nothing: the card of a run is its own."""
+        """Do nothing: the run writes its own model card."""
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], *_: object, **__: object
     ) -> Tensor:
-        """Return the loss of a batch and record its numbers."""
+        """Return the loss of a batch, and measure the batch if its step is logged."""
         step, dataset = self.state.global_step, inputs["dataset_name"]
         torch.manual_seed(step_seed(self.module.seed, step, rank()))
         self.module.begin(step, dataset, inputs.pop("number"))

@@ -1,7 +1,7 @@
 """The process started by :mod:`isotrope.training.launch`, which runs one task after another.
 
-It is started as ``python -m isotrope.training.worker CONNECTION``. The connection is an open file
-descriptor that carries tasks and their answers.
+It is started as ``python -m isotrope.training.worker CONNECTION``. CONNECTION is the number of an
+open file descriptor, through which tasks arrive and answers are sent.
 """
 
 import os
@@ -18,7 +18,7 @@ from types import FrameType
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.training.launch import STOPS, Terminated, handling, interrupt
 
-_PARENT = 0  # standard input: an empty pipe that closes when the parent ends
+_PARENT = 0  # descriptor of standard input, a pipe that closes when the parent ends
 _PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
 
 
@@ -31,7 +31,7 @@ def main(connection: Connection) -> None:
             interrupt(number)
 
     with handling(react):
-        # the parent starts this process with both blocked, so that none is lost before this line
+        # the parent has blocked both signals, so that none is lost before this line
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         with suppress(EOFError, OSError):
@@ -49,7 +49,7 @@ def main(connection: Connection) -> None:
 
 
 def _answer(order: bytes) -> bytes:
-    """Run an order; return its status (done, failed, gone or bug) and a value."""
+    """Run a task; return its status (done, failed, gone or bug) and a value."""
     try:
         sys.argv, task, item = pickle.loads(order)  # noqa: S301 - our own parent
         return pickle.dumps(("done", task(item)))
@@ -63,7 +63,7 @@ def _answer(order: bytes) -> bytes:
 
 
 def _end_with_parent() -> None:
-    """End, with a checkpoint, when the parent process is gone."""
+    """End this process, with a checkpoint, when the parent process has ended."""
     os.read(_PARENT, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_PATIENCE)

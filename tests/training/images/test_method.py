@@ -90,7 +90,7 @@ def test_caching_changes_nothing_but_the_number_of_graphs(name: str, norm: bool)
 
 
 def test_caching_is_refused_with_batch_statistics_in_the_encoder_only() -> None:
-    with pytest.raises(InputError, match=r"cannot be used with model\.1 \(BatchNorm2d\)"):
+    with pytest.raises(InputError, match=r"keep model\.1 \(BatchNorm2d\) in eval"):
         method("byol", batch_norm=True, caching=4)
     method("byol", encoder=encoder(batch_norm=False), batch_norm=True, caching=4)
 
@@ -274,8 +274,11 @@ def test_a_cut_that_will_do_harm_is_told_before_the_first_step(
         parameter.grad = parameter.detach() / made.plan.learning_rate
     made.before_update(made.step, optimizer)
     told = capsys.readouterr().err
-    assert "warning: --cut 1.5 is experimental" in told
-    assert "turns these weights by 0.79 radians, and above 0.02 a cut did harm" in told
+    assert "warning: train without --cut 1.5, or with --learning-rate" in told
+    assert (
+        "turns the divided weights by 0.79 radians, and in our trainings a cut did harm above 0.02"
+        in told
+    )
     made.step = 1
     made.before_update(made.step, optimizer)
     assert capsys.readouterr().err == ""

@@ -1,9 +1,9 @@
 """Audits pictures with the crops, encoder, heads and mode of the first training step.
 
-Each picture is embedded once, in batches of the training's size and in training mode, so batch
-normalisation uses the statistics of the batch, as in training. (Before the first step, running
-statistics are from other data, or from none.) Nothing is trained, and a given encoder is not
-changed.
+Each picture is embedded once, in batches of the training's size and in training mode. Therefore
+batch normalisation uses the statistics of the batch, as in training. (Before the first step, its
+running statistics are those of other data, or of none.) Nothing is trained; an encoder that the
+caller passes is copied.
 """
 
 import copy
@@ -67,7 +67,7 @@ def audit(
 
 @torch.no_grad()
 def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[np.uint64]]:
-    """Return the first pair of views of every picture, and a mark of its pixels."""
+    """Return the first pair of views of every picture, and a hash of its pixels."""
     part, settings = task.images.train, task.settings
     device, n = find_device(settings.device), len(part.images)
     module = task.module.to(device).train()
@@ -84,8 +84,8 @@ def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[
             views.append(module.completed(pairs)[0].views)
             if not views[-1].in_batch:
                 raise InputError(
-                    f"{module.name} pushes against a queue, which holds only noise before the "
-                    "first step; use `--method simclr` or `--method mocov3`"
+                    f"use `--method simclr` or `--method mocov3`: the negatives of {module.name} "
+                    "are in a queue, which has only noise before the first step"
                 )
             done(len(rows))
     places = torch.from_numpy(np.argsort(order))

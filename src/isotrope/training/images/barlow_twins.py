@@ -15,13 +15,13 @@ class BarlowTwinsOptions(Options):
 
     layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 2
     dimension: Annotated[
-        int, Hyper("D", "width of the layers and dimension that the objective sees", at_least=2)
+        int, Hyper("D", "width of all layers of the head, and of its output", at_least=2)
     ] = 2048
     batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
 
 
 class BarlowTwinsMethod(ImageMethod):
-    r"""Make the cross-correlation of the two views the identity, without negatives or a teacher.
+    r"""Make the cross-correlation of two views the identity matrix, without negatives or a teacher.
 
     Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
     gradients. The objective standardises each dimension over the batch of all processes.
@@ -33,10 +33,11 @@ class BarlowTwinsMethod(ImageMethod):
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. nu is 0.0051 and columns are standardised over the batch, as in Zbontar et al., who
-    train with LARS and multiply the loss by 0.024.
+    warm-up. The weight nu is 0.0051 and dimensions are standardised over the batch, as in Zbontar
+    et al.; they train with LARS and multiply the loss by 0.024.
 
-    Ours: The crops are SimCLR's, as in the benchmark; ``--augment barlow`` uses the paper's.
+    Ours: The crops are those of SimCLR, as in the benchmark. ``--augment barlow`` uses those of the
+    paper.
 
     Reference: Zbontar et al., 2021, algorithm 1.
     """

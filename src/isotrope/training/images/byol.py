@@ -1,4 +1,4 @@
-"""BYOL: predicts the moving-average network's projection of the other crop."""
+"""BYOL: predicts the projection of the other crop by a moving average of the network."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,12 +19,12 @@ from isotrope.training.recipe import Recipe
 class BYOLOptions(Options):
     """Heads and moving average of BYOL."""
 
-    hidden: Annotated[int, Hyper("", "width of either head's hidden layer", at_least=1)] = 1024
-    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
+    hidden: Annotated[int, Hyper("", "width of the hidden layer of each head", at_least=1)] = 1024
+    dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
-    last_norm: Annotated[bool, Hyper("", "also normalise the projections by batch")] = False
+    last_norm: Annotated[bool, Hyper("", "batch normalisation after the projector")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
+        float, Hyper("", "learning rate of the predictor divided by that of the rest", above=0)
     ] = 1.0
     decay: Annotated[
         float,
@@ -37,26 +37,26 @@ class BYOL(ImageMethod):
     r"""Predict the target encoder's projection of the other crop from the online encoder's.
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[g'(f'(x'))]) and the same with the crops x and x'
-    exchanged. f is the encoder, g the projector, q the predictor, f' and g' are moving averages of
+    exchanged. f is the encoder, g the projector, q the predictor. f' and g' are moving averages of
     f and g, and sg stops the gradient. The mean of the two negative cosines is L / 4 - 1, where L
-    is the symmetrised loss of Grill et al., so its gradient is a quarter of theirs.
+    is the symmetrised loss of Grill et al.; its gradient is therefore a quarter of theirs.
 
-    Heads: Projector and predictor are linear, batch normalisation, ReLU, linear: d -> 1024 -> 256
-    and 256 -> 1024 -> 256. ``last_norm`` adds a batch normalisation without scale and shift after
-    the projector, as in the code of Draganov et al., whose heads are otherwise larger.
+    Heads: Projector and predictor are each linear, batch normalisation, ReLU, linear. The widths
+    are d -> 1024 -> 256 and 256 -> 1024 -> 256. ``last_norm`` adds a batch normalisation without
+    scale and shift after the projector, as in the code of Draganov et al., whose heads are larger.
 
-    Target update: After each step, theta' <- m theta' + (1 - m) theta, for parameters only; the
-    target's batch normalisations keep their own running statistics. m is 0.99. With ``rising``, m
-    rises to 1 along a cosine, as in the paper's trainings on ImageNet (from 0.996).
+    Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
+    only: the batch normalisations of the target have their own running statistics. With
+    ``rising``, m rises to 1 along a cosine, as in the paper's trainings on ImageNet (from 0.996).
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
     warm-up. Grill et al. use LARS, learning rate 0.2 at a batch of 256, weight decay 1.5e-6 except
     on biases and norms, and heads of 4096 and 256.
 
-    Ours: The crops are SimCLR's, as in the benchmark; ``--augment byol`` uses the paper's. In
-    training, the target normalises by the statistics of its own batch. ``predictor_rate`` raises
-    the learning rate of the predictor, which short runs need (alpha_p in Tian et al., 2021).
+    Ours: The crops are those of SimCLR, as in the benchmark; ``--augment byol`` uses those of the
+    paper. In training, the target normalises by the statistics of its own batch. In short runs, the
+    predictor needs a higher learning rate: ``predictor_rate`` (alpha_p in Tian et al., 2021).
 
     Reference: Grill et al., 2020, section 3.1.
     """
@@ -96,7 +96,7 @@ class BYOL(ImageMethod):
         return [Views(p1, t2), Views(p2, t1)]
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
+        """Return the plan's optimiser, with a separate learning rate for the predictor."""
         return build_optimizer(
             self,
             self.plan,
@@ -106,6 +106,6 @@ class BYOL(ImageMethod):
         )
 
     def after_step(self) -> None:
-        """Move the target."""
+        """Update the moving averages."""
         decay, rising = self.options.decay, self.options.rising
         self.follow(self.target, self.projector, decay, rising=rising)

@@ -23,11 +23,9 @@ from isotrope.training.recipe import Recipe
 class DINOOptions(Options):
     """Head, teacher and crops of DINO."""
 
-    prototypes: Annotated[int, Hyper("K", "dimension of the logits", at_least=2)] = 2048
+    prototypes: Annotated[int, Hyper("K", "number of prototypes, or logits", at_least=2)] = 2048
     hidden: Annotated[int, Hyper("", "width of the head's hidden layers", at_least=1)] = 2048
-    bottleneck: Annotated[
-        int, Hyper("", "dimension that is compared with the prototypes", at_least=1)
-    ] = 256
+    bottleneck: Annotated[int, Hyper("", "dimension of the prototypes", at_least=1)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
     decay: Annotated[
         float, Hyper("", "decay of the teacher at the first step", at_least=0, at_most=1)
@@ -39,14 +37,14 @@ class DINOOptions(Options):
     ] = 0.04
     warmup: Annotated[
         float,
-        Hyper("", "share of the training until it is the objective's own", at_least=0, at_most=1),
+        Hyper("", "share of the training in which the temperature rises", at_least=0, at_most=1),
     ] = 0.1
     frozen_epochs: Annotated[
         float, Hyper("", "epochs in which the prototypes do not change", at_least=0)
     ] = 1.0
     local_crops: Annotated[
         int,
-        Hyper("", "small crops for the student; -1: 8, or 0 up to 64 pixels", at_least=-1),
+        Hyper("", "small crops for the student; -1: as in the recipe", at_least=-1),
     ] = -1
 
 
@@ -54,25 +52,28 @@ class DINOMethod(ImageMethod):
     r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
 
     Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v. The
-    teacher t is the moving average of the student s; both return logits over K prototypes. c is the
-    centre, and sg stops the gradient. The teacher's logits are divided by its current temperature,
-    which ends at the objective's ``teacher_temperature``.
+    teacher t is a moving average of the student s; both return logits for K prototypes. c is the
+    centre, a moving average of t, and sg stops the gradient. The teacher's logits are divided by a
+    temperature that rises to the objective's ``teacher_temperature``.
 
     Heads: Linear layers d -> 2048 -> 2048 -> 256 with GELU between them, normalisation, and the
     cosine with each prototype. The prototypes get no gradient in the first epoch.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.996 to
-    1 along a cosine, and c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all
-    processes. The teacher's temperature rises linearly from 0.04 to 0.07 over the first tenth.
+    1 along a cosine. The centre becomes 0.9 c + 0.1 times the mean of t over both large crops of
+    the batch on all processes. The teacher's temperature rises linearly from 0.04 to 0.07 in the
+    first tenth of the training.
 
     Recipe: Caron et al., section 3.2, appendix and released code: AdamW with learning rate 5e-4
     times batch / 256, falling to 1e-6; 10 epochs of warm-up; weight decay from 0.04 to 0.4 along a
-    cosine, except on biases and norms; gradients clipped at 3 (in the paper each tensor by itself);
-    the student's temperature 0.1; the teacher's warm-up takes 30 of 300 epochs.
+    cosine, except on biases and norms; gradients clipped at norm 3 (in the paper, the gradient of
+    each tensor separately); the student's temperature 0.1. The teacher's temperature rises for 30
+    of 300 epochs.
 
-    Ours: 2,048 prototypes, which suit small images (the paper has 65,536), and, for images up to 64
-    pixels, no small crops unless ``local_crops`` is set. Both are as in lightly's CIFAR benchmark.
-    Crops of one size go through the encoder together, as in the authors' code.
+    Ours: 2,048 prototypes, which suit small images (the paper has 65,536). By default, there are 8
+    small crops for images above 64 pixels and none for smaller images (``local_crops``). Both are
+    as in lightly's CIFAR benchmark. Crops of one size pass through the encoder together, as in the
+    authors' code.
 
     Reference: Caron et al., 2021, algorithm 1.
     """
@@ -107,15 +108,15 @@ class DINOMethod(ImageMethod):
         """Refuse objectives without a teacher's temperature."""
         if not isinstance(objective, dino.DINO):
             raise InputError(
-                "method dino gives logits over prototypes, which only objective dino takes; "
-                f"found {objective.name}: choose another method for it (byol, simclr)"
+                f"choose another method for objective {objective.name}, such as byol or simclr: "
+                "method dino returns logits over prototypes, which only objective dino takes"
             )
 
     @classmethod
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return two large crops and as many small ones as the options say."""
+        """Return augmentations for two large crops and for the small ones of the options."""
         assert isinstance(options, DINOOptions)
         views = two_views(name or cls.recipe.augment, size)
         if options.local_crops < 0:
@@ -137,12 +138,12 @@ class DINOMethod(ImageMethod):
         self._outputs: Tensor | None = None
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return every crop's logits with the teacher's of each other large crop."""
+        """Pair the student's logits of each crop with the teacher's of each other large crop."""
         n = len(crops[0])
         large, small = crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]
         student = torch.split(self.head(torch.cat([self.features(x) for x in together])), n)
-        # the centre is a mean of many small numbers, which half precision would round
+        # in float32, because the centre is a mean of many small numbers
         self._outputs = at_least_float(self.targets(self.teacher, together[0]))
         scale = self.objective.teacher_temperature / self.temperature_at(self.step)
         teacher = torch.split((self._outputs - self.middle) * scale, n)
@@ -160,12 +161,12 @@ class DINOMethod(ImageMethod):
         return last if step >= steps else first + (last - first) * step / steps
 
     def after_backward(self) -> None:
-        """Leave the prototypes as they are in the first epoch."""
+        """In the first epochs (``frozen_epochs``), give the prototypes no gradient."""
         if self.step < self.options.frozen_epochs * self.plan.steps_per_epoch:
             self.head.prototypes.weight.grad = None
 
     def after_step(self) -> None:
-        """Move the teacher and the centre."""
+        """Update the teacher and the centre."""
         assert self._outputs is not None
         decay, rising = self.options.decay, self.options.rising
         self.follow(self.teacher, self.head, decay, rising=rising)

@@ -1,9 +1,9 @@
-"""The ImageMethod base class; each method's own file turns crops into Views.
+"""The base class ``ImageMethod``; the file of each method computes views from crops.
 
-In a step, the batch is cropped at random, passes through encoder and heads, and gives one or more
-``Views`` of raw embeddings. Their mean loss gives one optimiser step; then moving averages, queues
-and centres are updated. All state is in buffers and modules of the method, so checkpoints are
-exact. Randomness depends on (seed, step) for the whole batch, not on the process.
+In a step, the batch is cropped at random and passes through encoder and heads, which gives one or
+more ``Views`` (pairs of embeddings, not normalised). The optimiser step minimises their mean loss;
+then moving averages, queues and centres are updated. All state is in buffers and modules, so a
+checkpoint has all of it. Crops depend on seed and step, not on the number of processes.
 """
 
 from abc import ABC, abstractmethod
@@ -46,9 +46,9 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 
 TRACKED = ("norm_backbone",)
-"""The quantities of :func:`measure` that are not measured for text."""
+"""The numbers of :func:`measure` that are not measured for text."""
 
-_CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
+_CROPS, _HEADS = -1, -2  # streams of random numbers; the streams 0, 1, ... are of the processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,25 +61,24 @@ class Options:
 
 
 class ImageMethod(nn.Module, ABC):
-    """Encoder, heads, objective and optimiser of one run; a subclass has the method's name.
+    """Encoder, heads, objective and optimiser of one run. Each subclass is a method, such as BYOL.
 
     A subclass defines its ``recipe``, its ``Options``, ``build`` and ``views`` and, if needed,
-    ``completed`` (for steps that need the rows of all processes, such as a queue),
-    ``after_backward`` and ``after_step``. The objective receives the output of the heads, not
-    normalised.
+    ``completed`` (for what needs the rows of all processes, such as a queue), ``after_backward``
+    and ``after_step``. The objective receives the output of the heads, not normalised.
 
     Args:
         encoder: Encoder to train in place. It maps pictures (n x 3 x S x S, in [0, 1]) to
             embeddings (n x d).
-        objective: Objective or composition that can be computed from the method's views.
+        objective: Objective that can be computed from the method's views.
         plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's own.
-        options: The method's own settings; by default those of its recipe.
+        options: Options of the method; by default those of its recipe.
         augments: An augmentation for each crop; by default those of the recipe.
         seed: Seed of heads, queue, crops and dropout.
         log_every: Number of steps between measurements of the embeddings.
-        caching: Number of images whose graphs are kept at a time; None for the whole batch. An
-            encoder with batch normalisation needs None.
-        scaled: Whether float16 gradients are scaled, so that some may overflow.
+        caching: Number of images that pass through the encoder at a time, to save memory; None for
+            the whole batch. An encoder with batch normalisation needs None.
+        scaled: Whether float16 gradients are scaled (loss scaling); some may then overflow.
         backend: Backend that computes the loss (``isotrope.kernels.choose``).
 
     Attributes:
@@ -113,7 +112,7 @@ class ImageMethod(nn.Module, ABC):
         self.check_objective(objective)
         self.backend = backend
         if caching is not None:
-            refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
+            refuse_batch_statistics(encoder.train())  # batch statistics matter in training mode
         self.encoder, self.objective, self.plan = encoder, objective, plan
         self.options = self.options_class() if options is None else options
         if augments is None:
@@ -135,23 +134,23 @@ class ImageMethod(nn.Module, ABC):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Refuse an objective that the method cannot train; by default none."""
+        """Refuse an objective that the method cannot train; by default, accept all."""
 
     @abstractmethod
     def build(self) -> None:
         """Make heads, moving averages and queues, with torch seeded by ``seed``."""
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return the pairs of views whose mean loss a step minimises, as raw embeddings.
+        """Return the pairs of embeddings, not normalised, whose mean loss a step minimises.
 
-        ``crops`` is the batch once for each of ``augments``; by default the pair is (z, z'), the
-        projections of both.
+        ``crops`` has the batch once for each augmentation. By default there is one pair (z, z'),
+        the projections of two crops.
         """
         z, other = (self.projector(self.features(crop)) for crop in crops)
         return [Views(z, other)]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Complete the terms when the rows of all processes have been gathered."""
+        """Change the pairs of views after the rows of all processes have been gathered."""
         return wholes
 
     def after_backward(self) -> None:
@@ -162,28 +161,25 @@ class ImageMethod(nn.Module, ABC):
 
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
-        """Return an objective's hyperparameters: its defaults, unless the recipe sets them."""
+        """Return the hyperparameters that the recipe sets for an objective."""
         return dict(cls.recipe.objective_settings.get(objective, {}))
 
     @classmethod
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return one augmentation for each crop: two, without the small ones of a recipe."""
+        """Return one augmentation for each crop; by default for two large crops."""
         return two_views(name or cls.recipe.augment, size)[:2]
 
     # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
-        """Cut-initialise everything except the encoder, which the caller has initialised."""
+        """Divide the weights of everything by c (``--cut``), except those of the encoder."""
         self.cut = c
         _cut_heads(self, c, what)
 
     def features(self, crops: Tensor) -> Tensor:
-        """Return the encoder's pooled features, n x d, by one forward pass.
-
-        With ``caching``, the graphs of only a few images are kept at a time.
-        """
+        """Return the encoder's pooled features, n x d; with ``caching``, in several parts."""
         features: Tensor
         if self.caching is None:
             features = self.encoder(crops)
@@ -197,8 +193,8 @@ class ImageMethod(nn.Module, ABC):
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
         """Apply a moving average of encoder and head to images, without gradients.
 
-        With ``caching``, a few images at a time pass through the encoder; all pass together through
-        the head, whose batch normalisations need the whole batch.
+        With ``caching``, a few images at a time pass through the encoder. All pass through the head
+        together, because its batch normalisations need the whole batch.
         """
         encoder, head = target.module.children()
         pieces = torch.split(crops, self.caching or len(crops))
@@ -206,7 +202,7 @@ class ImageMethod(nn.Module, ABC):
         return projections
 
     def follow(self, target: Momentum, head: nn.Module, decay: float, *, rising: bool) -> None:
-        """Move a moving average of encoder and head; ``rising`` lets the decay rise to 1."""
+        """Update a moving average of encoder and head; ``rising`` lets the decay rise to 1."""
         if rising:
             decay = cosine(decay, 1.0, self.step / self.plan.steps)
         target.update(nn.Sequential(self.encoder, head), decay)
@@ -214,7 +210,7 @@ class ImageMethod(nn.Module, ABC):
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
-        """Return the crops of this process's images, the same as in a single process."""
+        """Return the crops of this process's images; a single process would draw the same ones."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
         return [
@@ -223,9 +219,9 @@ class ImageMethod(nn.Module, ABC):
         ]
 
     def forward(self, batch: ImageBatch) -> Tensor:
-        """Return the loss of one batch; measure it every ``log_every`` steps and in the last.
+        """Return the loss of a batch; every ``log_every`` steps and in the last, measure the batch.
 
-        The loss is the mean over the pairs of views. Similarities are computed in float32 even if
+        The loss is the mean over the pairs of views. Similarities are computed in float32, even if
         the encoder is not, because the division by the temperature would magnify rounding errors.
         """
         self.step = batch.step
@@ -244,7 +240,7 @@ class ImageMethod(nn.Module, ABC):
         return loss
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Set the rates of this step; before the first, warn of a harmful cut."""
+        """Set the rates of this step; before the first step, warn if ``--cut`` may be harmful."""
         # no step is skipped or repeated, even in a resumed run
         assert step == self.step, f"step {self.step} at {step} updates"
         set_rates(optimizer, self.plan, self.step)
@@ -254,9 +250,9 @@ class ImageMethod(nn.Module, ABC):
         turn = first_turn(self, rate)
         if turn > TURN:
             warn(
-                f"warning: --cut {self.cut:g} is experimental: a step at --learning-rate {rate:g} "
-                f"turns these weights by {turn:.2g} radians, and above {TURN:g} a cut did harm. "
-                f"Train without it, or try --learning-rate {rate * TURN / turn:.1g}"
+                f"warning: train without --cut {self.cut:g}, or with --learning-rate "
+                f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the divided weights by "
+                f"{turn:.2g} radians, and in our trainings a cut did harm above {TURN:g}"
             )
 
     @property
@@ -270,19 +266,19 @@ class ImageMethod(nn.Module, ABC):
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return the plan's optimiser; its rates are set before each step."""
-        # a fused step unscales by itself, after clipping: too late for float16
+        # a fused step divides float16 gradients by their scale, but only after clipping
         return build_optimizer(self, self.plan, fused=not self.scaled)
 
 
 @torch.no_grad()
 def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
-    """Return the measures of a batch (``diagnostics.observe.measure``) and ``norm_backbone``.
+    """Return the numbers of a batch (``diagnostics.observe.measure``) and ``norm_backbone``.
 
     Args:
         objective: Objective of the training.
-        views: Raw embeddings of all processes, as passed to the objective.
-        features: Features of the encoder in this process. ``norm_backbone`` is the mean norm of the
-            features of all processes.
+        views: Embeddings of all processes, as passed to the objective.
+        features: Features of the encoder in this process. ``norm_backbone`` is the mean of their
+            norms over all processes.
     """
     dtype = torch.promote_types(features.dtype, torch.float32)
     norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)
@@ -302,5 +298,5 @@ def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> 
 
 
 def at_least_float(x: Tensor) -> Tensor:
-    """Return ``x`` in float32 or its own wider dtype."""
+    """Return ``x`` in float32, or unchanged if its dtype is wider."""
     return x.float() if x.dtype.itemsize < 4 else x

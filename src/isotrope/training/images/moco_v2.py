@@ -1,4 +1,4 @@
-"""MoCo v2: the positive is a moving average's view, the negatives a queue of earlier ones."""
+"""MoCo v2: positives come from a moving average of the encoder, negatives from a queue."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -21,25 +21,25 @@ from isotrope.training.recipe import Recipe
 class MoCoV2Options(Options):
     """Queue, moving average and head of MoCo v2."""
 
-    queue: Annotated[int, Hyper("q", "rows of the queue", at_least=2)] = 4096
+    queue: Annotated[int, Hyper("q", "number of keys in the queue", at_least=2)] = 4096
     decay: Annotated[float, Hyper("", "decay of the key encoder", at_least=0, at_most=1)] = 0.99
-    symmetric: Annotated[bool, Hyper("", "use each crop once as query")] = True
+    symmetric: Annotated[bool, Hyper("", "use both crops as queries")] = True
     hidden: Annotated[int, Hyper("", "width of the head's hidden layer", at_least=1)] = 512
-    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 128
+    dimension: Annotated[int, Hyper("d", "dimension of the head's output", at_least=2)] = 128
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
 
 
 class MoCoV2(ImageMethod):
-    r"""Compare queries with keys of a slowly moving encoder; older keys are the negatives.
+    r"""Compare queries with keys of a slowly moving encoder; keys of earlier steps are negatives.
 
     Pairs of views: (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). The query q = g(f(x))
     comes from one crop. The key k' comes from the other crop, through moving averages of encoder f
-    and head g. Q is the queue. Rows of the batch do not push each other (``in_batch=False``).
-    After the step the keys of both crops and of all processes are added to the queue, in the order
-    of the batch.
+    and head g. Q is the queue, and sg stops the gradient. Rows of the batch do not push each other
+    (``in_batch=False``). After the step, the keys of both crops and of all processes are added to
+    the queue, in the order of the batch.
 
-    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a normalisation
-    after both layers.
+    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a batch
+    normalisation after each linear layer.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
     only.
@@ -50,10 +50,11 @@ class MoCoV2(ImageMethod):
     and learning rate 0.03.
 
     Ours: A queue of 4,096, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's
-    CIFAR notebook, because Draganov et al. and Manna et al. do not print them. The notebook adds
-    the losses of both directions; here they are averaged. Batch normalisation is not shuffled,
-    because it uses the whole batch on any number of processes. The crops are SimCLR's, as in the
-    benchmark; ``--augment mocov2`` uses the paper's.
+    CIFAR notebook, because Draganov et al. and Manna et al. do not give these settings. The
+    notebook adds the losses of both directions; here they are averaged. Rows are not shuffled for
+    batch normalisation, because it uses the statistics of the whole batch on any number of
+    processes. The crops are those of SimCLR, as in the benchmark; ``--augment mocov2`` uses those
+    of the paper.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """
@@ -83,8 +84,8 @@ class MoCoV2(ImageMethod):
             objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
         except ValueError as error:
             raise InputError(
-                f"objective {objective.name} cannot push against a queue alone, as mocov2 does "
-                f"({error}); choose infonce, or mocov3, which has no queue"
+                f"choose objective infonce, or method mocov3, which has no queue: {objective.name} "
+                f"cannot be computed with negatives from a queue alone ({error})"
             ) from error
 
     def build(self) -> None:
@@ -110,14 +111,14 @@ class MoCoV2(ImageMethod):
         ]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Add the queue as negatives to each term; keep the keys of all processes for the queue."""
-        # the first crop's keys belong to the last term
+        """Add the queue as negatives to each pair of views; keep all keys for the queue."""
+        # the last pair has the keys of the first crop
         self._keys = [whole.views.positives.detach() for whole in reversed(wholes)]
         rows = self.queue.rows.to(wholes[0].views.anchors.dtype)
         return [w._replace(views=replace(w.views, negatives=rows, in_batch=False)) for w in wholes]
 
     def after_step(self) -> None:
-        """Move the key encoder, and let the keys into the queue."""
+        """Update the key encoder, and add the keys to the queue."""
         self.target.update(nn.Sequential(self.encoder, self.projector))
         self.queue.push(torch.cat(self._keys))
         self._keys = []

@@ -1,4 +1,4 @@
-"""MoCo v3: no queue, a predictor, and the batch's keys as negatives."""
+"""MoCo v3: a predictor, and the keys of the batch as negatives, without a queue."""
 
 import contextlib
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class MoCoV3Options(Options):
 
     layers: Annotated[int, Hyper("", "linear layers of the projector", at_least=1, at_most=4)] = 3
     hidden: Annotated[int, Hyper("", "width of the heads' hidden layers", at_least=1)] = 1024
-    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
+    dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     decay: Annotated[
         float, Hyper("", "decay of the key encoder at the first step", at_least=0, at_most=1)
@@ -34,28 +34,28 @@ class MoCoV3Options(Options):
 
 
 class MoCoV3(ImageMethod):
-    r"""Compare predicted queries with the batch's keys from a slowly moving encoder.
+    r"""Compare predicted queries with the keys of the batch, from a slowly moving encoder.
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[k']) and the same with the crops x and x' exchanged.
-    q is the predictor. The keys k' = g'(f'(x')) of all processes come from f' and g', moving
-    averages of encoder f and projector g. The keys of other rows are the negatives. The mean of
-    both losses is L / (4 tau), where L is the loss of Chen et al., 2 tau times the sum of the two.
+    q is the predictor, and sg stops the gradient. The keys k' = g'(f'(x')) come from f' and g',
+    moving averages of encoder f and projector g. The keys of other rows, of all processes, are the
+    negatives. Chen et al. add the two losses and multiply the sum by 2 tau; here it is halved.
 
     Heads: The projector has widths d -> 1024 -> 1024 -> 256, the predictor 256 -> 1024 -> 256, with
-    batch normalisation and ReLU between linear layers and a normalisation without scale and shift
-    at the end. The paper uses 4096, and two layers in the projector of its ResNet.
+    batch normalisation and ReLU between linear layers, and a batch normalisation without scale and
+    shift at the end. The paper has a width of 4096, and two layers in the projector of its ResNet.
 
-    Target update: After each step, theta' <- m theta' + (1 - m) theta; m rises from 0.99 to 1 along
-    a cosine.
+    Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.99 to 1
+    along a cosine.
 
     Recipe: Chen, Xie and He, section 4 and appendix A: AdamW with learning rate 1.5e-4 times batch
-    / 256, weight decay 0.1 on all parameters, warm-up over 40 of 300 epochs, a cosine schedule,
-    InfoNCE with temperature 0.2, patch projection frozen. For ResNets the paper uses LARS:
+    / 256, weight decay 0.1 on all parameters, warm-up for 40 of 300 epochs, a cosine schedule,
+    InfoNCE with temperature 0.2, and a frozen patch projection. For ResNets the paper uses LARS:
     ``--optimizer lars`` with ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay
     1.5e-6``, without weight decay on biases and norms.
 
-    Ours: Narrower heads, 200 epochs with the same share of warm-up, and small batches (the paper's
-    have 4096 images).
+    Ours: Narrower heads, 200 epochs with the same share of warm-up, and smaller batches (4096
+    images in the paper).
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """
@@ -103,6 +103,6 @@ class MoCoV3(ImageMethod):
         return [Views(q, other_k), Views(other, k)]
 
     def after_step(self) -> None:
-        """Move the key encoder."""
+        """Update the key encoder."""
         decay, rising = self.options.decay, self.options.rising
         self.follow(self.target, self.projector, decay, rising=rising)

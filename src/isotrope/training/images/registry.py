@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find_method(name: str) -> "type[ImageMethod]":
-    """Import and return the class of the method ``name`` (in any case)."""
+    """Import and return the class of the method ``name``, in upper or lower case."""
     if name.lower() not in METHODS:
         raise InputError(unknown("unknown method", name, METHODS))
     record = METHODS[name.lower()]
@@ -24,7 +24,7 @@ def find_method(name: str) -> "type[ImageMethod]":
 
 
 def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options":
-    """Return the options of a method; options that are not given are those of its recipe.
+    """Return the options of a method; options that are not given have their defaults.
 
     Args:
         name: Name of the method.

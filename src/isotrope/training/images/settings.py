@@ -1,9 +1,9 @@
-"""Declares the settings of a training on images that text does not have.
+"""Declares the settings that only a training on images has.
 
 Options of the method have the form ``--method.queue 4096``, like hyperparameters of the objective
 (``--objective.temperature 0.1``). The defaults of optimiser, learning rate, weight decay, warm-up,
-augmentation and objective depend on the method (docs/methods). Batch size and epochs are those of
-Manna et al. 2023 for small images.
+augmentation and objective depend on the method (docs/methods). The default batch size and number of
+epochs are those of Manna et al. 2023 for small images.
 """
 
 from typing import Literal
@@ -22,7 +22,7 @@ from isotrope.training.settings import (
     in_watch,
 )
 
-_of_scratch = Used(lambda scratch: scratch, "for an encoder from scratch; {encoder} brings its own")
+_of_scratch = Used(lambda scratch: scratch, "only for encoders from scratch; {encoder} has its own")
 
 
 class ImageSettings(RunSettings):
@@ -35,9 +35,9 @@ class ImageSettings(RunSettings):
 
     data: str = in_data(
         ...,
-        "Folder of images (class folders or flat; train/ and test/ inside it are kept apart), "
-        ".npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face dataset folder, "
-        "or 'digits' (from scikit-learn).",
+        "Folder of images (with or without a folder for each class; folders train/ and test/ in it "
+        "are the two parts), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging "
+        "Face dataset folder, or 'digits' (from scikit-learn).",
         positional=True,
         metavar="DATA",
     )
@@ -46,7 +46,7 @@ class ImageSettings(RunSettings):
         {}, "Options of the method (--method.queue 4096)."
     )
     objective: str | None = in_objective(
-        None, "Objective, see `isotrope objectives`. Default: the method's own."
+        None, "Objective (see `isotrope objectives`). Default: the method's own."
     )
     encoder: str = in_model(
         "resnet18",
@@ -61,14 +61,15 @@ class ImageSettings(RunSettings):
     )
     stem: Literal["auto", "cifar", "imagenet"] = in_model(
         "auto",
-        "First layers of a ResNet from scratch: cifar keeps the resolution, imagenet divides it "
-        "by four; auto takes cifar for images up to 32 x 32.",
+        "First layers of a ResNet from scratch. cifar: a 3 x 3 convolution, which keeps the "
+        "resolution. imagenet: a 7 x 7 convolution and pooling, which divide it by four. auto: "
+        "cifar for images up to 32 x 32, otherwise imagenet.",
         used=_of_scratch,
     )
     image_size: int | None = in_data(
         None,
-        "Side of the crops in pixels. Default: the side of the images if all are equal and at "
-        "most 96; otherwise 32, 64, 96, 112 or 224, by the size of most images.",
+        "Side of the crops in pixels. Default: the side of the images if all have the same side, "
+        "at most 96; otherwise 32, 64, 96, 112 or 224, depending on the size of most images.",
         used=Used(lambda image_size, side: image_size == side, "the encoder takes {side} x {side}"),
         ge=4,
     )
@@ -83,14 +84,14 @@ class ImageSettings(RunSettings):
     limit: int | None = in_data(None, "Largest number of images to train on.", ge=2)
     holdout: float = in_data(
         0.0,
-        "Share of the labelled training images to test on, if there is no test part.",
+        "Share of the labelled images to hold out as a test part, if the data have none.",
         ge=0,
         le=0.5,
     )
     knn_every: int = in_watch(
         1,
-        "Epochs between kNN scores on the test part, which needs labels. 0: only at the start "
-        "and the end.",
+        "Number of epochs between kNN scores on the test part, which needs labels. 0: only at the "
+        "start and the end.",
         ge=0,
     )
     knn_images: int | None = in_watch(
@@ -104,11 +105,11 @@ class ImageSettings(RunSettings):
     epochs: float = in_steps(200.0, "Passes over the data (or --max-steps).", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        "Optimiser. Default: the method's own. If you change it, also set --learning-rate. lars "
-        "does not decay biases and norms.",
+        "Optimiser. Default: the method's own. If you change it, also set --learning-rate. With "
+        "lars, biases and norms have no weight decay.",
         used=Used(
             lambda learning_rate, usual: learning_rate,
-            "the method's learning rate is for {usual}; also give `--learning-rate`",
+            "also give `--learning-rate`: the method's own is for {usual}",
         ),
     )
     learning_rate: float | None = in_steps(
@@ -118,23 +119,23 @@ class ImageSettings(RunSettings):
         None, "Constant weight decay. Default: the method's own.", ge=0
     )
     warmup_epochs: float | None = in_steps(
-        None, "Epochs of learning-rate warm-up. Default: the method's own.", ge=0
+        None, "Number of epochs of learning-rate warm-up. Default: the method's own.", ge=0
     )
     scheduler: Scheduler = in_steps("cosine", "Learning-rate schedule after the warm-up.")
     clip: float | None = in_steps(None, "Norm above which gradients are clipped.", gt=0)
     workers: int | None = in_data(
         None,
-        "Number of processes that decode images. Default: one per core for files, none for arrays.",
+        "Number of processes that decode images. Default: one per core, at most 8; 0 for arrays.",
         ge=0,
     )
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the dotted settings of all methods and objectives."""
+        """Return the names of the settings of all methods and objectives, as method.queue."""
         options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
         return [*(f"method.{name}" for name in sorted(options)), *super().dotted_names()]
 
     @property
     def inputs(self) -> list[str]:
-        """The files and folders that are trained on; the digits come with scikit-learn."""
+        """The files and folders of the training data; none for digits."""
         return [] if self.data == "digits" else [self.data]

@@ -1,4 +1,4 @@
-"""SimCLR: two crops through one encoder and a small head, any objective on top."""
+"""SimCLR: two crops pass through one encoder and a small head; any objective can be used."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,7 +14,7 @@ class SimCLROptions(Options):
     """The head of SimCLR."""
 
     hidden: Annotated[int, Hyper("", "width of the head's hidden layer", at_least=1)] = 512
-    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 128
+    dimension: Annotated[int, Hyper("d", "dimension of the head's output", at_least=2)] = 128
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
 
 
@@ -25,9 +25,9 @@ class SimCLR(ImageMethod):
     and x' of an image, the encoder f and the head g. Both views get gradients. Manna et al., 2023,
     train DCL, DCLW and MIO with this method; Draganov et al., 2024, train InfoNCE.
 
-    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a normalisation
-    after both linear layers, as Chen et al. do. The code of Draganov et al. and the small-image
-    benchmark have none.
+    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a batch
+    normalisation after each linear layer, as Chen et al. do; the code of Draganov et al. and the
+    small-image benchmark do not.
 
     Target update: none.
 
@@ -37,8 +37,8 @@ class SimCLR(ImageMethod):
     InfoNCE, DCL and DCLW, and 0.2 for MIO. Draganov et al. use temperature 0.5, learning rate 0.6
     and weight decay 1e-6 at a batch of 256.
 
-    Ours: SGD's momentum of 0.9 is from the benchmark; Manna et al. do not print it. The learning
-    rate changes with each step, not with each epoch.
+    Ours: SGD's momentum of 0.9 is from the benchmark; Manna et al. do not give it. The learning
+    rate changes at each step, not at each epoch.
 
     Reference: Chen et al., 2020, algorithm 1.
     """

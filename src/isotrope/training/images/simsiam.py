@@ -1,4 +1,4 @@
-"""SimSiam: predicts the stop-gradient projection of the other crop with one shared network."""
+"""SimSiam: predicts the projection of the other crop; no gradient flows through the target."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,12 +19,12 @@ class SimSiamOptions(Options):
     """Heads of SimSiam, and its predictor's learning rate."""
 
     layers: Annotated[int, Hyper("", "linear layers of the projector", at_least=1, at_most=4)] = 2
-    dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 2048
+    dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 2048
     bottleneck: Annotated[int, Hyper("", "width of the predictor's hidden layer", at_least=1)] = 512
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
-    constant: Annotated[bool, Hyper("", "the predictor's learning rate does not decay")] = False
+    constant: Annotated[bool, Hyper("", "the predictor's learning rate is constant")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
+        float, Hyper("", "learning rate of the predictor divided by that of the rest", above=0)
     ] = 1.0
 
 
@@ -34,8 +34,8 @@ class SimSiam(ImageMethod):
     Pairs of views: Two pairs, (q(z), sg[z']) and (q(z'), sg[z]), where z = g(f(x)) with encoder f
     and projector g, q is the predictor, and sg stops the gradient. The loss is the negative cosine.
 
-    Heads: The projector has widths d -> 2048 -> 2048, with batch normalisation after each layer
-    (without scale and shift after the last). The predictor has widths 2048 -> 512 -> 2048, with
+    Heads: The projector has widths d -> 2048 -> 2048, with batch normalisation after each layer;
+    the last one is without scale and shift. The predictor has widths 2048 -> 512 -> 2048, with
     batch normalisation after the first layer. The projector of Chen and He has three layers
     (``layers``) on ImageNet and two on CIFAR-10.
 
@@ -43,13 +43,13 @@ class SimSiam(ImageMethod):
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. Chen and He use 0.03 at a batch of 256 on CIFAR-10 (appendix D), Draganov et al. 0.2 at
-    1024 in 8 accumulated parts.
+    warm-up. Chen and He use learning rate 0.03 at a batch of 256 on CIFAR-10 (appendix D), Draganov
+    et al. 0.2 at 1024, accumulated from 8 parts.
 
     Ours: The predictor's learning rate decays too, as in the benchmark; ``constant`` keeps it
-    constant, as Chen and He do on ImageNet (section 4.2). ``predictor_rate`` raises it, which short
-    runs need (alpha_p in Tian et al., 2021). The crops are SimCLR's, as in the benchmark;
-    ``--augment simsiam`` uses the paper's.
+    constant, as Chen and He do on ImageNet (section 4.2). In short runs, the predictor needs a
+    higher one: ``predictor_rate`` (alpha_p in Tian et al., 2021). The crops are those of SimCLR, as
+    in the benchmark; ``--augment simsiam`` uses those of the paper.
 
     Reference: Chen and He, 2021, algorithm 1.
     """
@@ -82,7 +82,7 @@ class SimSiam(ImageMethod):
         self.predictor = predictor(d, self.options.bottleneck, batch_norm=norm)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return each crop's prediction with the other crop's projection, which is constant."""
+        """Pair each crop's prediction with the other crop's projection, which has no gradient."""
         z, other = (self.projector(self.features(crop)) for crop in crops)
         return [
             Views(self.predictor(z), other.detach()),
@@ -90,7 +90,7 @@ class SimSiam(ImageMethod):
         ]
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
+        """Return the plan's optimiser, with a separate learning rate for the predictor."""
         return build_optimizer(
             self,
             self.plan,

@@ -1,7 +1,7 @@
 """Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
-The model of the last step is saved. kNN accuracy during training is measured on the test set, so
-choosing a step by it would tune on the test set.
+The model of the last step is saved. The step is not chosen by the kNN accuracy during training,
+because that accuracy is measured on the test set.
 """
 
 import functools
@@ -63,7 +63,7 @@ from isotrope.training.run import (
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
 SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
-# larger ones are resized to 8/7 of the side of a crop, as 256 is of 224
+# larger ones are resized to 8/7 of the side of a crop (256 for 224)
 IMAGE_COLUMNS = columns("images")
 
 
@@ -80,18 +80,18 @@ def fit_images(
     An objective may be a name, a class or an instance, as in ``isotrope.fit``.
 
     Args:
-        data: Folder, .npz file or name.
+        data: Folder, .npz file or name of a data set.
         encoder: A name or folder, or your own encoder, such as
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``. Your own encoder is trained
-            in place, and its weights count as pretrained.
-        resume: Whether to continue a run, start it or do nothing, as with ``--resume``.
+            in place, and ``cut`` does not change its weights.
+        resume: Whether to continue an interrupted run, as with ``--resume``.
         callbacks: Callbacks of transformers, called between steps after those of isotrope.
         settings: Any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
 
     Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. For a wrapped
-        module the folder has only the weights, and the module itself is trained.
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. If you wrapped a
+        module, it is trained itself, and the folder has only its weights.
 
     Raises:
         InputError: The settings, the data, the encoder or the folder cannot be used.
@@ -115,7 +115,7 @@ def _train(
     own_encoder: ImageEncoder | None = None,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
-    """Check everything before anything is written: an invalid run leaves no folder behind."""
+    """Check everything, write the run folder, and train; an invalid run leaves no folder."""
     task = prepare(settings, own_encoder)
     if rank() == 0:
         write_config(settings)
@@ -149,8 +149,8 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     batches = ImageBatches(images.train, settings.batch_size, settings.seed)
     if batches.size < world_size():
         raise InputError(
-            f"{batches.size} images leave some of {world_size()} processes without one; use fewer "
-            "`--devices`"
+            f"use at most `--devices {batches.size}`: a batch has {batches.size} images, fewer "
+            f"than the {world_size()} processes"
         )
     steps = settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
     module = method(
@@ -184,7 +184,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
 def _knn_callback(
     settings: ImageSettings, module: ImageMethod, images: ImageSet, per_epoch: int
 ) -> Dev:
-    """Return the callback that measures kNN accuracy; without labels it measures nothing."""
+    """Return the callback that measures kNN accuracy if there are labels."""
     limit = settings.knn_images
     score = functools.partial(
         knn_evaluation, module.encoder, images, limit_train=limit, limit_test=limit
@@ -193,7 +193,7 @@ def _knn_callback(
         DevHistory("kNN accuracy", saved="last"),
         score
         if has_labels(images)
-        else "it is not known whether training helped: there are no labels to test with",
+        else "give labels and a test part to find out whether training helps: none were found",
         column="knn",
         every=settings.knn_every * per_epoch,
     )
@@ -223,7 +223,7 @@ def _make_plan(
 
 
 def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
-    """Return name and objective, with the recipe's hyperparameters as defaults."""
+    """Return the objective and its name; the recipe's hyperparameters are its defaults."""
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
     name = (settings.objective or method.recipe.objective).lower()
@@ -234,7 +234,7 @@ def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
 
 
 def _load_data(settings: ImageSettings, size: int | None) -> ImageSet:
-    """Load the images; large ones are resized to a margin around the crops."""
+    """Load the images; large ones are resized to 8/7 of the side of the crops."""
     side = size if size is None or size <= SMALL_SIDE else round(size * 8 / 7)
     return load_images(
         settings.data,
@@ -261,14 +261,14 @@ def _build_encoder(settings: ImageSettings, side: int) -> ImageEncoder:
 
 
 def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
-    """Load an encoder or take the user's; it has an image size and a normalisation of its own."""
+    """Return the user's encoder or load one; refuse settings that it decides itself."""
     encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
     settings.check_used(side=encoder.image_size)
     return encoder
 
 
 def has_labels(images: ImageSet) -> bool:
-    """Return whether kNN and linear probe can be scored: two classes and a labelled test set."""
+    """Return whether kNN and linear probe can be scored: labels of two classes, and a test set."""
     train_labels, test = images.train.labels, images.test
     if train_labels is None or test is None or test.labels is None:
         return False
@@ -282,12 +282,12 @@ def _worker_count(settings: ImageSettings, images: ImageSet) -> int:
 
 
 def _check_temporary_folder(folder: str) -> None:
-    """Refuse a folder whose path is too long for the workers' sockets: they would hang."""
+    """Refuse a folder whose path is too long for the sockets of workers, which would hang."""
     if os.name == "posix" and len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
         raise InputError(
-            f"the path of the temporary folder is too long for the sockets of workers: {folder} "
-            f"has {len(os.fsencode(folder))} bytes, at most {_MAX_FOLDER_BYTES} fit; set TMPDIR to "
-            "a shorter one, or use `--workers 0`"
+            f"set TMPDIR to a folder with a path of at most {_MAX_FOLDER_BYTES} bytes, or use "
+            f"`--workers 0`: {folder} has {len(os.fsencode(folder))} bytes, too many for the "
+            "sockets of workers"
         )
 
 
@@ -297,7 +297,7 @@ def _ignore_interrupts(worker: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(TrainingTask):
-    """A training run on images, checked and prepared."""
+    """A training on images whose settings are checked and whose data are read."""
 
     kind = "train-images"
     logged = (*MEASURED, *TRACKED)
@@ -346,8 +346,8 @@ class ImageTask(TrainingTask):
         )
         if not has_labels(images):
             say(
-                "no kNN accuracy: it needs labels of two classes and a test part (--holdout 0.1 "
-                "makes one)"
+                "no kNN accuracy is measured: it needs labels of two classes and a test part "
+                "(--holdout 0.1 makes one)"
             )
 
     def finish(self) -> Result:
@@ -394,7 +394,7 @@ def summary(outcome: Outcome) -> str:
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
     speed = f", {metrics['images_per_second']:.0f} images/s"
-    ways = {"skipped": "read and were skipped", "replaced": "decoded, replaced by others"}
+    ways = {"skipped": "read and were skipped", "replaced": "decoded and were replaced by others"}
     for key, what in ways.items():
         if count := data[key]:
             probed += f"images that could not be {what}: {_some(count, data[f'{key}_files'])}\n"
@@ -402,5 +402,5 @@ def summary(outcome: Outcome) -> str:
 
 
 def _some(count: int, names: Sequence[str]) -> str:
-    """Return how many files there are, and the names of the first of them."""
+    """Return the number of files and the names of the first three."""
     return f"{count:,} ({', '.join(map(legible, names[:3]))}{', ...' if count > 3 else ''})"

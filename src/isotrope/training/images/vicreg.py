@@ -21,21 +21,23 @@ class VICRegMethod(ImageMethod):
     r"""Keep the variance of each dimension and remove covariances, without negatives or a teacher.
 
     Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
-    gradients and are not normalised (``space="raw"``).
+    gradients. They are not normalised (``space="raw"``).
 
     Heads: g has three linear layers of widths d -> 2048 -> 2048 -> 2048, with batch normalisation
-    and ReLU between them. Bardes et al. use 8192. The last layer has no bias, as in their code.
+    and ReLU between them. Bardes et al. use a width of 8192. As in their code, the last layer has
+    no bias.
 
     Target update: none.
 
-    Recipe: The coefficients 25, 25 and 1 are those of the code of Bardes et al. That code averages
-    the invariance over the D dimensions and the variance over the two views; here the same loss has
-    sim_coeff = 25 / D and var_coeff = 12.5. The rest follows the CIFAR setting of Manna et al.,
-    2023, who do not train VICReg, at half its learning rate: SGD with 0.03 at a batch of 128,
-    weight decay 5e-4 on all parameters, 200 epochs, 10 of them warm-up. Bardes et al. use LARS with
-    0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
+    Recipe: The coefficients 25, 25 and 1 are those in the code of Bardes et al., which averages the
+    invariance over the D dimensions and the variance over the two views. Here, the same loss has
+    sim_coeff = 25 / D and var_coeff = 12.5. The other settings are those of Manna et al., 2023, for
+    CIFAR, at half their learning rate (they do not train VICReg): SGD with learning rate 0.03 at a
+    batch of 128, weight decay 5e-4 on all parameters, and 200 epochs, of which 10 are warm-up.
+    Bardes et al. use LARS with learning rate 0.2 at a batch of 256, and weight decay 1e-6 except on
+    biases and norms.
 
-    Ours: The learning rate and the warm-up, because without normalisation the loss is not bounded.
+    Ours: The lower learning rate and the warm-up: without normalisation, the loss is not bounded.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
@@ -59,7 +61,7 @@ class VICRegMethod(ImageMethod):
 
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
-        """Return the recipe's; the weight of the invariance follows the head's dimension."""
+        """Return the recipe's hyperparameters; ``sim_coeff`` depends on the head's dimension."""
         settings = super().settings_of(objective, options)
         if objective == "vicreg":
             assert isinstance(options, VICRegOptions)
