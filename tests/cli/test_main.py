@@ -78,7 +78,7 @@ def test_unknown_verb_names_the_nearest(run) -> None:
     found = run("trian", "x.txt")
     assert found.code == 2
     assert found.err == (
-        "isotrope: error: unknown command 'trian' (did you mean 'train'?); commands: "
+        "isotrope: error: unknown command 'trian' (did you mean 'train'?); known: "
         + ", ".join(VERBS)
         + "\n"
     )

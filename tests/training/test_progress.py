@@ -13,8 +13,8 @@ from isotrope.training.images.train import fit_images
 from .conftest import IMAGES, sentences
 
 WARNING = (
-    "warning: add --dropout 0.1: without dropout the two views of a text are equal, and positives "
-    "teach nothing"
+    "warning: add --dropout 0.1: without dropout the two views of a text are equal, and the model "
+    "learns nothing from positives"
 )
 UNUSED = "given, but not used in this run: eval_every=3 (there is no score; add dev)"
 

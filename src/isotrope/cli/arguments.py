@@ -35,8 +35,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with exit code 2.
 
     Attributes:
-        dotted: Function that returns the flags with a dot, such as objective.temperature. They are
-            only suggested here; :func:`dotted` parses them.
+        dotted: Function that returns the flags with a dot, which :func:`dotted` parses.
     """
 
     dotted: Callable[[], list[str]] = staticmethod(list)

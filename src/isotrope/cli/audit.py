@@ -36,9 +36,8 @@ that occur twice; and the effect of whitening on the score.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the three .jsonl files,
-rows of one group (from --groups, or likely false negatives) have the same label. Train on one of
-these files with `train --groups label`, or with ObjectiveLoss(groups=True) in the trainer of
-sentence-transformers.
+rows of one group (from --groups, or likely false negatives) have the same label. To train on them,
+use `train --groups label`, or sentence-transformers' trainer with ObjectiveLoss(groups=True).
 
 Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. For
 pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.

@@ -30,15 +30,11 @@ examples:
 
 FILE defines objectives, functions of (anchors, positives) that return a scalar, or modules with
 such a forward. Functions and modules are checked if their name contains "loss"; FILE:NAME checks
-one, whatever its name. A third parameter without a default receives negatives.
-
-Each loss is computed in chunks, with gradient caching, on permuted rows, on two processes and in
-bfloat16, and the gradients are compared with those of one plain call. If the loss has a parameter
-or attribute chunk_size, mini_batch_size or margin, several values of it are tried. On two
-processes, each process calls the loss with its own rows.
-
-The file runs in a separate process. A loss fails if it ends this process or if the file takes more
-than ten minutes. The exit code is 1 if a check fails.
+one, whatever its name. A third parameter without a default receives negatives. The gradients of one
+plain call are compared with those in chunks, with gradient caching, on permuted rows, on two
+processes (each calls the loss with its own rows) and in bfloat16. Several values of a parameter or
+attribute chunk_size, mini_batch_size or margin are tried. The file runs in a separate process. A
+loss fails if it ends this process. The exit code is 1 if a check fails, or after ten minutes.
 """
 
 LIMIT = 600.0

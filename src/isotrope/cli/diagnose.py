@@ -19,13 +19,11 @@ examples:
 For a run, the command examines the log, the dev scores, the settings and the saved model, and
 writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
 run only if you made the run on this machine; otherwise name data with --data.
-
 For a model, it examines the embeddings of --data; by default, of docstrings of Python's standard
 library. If --data is text, it also prints the statistics of Li et al. (2024): angles, cosines, the
 weight of the hardest negative, Lemma 1 and dynamic ratios. The gain of the score from whitening
 shows whether the encoder was never trained on pairs (raw), was later trained on something else
 (disturbed), or needs no whitening (trained).
-
 For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
 
 The first finding is the likely root cause; its consequences are not listed. Each finding shows the

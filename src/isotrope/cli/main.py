@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 from isotrope import __version__
 from isotrope.cli.arguments import Parser
-from isotrope.core.errors import InputError, LostProcess, nearest, needs_extra
+from isotrope.core.errors import InputError, LostProcess, needs_extra, unknown
 from isotrope.core.legible import LegibleStream, legible
 from isotrope.core.spelling import as_flag, named, spell, spelled
 
@@ -89,8 +89,7 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
         return 0
     verb, *rest = arguments
     if verb not in VERBS:
-        known = f"commands: {', '.join(VERBS)}"
-        raise InputError(f"unknown command {verb!r}{nearest(verb, VERBS)}; {known}")
+        raise InputError(unknown("unknown command", verb, VERBS))
     from isotrope.cli.command import load
 
     command = load(verb)

@@ -54,9 +54,7 @@ class SweepSettings(Settings):
         "Number of runs to train at a time.",
         shown="one for each GPU, or 1",
         ge=1,
-        used=Used(
-            lambda jobs, devices: jobs == 1 or devices == "1", "each run uses all `--devices`"
-        ),
+        used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "a run has all `--devices`"),
     )
     draws: int = setting(0, "Random seed of the samplers random and tpe.", ge=0, used=_drawn)
     keep: Literal["all", "best"] = setting("all", "Models to keep: all, or the best trial's.")

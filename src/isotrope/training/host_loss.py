@@ -63,7 +63,7 @@ def check_scores(loss: str | None, store: TokenStore) -> None:
         )
     if loss in ("CoSENTLoss", "AnglELoss") and np.ptp(scores) == 0:
         raise InputError(
-            f"give different scores: all are {scores[0, 0]:g}, and {loss} learns their order"
+            f"{loss} learns the order of scores; give others, not all {scores[0, 0]:g}"
         )
 
 

@@ -167,8 +167,7 @@ def checks_of(
 
     Args:
         loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
-            third parameter without a default receives negatives (n x d). A module is copied before
-            each call.
+            third parameter without a default receives negatives. A module is copied for each call.
         source: File and name from which a second process loads the loss; None to skip this check.
         dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
 

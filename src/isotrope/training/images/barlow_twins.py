@@ -36,8 +36,7 @@ class BarlowTwinsMethod(ImageMethod):
     warm-up. The weight nu is 0.0051 and dimensions are standardised over the batch, as in Zbontar
     et al.; they train with LARS and multiply the loss by 0.024.
 
-    Ours: The crops are those of SimCLR, as in the benchmark. ``--augment barlow`` uses those of the
-    paper.
+    Ours: The crops are SimCLR's, as in the benchmark. ``--augment barlow`` uses the paper's crops.
 
     Reference: Zbontar et al., 2021, algorithm 1.
     """

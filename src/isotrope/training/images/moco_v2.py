@@ -53,8 +53,7 @@ class MoCoV2(ImageMethod):
     CIFAR notebook, because Draganov et al. and Manna et al. do not give these settings. The
     notebook adds the losses of both directions; here they are averaged. Rows are not shuffled for
     batch normalisation, because it uses the statistics of the whole batch on any number of
-    processes. The crops are those of SimCLR, as in the benchmark; ``--augment mocov2`` uses those
-    of the paper.
+    processes. The crops are SimCLR's, as in the benchmark; ``--augment mocov2`` uses the paper's.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """

@@ -24,8 +24,7 @@ class VICRegMethod(ImageMethod):
     gradients. They are not normalised (``space="raw"``).
 
     Heads: g has three linear layers of widths d -> 2048 -> 2048 -> 2048, with batch normalisation
-    and ReLU between them. Bardes et al. use a width of 8192. As in their code, the last layer has
-    no bias.
+    and ReLU between them. Bardes et al. use a width of 8192. The last layer has no bias, as theirs.
 
     Target update: none.
 
