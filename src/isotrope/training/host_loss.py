@@ -62,9 +62,7 @@ def check_scores(loss: str | None, store: TokenStore) -> None:
             "cosines; or use `--loss CoSENTLoss`, which only reads their order"
         )
     if loss in ("CoSENTLoss", "AnglELoss") and np.ptp(scores) == 0:
-        raise InputError(
-            f"{loss} learns the order of scores; give others, not all {scores[0, 0]:g}"
-        )
+        raise InputError(f"give different scores: all are {scores[0, 0]:g}, so {loss} has no order")
 
 
 def host_loss(
