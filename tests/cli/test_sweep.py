@@ -304,7 +304,7 @@ def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
     assert found.code == 2
     assert "needs a test part and labels of two classes" in found.err
     found = run("sweep", "train-images", "pictures", *flags, "--output", "pictures/out")
-    assert "lies in the data folder pictures" in found.err
+    assert "is in the data folder pictures" in found.err
 
 
 def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) -> None:

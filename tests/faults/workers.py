@@ -11,7 +11,7 @@ from tests.faults.trials import Server, Whole, command, differences, ends, lefto
 from tests.patience import MINUTES
 
 LOST = 75
-WORKER = "a process that reads data has died (DataLoader worker"
+WORKER = "a process that reads data died (DataLoader worker"
 RANK = " of 2 was killed (SIGKILL, often for lack of memory)"
 
 

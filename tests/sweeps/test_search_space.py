@@ -75,7 +75,7 @@ def test_the_ends_of_a_range() -> None:
         ("batch-size=1.5..3", "must be whole numbers"),
         ("output=a,b", "its own folder"),
         ("seed=1,2", "seeds='0 1 2'"),
-        ("devices=1,2", " are jobs$"),
+        ("devices=1,2", "use jobs=N, which"),
     ],
 )
 def test_what_means_nothing_is_refused(text: str, said: str) -> None:

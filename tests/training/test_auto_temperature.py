@@ -119,7 +119,7 @@ def test_several_processes_of_others_are_refused(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_temperature, "launched_processes", lambda: (2, 2))
-    remedy = "run `isotrope audit` first, and give a number"
+    remedy = "run `isotrope audit` first, and give the number"
     with refused_setting("objective.temperature", remedy=remedy):
         fit(**given)
 

@@ -101,7 +101,7 @@ def test_a_run_goes_on_with_the_schedule_it_began_with(quick: dict) -> None:
 
 
 def test_a_warm_up_longer_than_the_run_is_refused(quick: dict) -> None:
-    with pytest.raises(InputError, match="warmup=7 is 7 steps and the run has 6: its learning"):
+    with pytest.raises(InputError, match="warmup=7 is 7 steps, but the run has 6, so its learning"):
         fit(**quick, warmup=7)
     assert not Path(quick["output"]).exists()
 

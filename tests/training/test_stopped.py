@@ -96,7 +96,7 @@ def test_a_lost_process_that_torch_reports_twice_is_one_error(tmp_path: Path) ->
 
     def work(*_: object) -> Outcome:
         try:
-            raise LostProcess("a process that reads data has died")
+            raise LostProcess("a process that reads data died")
         finally:
             raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
 

@@ -26,7 +26,7 @@ def test_an_interrupted_run_ends_as_the_whole_one(
     streaming: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = train(TrainSettings.read(streaming), lines=True)
-    assert "streaming, 100 records at a time, of which the first have:" in capsys.readouterr().err
+    assert "streaming 100 records at a time; the first ones are:" in capsys.readouterr().err
     assert not (whole.output / "tokens").exists()
     data = whole.result.details["data"]
     assert data["holdout"] > 50

@@ -155,7 +155,7 @@ def test_a_pretrained_encoder_is_not_cut(quick: dict, tmp_path: Path) -> None:
         isotrope.load(first.output).parameters(), found.encoder.parameters(), strict=True
     ):
         torch.testing.assert_close(before, after)
-    with pytest.raises(InputError, match=r"width=4 .for an encoder from scratch"):
+    with pytest.raises(InputError, match=r"width=4 .only for encoders from scratch"):
         fit_images(**{**second, "width": 4, "output": str(tmp_path / "third")})
 
 
@@ -199,8 +199,8 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"cut": 0}, "cut=0: "),
         ({"micro_batch": 8}, "batch normalisation"),
         ({"precision": "16", "device": "cpu"}, r"precision=16 \(needs a GPU"),
-        ({"optimizer": "lars"}, "learning rate is for sgd; also give learning_rate"),
-        ({"warmup_epochs": 50}, "warmup_epochs=50 is .* steps and the run has"),
+        ({"optimizer": "lars"}, "also give learning_rate: the method's own is for sgd"),
+        ({"warmup_epochs": 50}, "warmup_epochs=50 is .* steps, but the run has"),
         ({"classes": __file__}, "digits: give a folder with a subfolder for each"),
     ],
 )
