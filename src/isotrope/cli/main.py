@@ -30,11 +30,11 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
-    "check": "check that a loss has the same gradient in chunks, permuted, on two processes",
+    "check": "check that a loss has the same gradient in chunks and on two processes",
     "simulate": "plot the gradient of an objective on an anchor at every angle, without data",
     "audit": "show before training what an objective will do to the data",
     "diagnose": "name what is wrong with a run or a model, and what to change",
-    "sweep": "train with many settings, and find the best",
+    "sweep": "train with many values of some settings, and find the best",
     "report": "compare runs in one HTML file",
 }
 

@@ -32,7 +32,7 @@ class ObjectivesSettings(Settings):
     components: bool = setting(
         False,
         "List dissipation, weight and ratio of each objective.",
-        used=Used(lambda name: name is None, "one objective is shown"),
+        used=Used(lambda name: name is None, "only without NAME"),
     )
 
 

@@ -120,6 +120,7 @@ def learnt(details: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {one['before']:.2f} to {one['after']:.2f}: {one['query'][:80]}"
     share = details.get("kept")
     if share is not None:
-        yield f"similarities of general sentences before and after correlate by {share / 100:.2f}"
+        correlation = f"correlation {share / 100:.2f} (1: unchanged)"
+        yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
         yield line

@@ -58,7 +58,7 @@ class TrainingTask(ABC):
     best step is saved, ``keep``.
 
     Attributes:
-        logged: Names of the numbers of the last logged step that the result has.
+        logged: Names of the numbers that the result takes from the last logged step.
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv; the last is the number of records per second.
         clip: Norm above which gradients are clipped, or None.

@@ -93,7 +93,7 @@ class Outcome:
         """The log of the run as a table: a row for each step, a column for each measured number.
 
         Raises:
-            InputError: nothing was logged, or the log is damaged.
+            InputError: Nothing was logged, or the log is damaged.
         """
         from pandas import DataFrame
 
@@ -105,17 +105,17 @@ class Outcome:
         """Return the faults of the run and the changes to make; see ``isotrope.diagnose``.
 
         Raises:
-            InputError: the run folder is damaged.
+            InputError: The run folder is damaged.
         """
         from isotrope.diagnostics.target import diagnose
 
         return diagnose(self, plugins=plugins)
 
     def plot(self, *quantities: str) -> "Drawing":
-        """Draw quantities over the steps: columns of ``history``, or the usual ones.
+        """Draw columns of ``history`` over the steps; by default the usual ones.
 
         Raises:
-            InputError: a quantity without a picture, or a damaged run.
+            InputError: A column has no picture, or the run folder is damaged.
             MissingExtra: matplotlib is not installed.
         """
         with needs_extra("report", "matplotlib", "jinja2"):
@@ -133,7 +133,7 @@ class Outcome:
 
 
 def empty_result(output: Path) -> Result:
-    """Return the result of a run whose numbers are in another process."""
+    """Return a result for a process that has no numbers of the run."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
 

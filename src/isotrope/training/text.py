@@ -276,7 +276,7 @@ def module_of(
 
 @dataclass(frozen=True, kw_only=True)
 class TextTask(TrainingTask):
-    """A training on text, checked and prepared.
+    """A training on text whose settings are checked and whose data are read.
 
     Attributes:
         batches: Records of every step, and tokens of each data set.

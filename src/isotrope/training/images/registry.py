@@ -28,7 +28,7 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
 
     Args:
         name: Name of the method.
-        settings: Values, or the text of flags, by option.
+        settings: Values by option; they may be the text of flags.
     """
     cls = find_method(name).options_class
     fields = hypers(cls)

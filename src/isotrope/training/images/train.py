@@ -282,7 +282,7 @@ def _worker_count(settings: ImageSettings, images: ImageSet) -> int:
 
 
 def _check_temporary_folder(folder: str) -> None:
-    """Refuse a folder whose path is too long for the sockets of workers, which would hang."""
+    """Refuse a folder whose path is too long for a socket: the workers would hang."""
     if os.name == "posix" and len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
         raise InputError(
             f"set TMPDIR to a folder with a path of at most {_MAX_FOLDER_BYTES} bytes, or use "
