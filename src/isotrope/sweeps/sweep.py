@@ -225,7 +225,7 @@ class _Data:
         self._seen: dict[object, tuple[str, Path]] = {}  # fingerprint and folder, by settings
 
     def check(self, values: Values, seed: int, result: Result | str | InputError | None) -> None:
-        """Refuse a result if another run with the same settings of the data had other data."""
+        """Refuse a result if an earlier run with the same data settings had other data."""
         if not isinstance(result, Result):
             return
         folder = self.spec.folder(values, seed)

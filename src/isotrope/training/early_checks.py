@@ -30,7 +30,7 @@ CHOSEN = frozenset(
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` chooses settings; some other settings exclude this."""
+    """Return whether ``--recipe auto`` is used; it is not with ``--objective`` or ``--lora``."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"

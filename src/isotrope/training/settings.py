@@ -54,8 +54,8 @@ class RunSettings(Settings, ABC):
     Attributes:
         kind: Kind of the run: text or images.
         module: Python module that trains such a run.
-        free: Settings that may change when a run is resumed, because they do not change the
-            batches. (With another number of devices, dropout masks change.)
+        free: Settings that may change when a run is resumed. The batches remain the same, but
+            another number of devices changes the dropout masks.
     """
 
     kind: ClassVar[str]
@@ -487,4 +487,4 @@ _PRECISIONS = {
     **dict.fromkeys(("fp16", "float16", "16-mixed"), "16"),
     **dict.fromkeys(("bfloat16", "bf16-mixed"), "bf16"),
 }
-"""Names of precisions in other libraries, and ours."""
+"""Our name of each precision, by its name in other libraries."""
