@@ -261,7 +261,7 @@ def test_batch_statistics_are_refused() -> None:
     message = r"without micro_batch .*, keep 1 \(BatchNorm1d\) in eval\(\).* statistics of a chunk"
     with pytest.raises(InputError, match=message):
         cached(module, cut(8, 4, torch.float32))
-    with pytest.raises(InputError, match=r"with this module \(SyncBatchNorm\)"):
+    with pytest.raises(InputError, match=r"keep this module \(SyncBatchNorm\) in eval"):
         refuse_batch_statistics(nn.SyncBatchNorm(WIDTH))
     with pytest.raises(InputError, match="BatchNorm2d"):  # has nothing but the batch's
         refuse_batch_statistics(nn.BatchNorm2d(3, track_running_stats=False).eval())

@@ -101,5 +101,5 @@ def test_a_lost_process_that_torch_reports_twice_is_one_error(tmp_path: Path) ->
             raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
 
     settings = TrainSettings(files=["corpus.txt"], output=tmp_path / "run")
-    with pytest.raises(LostProcess, match="has died; run the same command"):
+    with pytest.raises(LostProcess, match="died; run the same command"):
         run(settings, work, resume=False)
