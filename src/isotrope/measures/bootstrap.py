@@ -1,7 +1,7 @@
 """The paired bootstrap: estimates how much a score would vary with other examples.
 
-Every resample draws as many examples as were scored, with replacement, the same for all models. All
-scores are computed again on the resample; Spearman's correlation uses the ranks within it.
+Every resample draws as many examples as were scored, with replacement, and the same examples for
+all models. Scores are computed again on each resample; Spearman's correlation ranks within it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in each resample, less the mean rank: n x b."""
+    """Return the rank of each value in each resample, minus the mean rank: n x b."""
     _, where = np.unique(values, return_inverse=True)
     order = np.argsort(where, kind="stable")
     starts = np.flatnonzero(np.diff(where[order], prepend=-1))

@@ -1,4 +1,4 @@
-"""Judges whether training helped, in a sentence that trainer, doctor and report share.
+"""Judges whether training helped, in a sentence that trainer, Doctor and report print.
 
 The judgement compares the scores of single examples of the dev set (a pair's cosine, a query's
 reciprocal rank, whether a picture was classified right). A run, even a stopped one, stores these
@@ -69,7 +69,7 @@ class DevHistory:
     evaluations: dict[int, DevEvaluation] = field(default_factory=dict)
 
     def add(self, step: int, evaluation: DevEvaluation) -> None:
-        """Store an evaluation, and drop the one that it replaces."""
+        """Store an evaluation; keep only the first, the best and the newest."""
         self.scores[step] = evaluation.value
         self.evaluations = {**self.evaluations, step: evaluation}
         wanted = {min(self.scores), self.best, step}
@@ -188,8 +188,7 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
     Args:
         folder: The folder of the run.
-        details: Details of the run's result; None without a result, to judge by the evaluations
-            stored so far.
+        details: Details of the run's result; None to judge by the evaluations stored so far.
     """
     if details is not None and details.get("judgement") is not None:
         try:
@@ -228,12 +227,12 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
 
 
 def _measurable(number: Mapping[str, float], sign: int) -> bool:
-    """Whether a difference is one, to this side."""
+    """Whether a difference is more than noise and has this sign."""
     return number.get("p", 1.0) <= 1 - LEVEL and sign * number["difference"] > 0
 
 
 def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judgement:
-    """Put the outcome, and the numbers behind it, into a sentence."""
+    """Return the outcome with a sentence that has its numbers."""
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
     how = "this step was saved" + (

@@ -1,9 +1,9 @@
-"""The terms of the released code of Li et al. 2024 where it differs from the paper.
+"""The components in the released code of Li et al. 2024, where it differs from the paper.
 
 The code sums the losses of both directions, and the similarity s_ii' has a gradient in both. So h_i
 is pulled twice, as an anchor and as the positive of h'_i. The effective ratio is about twice the
-chosen ratio. The printed equations are the default everywhere; ``variant="released"`` selects the
-formulas here.
+chosen ratio. By default, objectives follow the paper's equations; ``variant="released"`` selects
+these formulas.
 """
 
 from dataclasses import dataclass, replace
@@ -19,16 +19,16 @@ from isotrope.paradigm.parts import Dissipation, active
 
 Variant = Annotated[
     Literal["paper", "released"],
-    Hyper("", "whether to follow the printed equation or the authors' released code"),
+    Hyper("", "whether to follow the equation in the paper or the authors' released code"),
 ]
 
 
 @dataclass(frozen=True)
 class WithinViewMargin(Dissipation):
-    """GD = 1[1 - max_k h_i.h_k < m]: 1 while another anchor of the same view is that close.
+    """GD = 1[1 - max_k h_i.h_k < m]: 1 while another row of the same view is closer than that.
 
-    The released code of the modified objectives uses this component in place of ``Margin``. It
-    assumes a similarity of 1 with the positive, so the gradient stops earlier.
+    The released code of the modified objectives uses it in place of ``Margin``. It takes 1 for the
+    similarity with the positive, so the gradient stops earlier.
     """
 
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
@@ -38,10 +38,10 @@ class WithinViewMargin(Dissipation):
 
 
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
-    """Return the components of the released baseline (eq. 5), where GD masks rows of the loss.
+    """Return the components of the released baseline (eq. 5), in which GD masks rows of the loss.
 
-    The loss of each direction is the mean over the entries in the rows with GD > 0 of the
-    similarity matrix, or 0 if there is no such row.
+    The loss of each direction is a mean over the similarity matrix, in which only rows with GD > 0
+    count. Without such a row, the loss is 0.
 
     Args:
         first: Components of the direction in which the first view serves as anchors.
@@ -61,7 +61,7 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
 
 
 def vectors_masked(first: Terms, other: Terms) -> Terms:
-    """Return the components of the released modified objectives, where GD masks vectors.
+    """Return the components of the modified objectives in the released code: GD masks embeddings.
 
     An anchor with GD = 0 is replaced by a constant, so it receives no gradient in any role. An
     anchor with GD = 1 is pulled by both directions, whatever the GD of its positive.

@@ -128,13 +128,13 @@ def even(x: Tensor) -> bool:
 
 
 def imbalance(gradient: Tensor, dim: int) -> float:
-    """Return the difference of pull and push along a dimension, over the size of both."""
+    """Return the difference of pull and push along a dimension, divided by their sum."""
     size = float(gradient.abs().sum())
     return float(gradient.sum(dim=dim).abs().sum()) / size if size else 0.0
 
 
 def joined(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables, with those merged that one softmax compares side by side."""
+    """Return the tables; those that one softmax compares side by side are merged."""
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
@@ -175,9 +175,9 @@ def _grouped(
 
 
 def _of_repeated(table: Compared) -> Compared:
-    """Return a table of pairs with the pairs of one anchor in one row, if pull and push balance.
+    """Return a table of single pairs with each anchor's pairs in one row, if pull and push balance.
 
-    A loss may repeat each anchor for its candidates, and take all pairs row by row.
+    A loss may repeat each anchor for each of its candidates, and compare row by row.
     """
     if not table.single or not table.vectors or len(table.columns) != table.rows:
         return table
@@ -196,7 +196,7 @@ def _of_repeated(table: Compared) -> Compared:
 
 
 def _once(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables, with pairs that a loss compares twice in the larger table alone.
+    """Return the tables; pairs that are in two of them stay in the larger one only.
 
     A loss may compute its positives row by row, and all pairs, positives included, in one product.
     """
@@ -212,7 +212,7 @@ def _once(compared: Sequence[Compared]) -> list[Compared]:
 
 
 def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables, with those merged whose scores the loss itself puts side by side."""
+    """Return the tables; those whose scores the loss itself puts side by side are merged."""
     groups = _grouped(
         compared,
         lambda g, t: (
@@ -223,7 +223,7 @@ def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
 
 
 def _rows_together(tables: list[Compared]) -> list[Compared]:
-    """Return the tables, with those merged whose anchors have the same candidates."""
+    """Return the tables; those whose anchors have the same candidates are merged."""
     alike = _grouped(tables, lambda g, t: g[0].distance == t.distance and _same_columns(g[0], t))
     return [_below(group) if len(group) > 1 else group[0] for group in alike]
 
@@ -252,7 +252,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return the tables of a loss that pulls in one table for both directions, and the others.
+    """Return the two tables of a loss whose pull is all in one of them, and the other tables.
 
     Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table pulls
     twice as much as it pushes, and the second only pushes. Each gets half of the pull.
@@ -278,7 +278,7 @@ def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compa
 
 
 def _placed(one: Compared, other: Compared) -> Compared | None:
-    """Return a table with the pairs of another one at their places; None if it lacks any.
+    """Return ``other`` with the gradients of the pairs of ``one`` added; None if it lacks any pair.
 
     A loss may compute its positives row by row, and all other pairs in one product.
     """
@@ -318,7 +318,7 @@ def _swapped(table: Compared) -> Compared:
 
 
 def _of_one_anchor(tables: list[Compared]) -> list[Compared]:
-    """Return unbalanced tables, with those of the same anchors merged side by side."""
+    """Return unbalanced tables; those with the same anchors are merged side by side."""
     groups = _grouped(tables, lambda g, t: _fit(g[0], t) and g[0].roots[0] == t.roots[0] != set())
     return [_beside(group) for group in groups]
 
@@ -388,7 +388,7 @@ class SoftmaxEvidence:
 
     @classmethod
     def of(cls, table: Compared) -> "SoftmaxEvidence":
-        """Return the evidence of one table."""
+        """Return the sums over the pairs of one table."""
         on = table.mask & (table.gradient > 1e-30 * table.gradient.amax(dim=1, keepdim=True))
         on = on & (table.gradient > 0) & (on.sum(dim=1, keepdim=True) > 1)
         if not bool(on.any()):
@@ -410,12 +410,12 @@ class SoftmaxEvidence:
         )
 
     def __add__(self, other: "SoftmaxEvidence") -> "SoftmaxEvidence":
-        """Return the evidence of both."""
+        """Return the sums over the pairs of both."""
         pairs = self.pairs + other.pairs
         return SoftmaxEvidence(self.xx + other.xx, self.xy + other.xy, self.yy + other.yy, pairs)
 
     def __mul__(self, share: float) -> "SoftmaxEvidence":
-        """Return evidence that counts for less, such as that of earlier steps."""
+        """Return the sums with less weight, as for earlier steps."""
         return SoftmaxEvidence(
             share * self.xx, share * self.xy, share * self.yy, round(share * self.pairs)
         )
@@ -429,7 +429,7 @@ class SoftmaxEvidence:
 
     @property
     def misfit(self) -> float:
-        """The share of the variation of the log pushes that the slope leaves out."""
+        """The share of the variation of the log pushes that the slope does not explain."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0

@@ -1,6 +1,6 @@
-"""Composes an objective of three parts, or exchanges some parts of an existing objective.
+"""Builds an objective from three components, or replaces components of an existing objective.
 
-The gradient defines such an objective. Its loss is a surrogate with this gradient (see
+Such an objective is defined by its gradient. Its loss is a surrogate with this gradient (see
 ``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value.
 """
 
@@ -98,7 +98,7 @@ class Paradigm(
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether the parent takes additional negatives. A composition of parts always does."""
+        """Whether the parent takes additional negatives; without a parent, always."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
@@ -141,7 +141,7 @@ class Paradigm(
         return vectors_masked(first, other)
 
     def _direction(self, pairs: Pairs) -> Terms:
-        """The components of one direction, as printed."""
+        """The components of one direction, as in the paper."""
         n = len(pairs.views.anchors)
         complete = self.dissipation and self.weight and self.ratio
         parents = None if self.parent is None or complete else self.parent.components(pairs)
@@ -204,7 +204,7 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Return whether an objective pushes at all: whether some weight is not zero.
+    """Return whether an objective pushes anything: whether some weight is not zero.
 
     The answer depends on the settings, so the weights are evaluated on noise. It only decides
     whether a ratio is accepted, and changes no gradient.
@@ -219,7 +219,7 @@ def _noise_terms(objective: Objective) -> Terms:
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Return a part from a part, ``"name"``, ``"name:value:value"`` or a number (for a ratio)."""
+    """Return the part that is given as a part, ``"name:value:value"`` or, for a ratio, a number."""
     if isinstance(component, kind):
         return component
     if kind is Ratio and isinstance(component, (int, float)):

@@ -16,12 +16,12 @@ from isotrope.paradigm.objective import Objective, Space
 
 
 class Derived(Objective, register=False):
-    """An objective made from another objective, with the same declarations."""
+    """Base class of objectives made from another objective; they take over its declarations."""
 
     objective: Objective
 
     def __post_init__(self) -> None:
-        """Copy what the objective's class declares."""
+        """Copy the declarations of the other objective's class."""
         for name in ("name", "paper", "batch_level", "least_rows", "holds"):
             object.__setattr__(self, name, getattr(self.objective, name))
 
@@ -65,7 +65,7 @@ class Derived(Objective, register=False):
 
 
 class OneWay(Derived, register=False):
-    """The first direction of an objective that averages both."""
+    """One direction, with the first view as anchors, of an objective that averages both."""
 
     two_directions = False
 
@@ -120,7 +120,7 @@ class Part(Derived, register=False):
 
 
 class Parts(NamedTuple):
-    """Both parts of an objective; their gradients add up to that of the whole."""
+    """An objective in two parts, pull and push; their gradients add up to the objective's."""
 
     attraction: Objective
     repulsion: Objective

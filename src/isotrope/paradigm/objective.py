@@ -43,9 +43,9 @@ class Objective:
     A subclass defines its fields, ``formula`` and ``components``; the class statement registers it
     under its lower-case name. Objectives are values: they hold hyperparameters and no state.
 
-    An objective is called with raw embeddings (n x d, any float dtype), normalises them and returns
-    the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values that a paper
-    tuned for a backbone; explicit arguments override them.
+    An objective is called with embeddings of any length (n x d, any float dtype), normalises them
+    and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values
+    that a paper tuned for a backbone; explicit arguments override them.
 
     ``coupling`` declares how the anchors of a batch depend on each other. This decides how value
     and gradients are computed. The declaration holds for the reduced loss of one direction and for
@@ -124,7 +124,7 @@ class Objective:
         """Make the subclass a frozen dataclass and register it, unless ``register`` is False.
 
         Raises:
-            TypeError: no paper, or a name that another class already has.
+            TypeError: the paper is missing, or another class has the name.
         """
         dataclass(frozen=True, kw_only=True)(cls)
         if not register:
@@ -154,7 +154,7 @@ class Objective:
     # the two halves that the file of an objective defines
 
     def formula(self, pairs: Pairs) -> Tensor:
-        """The loss of one direction as printed: n values, or one for batch-level objectives."""
+        """The loss of one direction as in the paper: n values, or one if ``batch_level``."""
         raise TypeError(f"{type(self).__name__} has no formula")
 
     def components(self, pairs: Pairs) -> Terms:
@@ -176,7 +176,7 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives receive one
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii', both held constant.
+        """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii', GD and pull constant.
 
         Its gradient is the contribution of the positive. If the paper names the two parts, a
         subclass overrides both methods; attraction + repulsion must then equal formula.
@@ -186,7 +186,7 @@ class Objective:
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        """The part of ``formula`` that pushes: by default GD_i sum_j W_ij s_ij, GD, W constant."""
+        """The part of ``formula`` that pushes; by default GD_i sum_j W_ij s_ij, GD, W constant."""
         terms = _constant(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()
@@ -228,7 +228,7 @@ class Objective:
             positives: n x d raw embeddings of the second view.
             negatives: q x d additional negatives shared by all anchors, or None.
             groups: n integers; rows of one group are not negatives of each other.
-            backend: Method to compute row statistics, see ``isotrope.kernels.choose``.
+            backend: How to compute row statistics, see ``isotrope.kernels.choose``.
 
         Raises:
             InputError: embeddings that are not tensors, or more positives than anchors.
@@ -342,11 +342,12 @@ class Objective:
     def modify(
         self, *, dissipation: object = None, weight: object = None, ratio: object = None
     ) -> "Paradigm":
-        """Return this objective with some of its three components exchanged.
+        """Return this objective with some of its three components replaced.
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or, for
-        the ratio, a number. The result's value is a surrogate: only its gradient has meaning. The
-        result has no residual (the gradient of an anchor outside the three components).
+        the ratio, a number. Only the gradient of the result has meaning, not its value (a
+        surrogate). The result has no residual: no part of an anchor's gradient lies outside the
+        three components.
         """
         from isotrope.paradigm.compose import modify  # compose defines an Objective itself
 

@@ -1,8 +1,8 @@
 """Evaluates the three components of an objective for one anchor at given angles.
 
-The anchor is a unit vector. The positive and each negative have given angles to it, and their
-components orthogonal to the anchor are orthogonal to each other. Both views of a negative are the
-same vector, so the scene is the same for objectives that compare within or across views.
+The anchor is a unit vector. The positive and the negatives have given angles to it, and their parts
+perpendicular to the anchor are perpendicular to each other. Both views of a negative are the same
+vector, so the batch is the same for objectives within or across views.
 """
 
 import math
@@ -43,7 +43,7 @@ class Portrait:
 
 
 def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
-    """The components in a scene; row 0 is the anchor."""
+    """The components for given angles; row 0 of the batch is the anchor."""
     k = len(angles)
     anchors = torch.zeros(k + 1, k + 2, dtype=torch.float64)
     anchors[0, 0] = 1
@@ -77,7 +77,7 @@ def _ratio(terms: Terms) -> float:
 
 
 def summary(objective: Objective) -> dict[str, str]:
-    """Return dissipation, weight and ratio in a word or two each, read off the scenes.
+    """Return dissipation, weight and ratio in a word or two each, as their values show them.
 
     dissipation: ``1`` (never), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
     weight: ``hardest`` (one negative), ``all`` (with the hardest in front), ``signed`` (some are

@@ -1,11 +1,10 @@
-"""Proves an objective, built in or a user's own: its components must give the formula's gradient.
+"""Tests whether the components of an objective give the gradient of its formula.
 
 An objective is written twice: as a formula and as the three components of its gradient. This module
-compares the two by autograd in float64 on batches that provoke mistakes. It also tests the
+compares the two by autograd in float64 on batches in which mistakes show. It also tests the
 declarations of the class: its invariances, its parts, how its anchors are coupled, and finite
-values on degenerate input.
-The test suite calls these checks for every registered objective and setting;
-``isotrope.paradigm.objective_check`` runs all of them on one class.
+values on degenerate input. The test suite calls these checks for every registered objective and
+setting; ``isotrope.paradigm.objective_check`` runs all of them on one class.
 """
 
 import math

@@ -35,10 +35,10 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Objective]:
-    """Return the class registered under ``name`` (in any case).
+    """Return the class registered under ``name``, in upper or lower case.
 
     Raises:
-        InputError: no such objective; the message names the nearest.
+        InputError: there is no such objective; the message names similar ones.
     """
     objectives = names()
     if name.lower() not in objectives:

@@ -23,7 +23,7 @@ _separable: set[tuple[object, ...]] = set()
 
 
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
-    """Return the contribution of some anchors to ``objective.loss(views)``, if uncoupled.
+    """Return the part of ``objective.loss(views)`` that is the loss of some anchors.
 
     If both views are anchors, the same rows are taken from each.
 
