@@ -4,6 +4,7 @@ Pages link to each other and to any file of the repository by relative paths, so
 GitHub. Zensical wants one folder of pages, so they are laid out first, in build/site: a linked file
 outside docs/ goes to repository/, a notebook becomes a page, a formula becomes MathML, a folder in
 the navigation of mkdocs.yml stands for all of its pages. Then Zensical builds and checks links.
+Last, tables are prepared for phones, and code is marked that is not to be broken at a hyphen.
 
     python docs/site.py [FOLDER]     # site/ unless another folder is named
 """
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,8 +27,16 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS, OUTSIDE = PurePosixPath("docs"), PurePosixPath("repository")
 PROGRAMS = ("*.py", "generate", "__pycache__")
 _LINK = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
-# a table of seven columns or more: its page shows no list of headings, so that the table fits
-_WIDE = re.compile(r"^\|(?: ?:?-+:? ?\|){7,}\s*$", re.MULTILINE)
+# letters that fit beside each other in a table: beside the list of headings, and on a phone
+_BESIDE_HEADINGS, _ON_A_PHONE = 85, 50
+_LONG = 20  # letters of a cell that is read rather than compared
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+# what is not broken at its hyphens: numbers, flags, and code in prose if it is short
+_POWER, _FLAG = re.compile(r"\b[\d.]+e-\d+(?![^<]*>)"), re.compile(r"(?<![\w&;-])--?[a-z][\w.-]*")
+_INLINE = re.compile(r"<table>.*?</table>|<code>([^<]*)</code>|<span class=\"go\">.*?</span>", re.S)
+_ROLE = re.compile(r":(?:attr|class|func|meth):(<code[^>]*>)~?")  # of Sphinx
+_WHOLE, _SHORT = r'<span class="whole">\g<0></span>', 28
+_ROWS = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 _FORMULA = re.compile(r"^\$\$\n(.*?)\n\$\$$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(
@@ -54,6 +64,10 @@ def main(folder: Path) -> None:
     done = subprocess.run(zensical, cwd=laid_out, check=False)
     if done.returncode:
         sys.exit(done.returncode)
+    for page in (laid_out / "site").rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        text = _TABLE.sub(lambda table: _for_phones(table[0]), _INLINE.sub(_unbroken, text))
+        page.write_text(_ROLE.sub(r"\1", text), encoding="utf-8")
     shutil.copytree(laid_out / "site", folder)
 
 
@@ -100,8 +114,52 @@ def _turned(text: str, uri: PurePosixPath, at: PurePosixPath, wrong: list[str]) 
             return link[1]
         return posixpath.relpath(_uri(target), posixpath.dirname(str(uri)))
 
-    wide = "---\nhide: [toc]\n---\n\n" if _WIDE.search(text) else ""
-    return wide + _prose(text, lambda prose: _as_on_github(_LINK.sub(turned, prose)))
+    # a page with a wide table or without headings shows no list of headings: it has more room
+    roomy = "\n## " not in text or any(map(_is_wide, _ROWS.findall(text)))
+    head = "---\nhide: [toc]\n---\n\n" if roomy else ""
+    return head + _prose(text, lambda prose: _as_on_github(_LINK.sub(turned, prose)))
+
+
+def _is_wide(table: str) -> bool:
+    """Whether the rows of a table are wider than the room beside the list of headings."""
+    shown = re.sub(r"\]\([^)]*\)|[`*\[\]]", "", table).replace("\\|", "/")
+    rows = [row.strip("|\n").split("|") for row in shown.splitlines(keepends=True)]
+    words = [[max(map(len, re.split(r"[\s-]", cell))) for cell in row] for row in rows]
+    return len(rows[0]) > 6 or sum(map(max, zip(*words, strict=False))) > _BESIDE_HEADINGS
+
+
+def _unbroken(code: re.Match[str]) -> str:
+    """A table, code in prose or a line of a command, with what is not broken in it marked."""
+    if code[1] is not None and len(unescape(code[1])) <= _SHORT:
+        return f'<code class="whole">{code[1]}</code>'
+    pieces = re.split(r"(?<=>)([^<]+)", code[0])
+    pieces[1::2] = [_FLAG.sub(_WHOLE, piece) for piece in pieces[1::2]]
+    return "".join(pieces)
+
+
+def _for_phones(table: str) -> str:
+    """A table whose rows a phone shows below each other, each cell after its column's name.
+
+    A table that fits stays as it is, and so does one of numbers, which scrolls by itself.
+    """
+    heads, *rows = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in table.split("<tr")[1:]
+    ]
+    texts = [[re.sub(r"<[^>]+>", "", cell).strip() for cell in row] for row in [heads, *rows]]
+    columns = [[unescape(cell) for cell in column] for column in zip(*texts, strict=False)]
+    wide = [max(map(len, column)) for column in columns]
+    words = sum(max(map(len, re.split(r"[\s-]", " ".join(column)))) for column in columns)
+    flags = len(heads) == 2 and not texts[0][0] and wide[0] > _LONG
+    table = _POWER.sub(_WHOLE, table)
+    if sum(wide) <= _ON_A_PHONE or max(wide[1:], default=0) <= _LONG:
+        return table
+    if len(heads) < 3 and not flags and words <= _ON_A_PHONE:
+        return table
+    names = [f'data-column="{name}: "' if name and not flags else "" for name in texts[0]]
+    cells = iter(names * len(rows))
+    return re.sub(r"<td", lambda _: f"<td {next(cells)}".rstrip(), table).replace(
+        "<table>", "<table data-rows>"
+    )
 
 
 def _as_on_github(text: str) -> str:

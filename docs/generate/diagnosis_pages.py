@@ -41,7 +41,7 @@ The table has all thresholds. A threshold is skipped if its value was not measur
 the verdicts, a value "at the end" is the median of the last third of the logged steps. A saved
 model is measured on 256 inputs.
 
-| threshold | verdict | a fault if the value is | unit |
+| threshold | verdict | fault if | unit |
 |---|---|---|---|
 {thresholds}
 
@@ -138,7 +138,7 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         ValueError: One of these sections is missing.
     """
     verdict = VERDICTS[word]
-    head = "| threshold | a fault if the value is | unit | what is measured | source |"
+    head = "| threshold | fault if | unit | what is measured | source |"
     blocks = [
         f"# {word}",
         _FIRST,

@@ -1,10 +1,12 @@
 """The site: it builds strictly, its links lead somewhere, and nothing is fetched from elsewhere."""
 
 import inspect
+import itertools
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 pytest.importorskip("zensical", reason="of the extra docs: make test-docs")
 
 import isotrope
+from tests.patience import MINUTES
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 
 pytestmark = pytest.mark.slow  # zensical builds for seconds
@@ -71,7 +74,7 @@ def test_every_page_is_there(site: Path) -> None:
 
 def test_a_page_reads_as_on_github(site: Path) -> None:
     train = (site / "commands" / "train.html").read_text(encoding="utf-8")
-    assert "<code>--device auto|cpu|cuda|mps</code>" in train
+    assert '<code><span class="whole">--device</span> auto|cpu|cuda|mps</code>' in train
     notation = (site / "notation.html").read_text(encoding="utf-8")
     assert "|W_in| / Σ_j |W_ij|" in notation
     assert "<strong>weight</strong> (W_ij), <strong>pull</strong> (Σ_j W_ij R_ij)" in notation
@@ -146,3 +149,35 @@ def test_a_browser_shows_it_and_asks_nobody(site: Path, tab: Tab, page: str, wid
     assert tab.run("document.documentElement.scrollWidth") <= width
     assert tab.run("[...document.images].every((i) => i.complete && i.naturalWidth)")
     assert {url.split(":")[0] for url in tab.asked} <= {"file", "data"}, tab.asked
+
+
+# the tables that scroll sideways, once the theme's script has given each its own box
+SCROLLING = """((boxes) => boxes.length < document.querySelectorAll("article table").length ? null
+  : boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.innerText))(
+  [...document.querySelectorAll(".md-typeset__scrollwrap")])"""
+
+
+@pytest.mark.nightly
+def test_every_page_fits_a_phone_and_every_table_a_screen(site: Path, tab: Tab) -> None:
+    wrong = []
+    pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
+    for page, width in itertools.product(pages, (400, 1280)):
+        tab.open(page, width=width)
+        if tab.run("document.documentElement.scrollWidth") > width:
+            wrong.append(f"{page.relative_to(site)} scrolls sideways at {width}")
+        end = time.monotonic() + MINUTES
+        while (tables := tab.run(SCROLLING)) is None:
+            assert time.monotonic() < end, page
+            time.sleep(0.02)
+        if width == 1280:
+            wrong += [f"{page.relative_to(site)}: {table[:60]}" for table in tables]
+    assert not wrong
+
+
+def test_a_phone_shows_rows_of_text_below_each_other(site: Path, tab: Tab) -> None:
+    tab.open(site / "commands" / "train.html", width=400)
+    lefts = "[...document.querySelectorAll('[data-rows] td')].map((c) => c.offsetLeft)"
+    assert len(set(tab.run(lefts))) == 1
+    tab.open(site / "replication.html", width=400)
+    names = "getComputedStyle(document.querySelector('[data-rows] td:nth-child(3)'), '::before')"
+    assert tab.run(f"{names}.content") == '"ours (interval): "'
