@@ -1,5 +1,6 @@
 """The site: it builds strictly, its links lead somewhere, and nothing is fetched from elsewhere."""
 
+import fcntl
 import inspect
 import itertools
 import re
@@ -55,7 +56,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(root: Path, folder: Path) -> Path:
     command = [sys.executable, "docs/site.py", str(folder)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    (root / "build").mkdir(exist_ok=True)
+    with (root / "build" / "lock").open("w") as lock:  # processes of pytest lay out one folder
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
