@@ -22,7 +22,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds zoo reproduce test test-numerical faults test-mteb test-docs test-triton \
+.PHONY: help demo demo-images demo-seeds zoo reproduce test test-numerical faults test-mteb test-docs \
 	test-lowest test-slow nightly check check-all fix docs picture site newcomer lock bench bench-gpu clean
 .DELETE_ON_ERROR:
 
@@ -78,12 +78,6 @@ test-lowest: $(VENV)-lowest/.ready ## losses and their components with the oldes
 test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
 
-test-triton: $(VENV)/.ready-gpu ## the kernels for GPUs, interpreted on a CPU and compiled (minutes)
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		-m "$(MARKS)" kernels-triton/tests/test_triton.py
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		kernels-triton/tests/test_triton_compiled.py tests/test_gpu_benchmark.py
-
 newcomer: $(VENV)/.ready-package ## the docs' first pages in a clean environment, from the built wheel (minutes)
 	.ci/newcomer.sh
 
@@ -104,13 +98,11 @@ test-slow: $(READY) ## the tests that take longer: whole runs, pages, real proce
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not nightly" -n $(WORKERS) \
 		--dist worksteal $(FLAGS)
 
-# with triton installed torch offers more than it does without: its tests come last
 nightly: check $(VENV)/.ready-docs $(VENV)/.ready-mteb ## every test there is: all bad inputs and presets, faults, pages, kernels (hours)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 	$(MAKE) test-numerical
 	$(MAKE) site newcomer test-lowest
 	$(MAKE) faults zoo
-	$(MAKE) test-triton MARKS=
 
 fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix
@@ -131,7 +123,7 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (h
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/sts.py
 
-bench-gpu: $(VENV)/.ready-gpu ## the losses on an NVIDIA GPU, beside the peers (an hour or two)
+bench-gpu: $(READY) ## the losses on an NVIDIA GPU, beside the peers (minutes)
 	$(BIN)/python benchmarks/gpu.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
@@ -168,23 +160,12 @@ $(VENV)-lowest/.ready: requirements/lowest.txt pyproject.toml
 	@$(VENV)-lowest/bin/python -m pip install -qq --no-deps -e .
 	@touch $@
 
-# 0.7 GB on disk
-$(VENV)/.ready-gpu: requirements/gpu.txt kernels-triton/pyproject.toml $(READY)
-	@echo "what requirements/gpu.txt pins, and kernels-triton"
-	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r $<
-	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e kernels-triton
-	@$(BIN)/python -m pip check
-	@touch $@
-
 # what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB on disk
 $(VENV)/.ready-%: requirements/%.txt $(READY)
 	@echo "what requirements/$*.txt pins"
 	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r $<
 	@$(BIN)/python -m pip check
 	@touch $@
-
-# what the torch of requirements/torch.txt brings along where it is one for CUDA
-TRITON := 3.7.1
 
 COMPILE = $(VENV)-lock/bin/pip-compile --quiet $(UPGRADE) --generate-hashes \
 	--strip-extras --unsafe-package torch --constraint requirements/torch.txt --no-emit-options \
@@ -196,11 +177,10 @@ lock: ## write what requirements/ pins anew, but torch (UPGRADE=--upgrade: newer
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
 	$(COMPILE) pyproject.toml --extra dev --build-deps-for editable --output-file requirements/lock.txt
-	for extra in mteb docs package gpu; do $(COMPILE) --output-file requirements/$$extra.txt \
-		$$([ $$extra = gpu ] && echo requirements/gpu.in \
-			--upgrade-package triton==$(TRITON) || echo pyproject.toml --extra $$extra) \
+	for extra in mteb docs package; do $(COMPILE) --output-file requirements/$$extra.txt \
+		pyproject.toml --extra $$extra \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
 		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
 		|| exit 1; done
-	for lock in lock mteb docs package gpu; do \
+	for lock in lock mteb docs package; do \
 		sed -i.old -e '/^# WARNING/,$$d' requirements/$$lock.txt && rm requirements/$$lock.txt.old; done

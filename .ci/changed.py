@@ -1,6 +1,6 @@
 """Has a part of the repository changed lately? Exit code 0: yes, or nobody knows; 1: no.
 
-    python .ci/changed.py triton|papers|docs [BASE]
+    python .ci/changed.py papers|docs [BASE]
 
 What takes long and depends on few files runs in continuous integration when these have changed;
 `make nightly` runs everything. A fresh clone does not say what was there when CI last ran, so the
@@ -17,10 +17,6 @@ from pathlib import Path
 DAYS = timedelta(days=3)
 ALWAYS = (".ci/", "Makefile", "pyproject.toml", "requirements/", "tests/conftest.py")
 PARTS = {
-    "triton": (
-        *("src/isotrope/kernels/", "src/isotrope/core/views.py", "src/isotrope/objectives/"),
-        *("kernels-triton/", "tests/kernels/", "benchmarks/gpu.py", "tests/test_gpu_benchmark.py"),
-    ),
     "papers": (
         *("papers/", "tests/papers/", "examples/docstrings.py"),
         *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/training/"),

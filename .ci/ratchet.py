@@ -36,7 +36,7 @@ UNPLAIN = re.compile(
 )
 # pages that readers of the library read: not the log, nor pages that the papers' code writes
 PAGES = (
-    *("README.md", "SECURITY.md", "kernels-triton/README.md", "docs/*.md", "docs/guide/*.md"),
+    *("README.md", "SECURITY.md", "docs/*.md", "docs/guide/*.md"),
     *(f"docs/{folder}/*.md" for folder in ("commands", "diagnoses", "methods", "objectives")),
 )
 LOG = "LOG.md"

@@ -15,13 +15,11 @@ The rows are measured in a process of their own. A row that runs out of memory g
 one that breaks the process, and a new process goes on behind it. Rows in the CSV are not measured
 again while the versions are the same. Peers are Inf-CL (pip install --no-deps inf-cl==1.2.1) and
 sentence-transformers, if they are there. Without a GPU nothing is measured, and the exit code is 2;
-`--smoke` runs a few tiny rows on the CPU, under TRITON_INTERPRET=1.
+`--smoke` runs a few tiny rows on the CPU.
 """
 
 import argparse
-import contextlib
 import gc
-import importlib.metadata
 import json
 import os
 import statistics
@@ -48,7 +46,6 @@ COLUMNS = (
     "version",
     "torch",
     "cuda",
-    "triton",
     "seconds",
     "fastest",
     "slowest",
@@ -67,8 +64,8 @@ LEAST, MOST, SPENT, LONG = 5, 50, 0.3, 20.0  # repeats, seconds of them, and wha
 CHECKED = 4096  # rows up to which gradients are compared with float64's
 PATIENCE = 120  # seconds for one row
 TINY = (48, 16)
-SMOKE = [("infonce", how, "bfloat16") for how in ("triton", "plain", "chunked")]
-SMOKE += [("step", "triton", "bfloat16")]
+SMOKE = [("infonce", how, "bfloat16") for how in ("rowblock", "plain", "chunked")]
+SMOKE += [("step", "rowblock", "bfloat16")]
 Row = dict[str, str]
 
 
@@ -237,13 +234,10 @@ def wanted(options: argparse.Namespace, table: losses.Table) -> list[tuple[int, 
 
 def blank(case: gpu_cases.Case, n: int, d: int) -> Row:
     """A row without numbers."""
-    triton = ""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        triton = importlib.metadata.version("triton")
     row = dict.fromkeys(COLUMNS, "")
     row |= {"machine": machine(), "by": case.by, "loss": case.loss, "how": case.how}
     row |= {"dtype": case.dtype, "n": str(n), "d": str(d), "version": case.version}
-    row |= {"torch": torch.__version__, "cuda": torch.version.cuda or "", "triton": triton}
+    row |= {"torch": torch.__version__, "cuda": torch.version.cuda or ""}
     return row | {"of_flops": case.counted}
 
 
@@ -251,7 +245,7 @@ def known(row: Row, table: losses.Table) -> bool:
     """Whether it was measured with the same versions."""
     there = table.rows.get(tuple(row[column] for column in KEY))
     return there is not None and all(
-        there[column] == row[column] for column in ("version", "torch", "cuda", "triton")
+        there[column] == row[column] for column in ("version", "torch", "cuda")
     )
 
 

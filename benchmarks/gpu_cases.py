@@ -36,7 +36,7 @@ COUNTED = {
     "modifiedmhe": "",
     "simclrgrad": "",
 }
-BACKENDS = ("triton", "rowblock", "eager")
+BACKENDS = ("rowblock", "eager")
 TORCH = ("plain", "chunked", "compiled")
 ST = "sentence-transformers"
 
@@ -65,7 +65,7 @@ class Case:
     def version(self) -> str:
         """Of what is measured; "" if it is not installed."""
         if self.by == "isotrope":
-            return loss_cases.ours_version(gpu=True)
+            return loss_cases.ours_version()
         if self.by == "torch":
             return str(torch.__version__)
         if importlib.util.find_spec(self.by.replace("-", "_")) is None:

@@ -82,11 +82,8 @@ class Case:
 
 
 @functools.cache
-def ours_version(*, gpu: bool = False) -> str:
-    """The version and a digest of what the time depends on: a changed kernel is measured anew.
-
-    What is only for a GPU counts in ``gpu.py`` only, which asks for it.
-    """
+def ours_version() -> str:
+    """The version and a digest of what the time depends on: a changed kernel is measured anew."""
     import hashlib
     from pathlib import Path
 
@@ -97,8 +94,7 @@ def ours_version(*, gpu: bool = False) -> str:
     rooms = ("core", "kernels", "objectives")
     files = [file for room in rooms for file in root.glob(f"{room}/*.py")]
     for path in sorted([*files, root / "paradigm" / "objective.py"]):
-        if gpu or not path.name.startswith("triton_"):
-            digest.update(path.read_bytes())
+        digest.update(path.read_bytes())
     return f"{isotrope.__version__}+{digest.hexdigest()[:8]}"
 
 
@@ -119,7 +115,7 @@ def ours(*, huge: bool) -> list[Case]:
             sizes += (*FOR_THE_LINE, LARGEST, *([HUGE] if huge else []))
         cases.append(Case("isotrope", name, sizes, MOMENTS.get(name, flops), group))
     few = (*FOR_THE_LINE, *SIZES)
-    for backend in (x for x in BACKENDS if x != "triton"):  # gpu.py measures that
+    for backend in BACKENDS:
         cases.append(Case("isotrope", "infonce", few, "6N^2D", None, backend))
     return cases
 

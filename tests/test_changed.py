@@ -43,7 +43,6 @@ NAMED = ("NAME", "EMAIL")
 
 
 def test_what_changed_in_three_days_is_run(script: ModuleType, capsys) -> None:
-    assert script.main("triton") == 0
     assert script.main("papers") == 0
     assert script.main("docs") == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith("docs: unchanged (since ")
@@ -74,8 +73,8 @@ def test_everything_is_run_where_nothing_is_known(script: ModuleType, tmp_path: 
 
 
 def test_what_everything_depends_on_counts(script: ModuleType) -> None:
-    assert script.changed("triton", ["requirements/torch.txt"])
-    assert not script.changed("triton", ["docs/LOG.md"])
+    assert script.changed("papers", ["requirements/torch.txt"])
+    assert not script.changed("papers", ["docs/LOG.md"])
 
 
 def test_every_part_is_of_this_repository(script: ModuleType) -> None:

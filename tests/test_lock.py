@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = {
     name: (ROOT / "requirements" / name).read_text(encoding="utf-8")
-    for name in ("lock.txt", "mteb.txt", "docs.txt", "package.txt", "gpu.txt")
+    for name in ("lock.txt", "mteb.txt", "docs.txt", "package.txt")
 }
-PINS, MTEB, DOCS, PACKAGE, GPU = (
+PINS, MTEB, DOCS, PACKAGE = (
     dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", lock, flags=re.MULTILINE))
     for lock in LOCKS.values()
 )
@@ -28,7 +28,7 @@ def test_every_requirement_of_the_project_is_locked() -> None:
     wanted += [r for extra in project["project"]["optional-dependencies"].values() for r in extra]
     missing = (
         {named(r) for r in wanted}
-        - set(PINS | MTEB | DOCS | PACKAGE | GPU)
+        - set(PINS | MTEB | DOCS | PACKAGE)
         - {"isotrope", "torch", "trackio", "wandb"}  # of these two the tests have stand-ins
     )
     assert not missing, f"run `make lock`: {sorted(missing)}"
@@ -50,7 +50,7 @@ def test_every_pin_has_hashes(name: str, pins: dict[str, str], least: int) -> No
 
 @pytest.mark.parametrize(
     ("name", "pins"),
-    [("mteb", MTEB), ("zensical", DOCS), ("twine", PACKAGE), ("triton", GPU)],
+    [("mteb", MTEB), ("zensical", DOCS), ("twine", PACKAGE)],
 )
 def test_what_only_one_thing_needs_is_installed_for_it_only(
     name: str, pins: dict[str, str]
@@ -79,11 +79,3 @@ def test_what_several_need_has_one_version() -> None:
     for one, other in ((MTEB, DOCS), (MTEB, PACKAGE), (DOCS, PACKAGE)):
         both = set(one) & set(other)
         assert {name: one[name] for name in both} == {name: other[name] for name in both}
-
-
-def test_triton_is_the_one_that_torch_for_cuda_brings() -> None:
-    """The Makefile names it once; nothing else comes with it."""
-    (named,) = re.findall(
-        r"^TRITON := (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert {"triton": named} == GPU

@@ -1,22 +1,16 @@
 """Choosing a backend, and saying why."""
 
-import importlib
-import sys
-from importlib.metadata import EntryPoint
-from types import SimpleNamespace
-
 import pytest
 import torch
 
-from isotrope.core.errors import InputError, NeedsEager
+from isotrope.core.errors import NeedsEager
 from isotrope.core.views import Views
-from isotrope.kernels.choose import choose, extension, pairs
+from isotrope.kernels.choose import choose, pairs
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.tiles import height
 from isotrope.objectives import InfoNCE
 
 VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
-MODULE = importlib.import_module("isotrope.kernels.choose")  # of which the package has a function
 
 
 def test_auto_gives_a_reason_with_the_size() -> None:
@@ -56,7 +50,7 @@ def test_an_unknown_backend_names_the_nearest(function: object) -> None:
     with pytest.raises(
         ValueError,
         match=r"unknown backend 'eagre' .did you mean 'eager'\?.; known: auto, eager, rowblock, "
-        "bfloat16, triton",
+        "bfloat16",
     ):
         function(VIEWS, "eagre")  # type: ignore[operator]
 
@@ -70,31 +64,6 @@ def test_torch_func_goes_through_the_whole_matrix() -> None:
     torch.testing.assert_close(torch.func.grad(objective)(a, b), expected)
     with pytest.raises(NeedsEager, match=r"the rowblock backend does not support torch\.func"):
         torch.func.grad(objective)(a, b, backend="rowblock")
-
-
-def test_triton_is_asked_for_and_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has not been run on a GPU: nobody meets it who did not ask."""
-    refusals = iter([None, InputError("not here")])
-    backend = SimpleNamespace(refusal=lambda _: next(refusals))
-    monkeypatch.setattr(MODULE, "extension", lambda _: backend)
-    many = torch.empty(2048, 1, dtype=torch.bfloat16)
-    assert choose(Views(many, many))[0] == "rowblock"
-    assert choose(Views(many, many), "triton") == ("triton", "as set")
-    with pytest.raises(InputError, match="not here"):
-        choose(Views(many, many), "triton")
-
-
-def test_a_backend_of_another_package_is_found_by_its_entry_point(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    known: list[EntryPoint] = []
-    monkeypatch.setattr(MODULE, "entry_points", lambda **_: known)
-    extension.cache_clear()
-    with pytest.raises(InputError, match=r"'triton' is a separate package.*kernels-triton"):
-        InfoNCE()(VIEWS.anchors, VIEWS.anchors, backend="triton")
-    known.append(EntryPoint("triton", "tests.kernels.test_choose", "isotrope.backends"))
-    assert extension("triton") is sys.modules[__name__]
-    extension.cache_clear()
 
 
 def test_a_gpu_gets_one_matrix_or_large_blocks() -> None:

@@ -10,5 +10,5 @@ which statistics a formula uses. If it uses nothing else, ``fused`` computes val
 together, in ``one_pass`` or in ``two_passes`` over the blocks, depending on the ``coupling``. If
 only anchors have gradients, ``surrogate_sums`` serves both directions with one pass.
 ``small_batch`` computes the usual statistics of a small batch as one node of autograd. ``choose``
-picks the backend and gives the reason; it also finds backends of packages such as ``triton``.
+picks the backend and gives the reason.
 """

@@ -13,27 +13,20 @@ request, and nothing is rounded for a formula that uses the hardest negative.
 
 On a GPU, starting a kernel takes longer than the arithmetic of a small batch, so one matrix is
 fastest up to some thousand rows (benchmarks/gpu.csv).
-
-``triton`` is a separate package (``kernels-triton/``), found by :func:`extension`. Its tiles of
-similarities never reach an NVIDIA GPU's memory. It is used only on request as well.
 """
 
-import functools
-from importlib.metadata import entry_points
-from typing import Protocol, cast
+from typing import cast
 
 import torch
-from torch import Tensor
 
-from isotrope.core.errors import InputError, NeedsEager, unknown
+from isotrope.core.errors import NeedsEager, unknown
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
-from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
 
-BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
+BACKENDS = ("eager", "rowblock", "bfloat16")
 
 # bytes of similarities that are held: always, on a CPU and on a GPU; and if not fused
 EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26, 1 << 26
@@ -42,47 +35,11 @@ SHARED_BYTES = (
 )  # and up to here if both directions share the blocks (kernels.surrogate_sums)
 
 
-_INSTALL = {"triton": "pip install ./kernels-triton in a checkout of isotrope"}
-
-
-class Extension(Protocol):
-    """Functions that a backend's package provides.
-
-    The package declares an entry point in the group ``isotrope.backends`` under the backend's name.
-    The entry point loads a module (or an object) with these functions.
-    """
-
-    def refusal(self, x: Tensor, /) -> InputError | None:
-        """Return the error to raise for embeddings that the backend does not support."""
-
-    def pairs(self, views: Views, /, *, raw: Views | None) -> Pairs:
-        """Return row statistics, as ``kernels.choose.pairs`` does."""
-
-    def surrogate_pairs(self, pairs: Pairs, /) -> SurrogatePairs | None:
-        """Return pairs in which only the anchors have gradients, as ``kernels.choose`` does."""
-
-    def value_and_gradients(
-        self, job: Job, /, *, directions: int, wanted: tuple[bool, ...]
-    ) -> tuple[Tensor, Gradients]:
-        """Return a formula's value and the gradients of anchors, positives and negatives."""
-
-
-@functools.cache
-def extension(name: str) -> Extension:
-    """Load the backend of that name."""
-    found = entry_points(group="isotrope.backends", name=name)
-    if not found:
-        raise InputError(
-            f"the backend {name!r} is a separate package, which is not installed: {_INSTALL[name]}"
-        )
-    return cast("Extension", next(iter(found)).load())
-
-
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views and the reason in words.
 
     Raises:
-        ValueError: The backend is unknown, not installed, or does not support this dtype.
+        ValueError: The backend is unknown, or does not support this dtype.
         NeedsEager: A backend other than ``eager`` under a transform of torch.func.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
@@ -103,30 +60,22 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             "use float32 embeddings or backend='rowblock': the bfloat16 backend rounds to 8 "
             "bits, and these are float64"
         )
-    if backend == "triton" and (refusal := extension("triton").refusal(views.anchors)) is not None:
-        raise refusal
     return backend, "as set"
 
 
-def pairs(
-    views: Views, backend: str = "auto", *, held: int = HELD_BYTES, raw: Views | None = None
-) -> Pairs:
+def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pairs:
     """Return the row statistics of ``views``, which are already in the objective's space.
 
     Args:
         views: Views in the objective's space.
         backend: Name of a backend, as for :func:`choose`.
         held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
-        raw: Views before normalisation, if they are in bfloat16. The backend ``"triton"``
-            multiplies them and divides the products by the norms of the rows.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:
         name = "eager"
     if name == "eager":
         return EagerPairs(views)
-    if name == "triton":
-        return extension("triton").pairs(views, raw=raw)
     return RowBlockPairs(views)  # bfloat16 rounds only fused formulas; single statistics stay exact
 
 
@@ -136,8 +85,6 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     Both directions of a batch share the computed sums. The result is None if the backend keeps
     matrices.
     """
-    if pairs.backend == "triton":
-        return extension("triton").surrogate_pairs(pairs)
     if not isinstance(pairs, RowBlockPairs):
         return None
     if "sums" not in pairs.shared:

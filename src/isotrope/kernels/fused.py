@@ -30,7 +30,6 @@ from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
-from isotrope.kernels.choose import extension
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.statistics import Formula, Unfused, record
@@ -58,7 +57,7 @@ def fused(
         mean: Whether the values of the rows are averaged instead of summed.
         coupling: Dependence of the anchors on each other, as in ``paradigm.objective.Objective``.
         learnt: Number in the formula that requires a gradient, such as its temperature.
-        backend: ``rowblock``, ``bfloat16`` (with rounded products) or ``triton``.
+        backend: ``rowblock``, or ``bfloat16`` with rounded products.
 
     Raises:
         Unfused: This formula or this input must be computed in another way.
@@ -75,21 +74,7 @@ def fused(
     half = backend == "bfloat16"
     job = Job(views, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
-    sweep = _on_a_gpu if backend == "triton" else _sweep
-    return apply(_Ready, Tensor, sweep(job, both_directions), backend, *inputs)
-
-
-def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:
-    """Return the job's two passes on a GPU."""
-    views, live = job.views, torch.is_grad_enabled()
-    inputs = (views.anchors, views.positives, views.negatives)
-    wanted = tuple(live and x is not None and x.requires_grad for x in inputs)
-    return functools.partial(
-        extension("triton").value_and_gradients,
-        job,
-        directions=2 if both_directions else 1,
-        wanted=wanted,
-    )
+    return apply(_Ready, Tensor, _sweep(job, both_directions), backend, *inputs)
 
 
 def _sweep(job: Job, both_directions: bool) -> Sweep:

@@ -1,8 +1,7 @@
 """The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
 Every column is a negative unless it is the anchor itself, its positive or a row of its group. If
-``Views.in_batch`` is False, only the additional negatives are negatives. The kernels for GPUs
-(``kernels-triton/``) receive the same offsets and groups as numbers.
+``Views.in_batch`` is False, only the additional negatives are negatives.
 """
 
 from dataclasses import dataclass

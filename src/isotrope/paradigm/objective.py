@@ -282,7 +282,7 @@ class Objective:
         prepared = self.prepare(views)
         try:
             return fused(
-                _single(prepared, _HALF[:1] if backend == "triton" else _HALF),
+                _single(prepared),
                 self.formula,
                 both_directions=self.two_directions,
                 mean=self.reduction == "mean",
@@ -402,8 +402,7 @@ class Objective:
         Raises:
             ValueError: See :meth:`prepare`.
         """
-        compared = self._compared(views)
-        return choose_pairs(compared, backend, raw=self._raw(views, compared))
+        return choose_pairs(self._compared(views), backend)
 
     def _compared(self, views: Views) -> Views:
         """The checked views in the objective's space."""
@@ -412,24 +411,14 @@ class Objective:
             return prepared.unit()
         return prepared.map(standard) if self.space == "batchnorm" else prepared
 
-    def _raw(self, views: Views, compared: Views) -> Views | None:
-        """The compared views as given, detached, if they are in bfloat16."""
-        if self.space != "sphere" or views.anchors.dtype != torch.bfloat16:
-            return None
-        raw = views.detached()
-        a, p, more = raw.anchors, raw.positives, raw.negatives
-        return replace(compared, anchors=a, positives=p, negatives=more)
-
     def _learnt(self) -> Tensor | None:
         """The temperature, if it requires a gradient."""
         values = self.hyperparameters().values()
         return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
-        compared = self._compared(views)
-        raw = self._raw(views, compared)
         # a loss is faster in blocks long before the matrix exceeds the memory
-        pairs = choose_pairs(compared, backend, held=SHARED_BYTES, raw=raw)
+        pairs = choose_pairs(self._compared(views), backend, held=SHARED_BYTES)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 
 
@@ -455,9 +444,9 @@ def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
     return torch.autocast(device, enabled=False)
 
 
-def _single(views: Views, half: tuple[torch.dtype, ...] = _HALF) -> Views:
+def _single(views: Views) -> Views:
     """Half precision as float32."""
-    return views.map(Tensor.float) if views.anchors.dtype in half else views
+    return views.map(Tensor.float) if views.anchors.dtype in _HALF else views
 
 
 def _constant(objective: Objective, pairs: Pairs) -> Terms:

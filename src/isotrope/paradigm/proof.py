@@ -209,8 +209,8 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
 
     The ways are the default, the row blocks and, for anchors declared as uncoupled, the summed
     shares of two processes. Each is tried with and without groups and additional negatives. The
-    gradients are those of both views, of the negatives and of a temperature. The bfloat16 and
-    triton backends take the same passes over the formula and are left out.
+    gradients are those of both views, of the negatives and of a temperature. The bfloat16
+    backend takes the same passes over the formula and is left out.
 
     Args:
         objective: Any objective.

@@ -96,11 +96,11 @@ class RunSettings(Settings, ABC):
         ge=1,
         used=no_loss,
     )
-    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = of_objective(
+    backend: Literal["auto", "eager", "rowblock", "bfloat16"] = of_objective(
         "auto",
         "How to compute the loss. auto: chosen by the batch size and device. eager: stores all "
         "similarities of a batch. rowblock: stores those of a block of rows at a time. bfloat16: "
-        "rowblock with products in bfloat16. triton: stores no similarities in GPU memory.",
+        "rowblock with products in bfloat16.",
     )
     cut: float = in_model(
         1.0,

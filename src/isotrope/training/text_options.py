@@ -54,7 +54,7 @@ class TextOptions(TypedDict, total=False):
     objective_settings: Mapping[str, float | str]
     plugin: str | Path | list[str | Path]
     micro_batch: int | None
-    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"]
+    backend: Literal["auto", "eager", "rowblock", "bfloat16"]
     cut: float
     cut_what: Literal["weights", "all"]
     max_steps: int | None
