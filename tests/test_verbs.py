@@ -91,7 +91,9 @@ def test_plot(outcome: Any) -> None:
     ]
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert len(outcome.plot().axes) == 4
-    with pytest.raises(InputError, match=r"there is no picture of 'los' \(did you mean 'loss'\?\)"):
+    with pytest.raises(
+        InputError, match=r"nothing was measured under the name 'los' \(did you mean 'loss'\?\)"
+    ):
         outcome.plot("los")
 
 

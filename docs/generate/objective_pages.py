@@ -1,10 +1,11 @@
-"""One page for each objective, written from its class; its TeX and its use are in objective_texts.
+"""Writes one page for each objective from its class; objective_texts.py has its TeX and its use.
 
 A page holds the formula, when to use it and when not, the command that trains with it and what that
-command leaves, an example, a picture of the three components, the rest of the card (gradient,
-shapes, reference), the settings with their ranges, the presets and the declared properties.
+command leaves, an example, a picture of the three components, the other paragraphs of the docstring
+(gradient, shapes, reference), the settings with their ranges, the presets and the properties.
 """
 
+import dataclasses
 import doctest
 import inspect
 import re
@@ -20,20 +21,20 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown, summary
 
 _SPACES = {
-    "sphere": "embeddings, whose rows are normalised to length 1",
-    "batchnorm": "embeddings, whose columns are standardised over the batch",
+    "sphere": "embeddings; the loss normalises their rows to length 1",
+    "batchnorm": "embeddings; the loss standardises their columns over the batch",
     "raw": "embeddings, used without normalisation",
     "logits": "logits, used without normalisation",
 }
 _HELD = {
     "nothing": "none: all inputs get a gradient",
-    "negatives": "the negatives are constant",
-    "mixtures": "the mixed negatives are constant",
-    "everything": "everything except the anchor is constant",
+    "negatives": "the negatives are held constant",
+    "mixtures": "the mixed negatives are held constant",
+    "everything": "everything except the anchor is held constant",
 }
 _FADES = {
-    "1": "The dissipation of its gradient is 1 at every angle{defaults}, so no anchor ever stops "
-    "learning. On text, such objectives tend to overfit: watch the held-out score "
+    "1": "{its} gradient never fades (GD is 1 at every angle), so no anchor ever stops learning. "
+    "On text, such objectives tend to overfit: watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
     "1 or 0": "Its gradient on an anchor stops abruptly. If it stops for most anchors soon after "
     "the start, more training changes nothing "
@@ -42,26 +43,27 @@ _FADES = {
     "fades soon after the start, more training changes nothing "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
 }
-"""What to watch for, by the dissipation of an objective."""
+"""Advice for each kind of dissipation."""
 
 _LEFT = {
     "train": "The command fine-tunes all-MiniLM-L6-v2 and prints the score on held-out pairs "
-    "before and after training. `{folder}/model` is the trained model, or the original if training "
-    "only lowered the score. `{folder}/metrics.csv` is the log, with the gradient's components. "
+    "before and after training. `{folder}/model` is the trained model, or the original model if "
+    "training only lowered the score. `{folder}/metrics.csv` is the log, which includes the "
+    "components of the gradient. "
     "[Example of the output](../commands/train.md#output).",
     "train-images": "The command trains a ResNet-18 from random weights. If the pictures have "
     "labels and a test part, it prints the accuracy of nearest neighbours. `{folder}/model` is "
-    "the model, `{folder}/metrics.csv` the log. "
+    "the model; `{folder}/metrics.csv` is the log. "
     "[Example of the output](../commands/train-images.md#output).",
 }
 _HEADS = (
     "Loss", "Gradient", "Shapes", "Reference",
     "Pairs of views", "Heads", "Target update", "Recipe", "Ours",
 )  # fmt: skip
-"""What a paragraph of a card, of an objective or of a method, may begin with."""
+"""The headings with which a paragraph of the docstring of an objective or method may begin."""
 
 _TITLES = {"Ours": "Where we differ"}
-"""How a page prints some of these heads."""
+"""The headings that a page prints in other words."""
 
 
 def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
@@ -89,13 +91,13 @@ def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
 
 
 def picture(cls: type[Objective]) -> bytes | None:
-    """Return the three components as SVG, None where there are none."""
+    """Return a picture of the three components as SVG; None if the objective has none."""
     objective = cls()
     return triptych(paint(objective), cls.name) if objective.has_terms else None
 
 
 def index(names: Sequence[str]) -> str:
-    """Return the list of objectives with a line on each, in Markdown."""
+    """Return the table of all objectives in Markdown."""
     header = ["objective", "dissipation", "weight", "ratio", "paper", "equation", "settings"]
     lines = [
         [f"[{cls.__name__}]({name}.md)", *cells]
@@ -103,24 +105,26 @@ def index(names: Sequence[str]) -> str:
         for cls in [Objective.registered[name]]
     ]
     values = [
-        ["dissipation", "`1`: the gradient never ends"],
-        ["", "`1 or 0`: it ends at a margin"],
-        ["", "`1 to 0`: it fades"],
-        ["weight", "`hardest`: only the most similar negative is pushed"],
-        ["", "`all`: all negatives are pushed"],
-        ["", "`signed`: some negatives are pulled"],
-        ["", "`none`: there is no push"],
-        ["ratio", "a number, if it is the same at every angle"],
-        ["", "`dynamic`: it depends on the angles"],
-        ["", "`matrix`: one value for each coordinate"],
-        ["", "`only pull`: there is no push to compare with"],
+        ["dissipation", "`1`: the gradient never fades"],
+        ["", "`1 or 0`: the gradient stops at a margin"],
+        ["", "`1 to 0`: the gradient fades"],
+        ["weight", "`hardest`: only the most similar negative pushes the anchor"],
+        ["", "`all`: all negatives push"],
+        ["", "`signed`: some negatives push, others pull"],
+        ["", "`none`: nothing pushes"],
+        ["ratio", "a number: the ratio is the same at every angle"],
+        ["", "`dynamic`: the ratio depends on the angles"],
+        ["", "`matrix`: the ratio has one value for each coordinate"],
+        ["", "`only pull`: nothing pushes, so there is no ratio"],
+        ["all", "`-`: GD, W and R are not defined, because the loss compares no unit vectors"],
     ]
     return (
         "# Objectives\n\n"
         "Use this page to find a loss by its gradient. [Choose an objective](../guide/choose.md) "
-        "compares what they gain. The page of each objective has the command that trains with "
-        "it. The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
-        f"([notation](../notation.md)). {legend('', everything=True)}\n\n"
+        "compares the scores after training. The page of each objective has the command that "
+        f"trains with it.\n\n{legend('', everything=True)} Together, they give the gradient on "
+        "anchor i: GD · Σ_j W_ij (x_j − R_ij h'_i), where the x_j are the negatives and h'_i is "
+        "the positive ([notation](../notation.md)).\n\n"
         + grid(["component", "values"], values)
         + "\n"
         + grid(header, lines)
@@ -149,10 +153,11 @@ def page(cls: type[Objective]) -> str:
     if objective.has_terms:
         blocks += [
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
-            "The picture shows one anchor with 31 negatives. Left: GD. Right: R. In both, the "
-            "vertical axis is the angle between the anchor and its positive, and the horizontal "
-            "axis is the mean angle to the negatives (standard deviation 0.1). Middle: W of each "
-            "negative by its angle; the positive is at π/6.",
+            "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
+            "both panels, the vertical axis is the angle between the anchor and its positive, and "
+            "the horizontal axis is the mean angle between the anchor and its negatives (standard "
+            "deviation 0.1). The middle panel shows W of each negative by its angle to the anchor; "
+            "there, the positive is at π/6.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]
@@ -164,7 +169,7 @@ def page(cls: type[Objective]) -> str:
 
 
 def _example(cls: type[Objective], text: str) -> list[str]:
-    """The docstring's example as a program that can be pasted, and what it prints."""
+    """Return the docstring's example as a program that can be pasted, and its output."""
     parsed = doctest.DocTestParser().get_examples(inspect.cleandoc(text.partition(":")[2]))
     lines = [one.source.strip() for one in parsed]
     imports = [line for line in lines if line.startswith(("import ", "from "))]
@@ -181,7 +186,7 @@ def _example(cls: type[Objective], text: str) -> list[str]:
 
 
 def paragraph(text: str) -> str:
-    """Return a paragraph of the card; one that starts with a word and a colon gets it in bold.
+    """Return a paragraph of a docstring in Markdown; its heading ("Loss:") becomes bold.
 
     The formulas of a gradient, which semicolons separate, become a list.
     """
@@ -231,36 +236,36 @@ def _presets(cls: type[Objective]) -> str:
 
 
 def left(command: str) -> str:
-    """Return what a command that trains prints and writes."""
+    """Return sentences on what a training command prints and writes."""
     found = re.search(r"isotrope (train\S*) .*--output (\S+)", command)
     assert found is not None, command
     return _LEFT[found[1]].format(folder=found[2])
 
 
 def _limits(objective: Objective) -> list[str]:
-    """What an objective cannot do, and what to watch for."""
+    """Return sentences on what to watch for and on what the objective cannot do."""
     fades = summary(objective)["dissipation"]
-    defaults = " with the default settings" if hypers(type(objective)) else ""
-    limits = [_FADES[fades].format(defaults=defaults)] if fades in _FADES else []
+    its = "With the default components, its" if objective.name == "paradigm" else "Its"
+    limits = [_FADES[fades].format(its=its)] if fades in _FADES else []
     if objective.holds == "everything":
-        limits.append("Ignore the loss curve: only the gradient has a meaning, not the value.")
+        limits.append("Ignore the loss curve: the value has no meaning, only the gradient has.")
     if not objective.takes_negatives:
         limits.append("It does not accept hard negatives, so leave out the third column.")
     if not objective.pairwise:
-        limits.append("It ignores `--groups`: it compares no anchor with other rows.")
+        limits.append("It ignores `--groups`: it treats all rows of a batch alike.")
     return limits
 
 
 def _declared(objective: Objective) -> str:
-    both = "the rows of each view in turn. The value is the mean over both directions"
+    both = "the rows of each view in turn"
     value = (
         "one number"
         if objective.batch_level
         else f"the {objective.reduction} of one loss per anchor"
     )
     first = (
-        f"the rows of the first view. `{type(objective).__name__}().symmetric()` is the mean over "
-        "both directions"
+        f"the rows of the first view. `{type(objective).__name__}().symmetric()` is the mean of "
+        "two losses, each with the rows of one view as anchors"
     )
     grouped = (
         "rows with the same value of `groups` are not negatives of each other"
@@ -271,12 +276,25 @@ def _declared(objective: Objective) -> str:
         f"- Input: {_SPACES[objective.space]}.",
         f"- Value: {value}.",
         f"- Anchors: {both if objective.two_directions else first}.",
-        f"- Additional negatives: {'accepted' if objective.takes_negatives else 'refused'}.",
+        f"- Additional negatives: {_accepted(objective)}.",
         f"- Groups: {grouped}.",
         f"- Stop-gradient: {_HELD[objective.holds]}.",
         f"- Invariances: {', '.join(sorted(objective.invariances))}.",
     ]
     return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
+
+
+def _accepted(objective: Objective) -> str:
+    if not objective.takes_negatives:
+        return "refused"
+    other = dataclasses.replace(objective, variant="released") if _released(objective) else None
+    accepted = other is None or other.takes_negatives
+    return "accepted" if accepted else 'accepted with `variant="paper"` only'
+
+
+def _released(objective: Objective) -> bool:
+    variant = hypers(type(objective)).get("variant")
+    return variant is not None and "released" in variant.choices
 
 
 def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

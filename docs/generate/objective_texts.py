@@ -1,4 +1,4 @@
-r"""What a page of an objective has beyond its class: the formula as TeX, and when to use it.
+r"""Texts that the page of an objective adds to its docstring: the formula as TeX, and its use.
 
 Letters are those of docs/notation.md: h and h' the two views, s similarities, theta angles, d
 distances, tau a temperature, m a margin. The docstrings have the same formulas as plain text.
@@ -61,32 +61,37 @@ FORMULAS = {
 }
 
 _MODIFIED = (
-    "Use it for sentences and a raw encoder such as BERT, with its preset. For an encoder that "
-    "was already trained on pairs, use `infonce`, which gained more in our measurements."
+    "Use it for sentences, with its preset, if the encoder was pretrained but not yet trained on "
+    "pairs, like BERT. For an encoder that was already trained on pairs, use `infonce`, which "
+    "gained more in our measurements."
 )
 _TRIPLET = (
-    "Use it for sentences and a raw encoder. It pushes only the nearest negative and stops at "
-    "a margin. Do not use it for a randomly initialised encoder: it can collapse there."
+    "Use it for sentences if the encoder was pretrained but not yet trained on pairs, like BERT. "
+    "It pushes only the nearest negative and stops at a margin. Do not use it for a randomly "
+    "initialised encoder: such an encoder can collapse."
 )
 _VIEWS = (
     "Use it on images, as its paper does. It compares each anchor with both views of the batch, so "
     "large batches cost more than with `infonce`."
 )
 _GRADIENT = (
-    "Use it only to compare gradients. It has the gradient of a known loss, in the form of Tao et "
-    "al. 2022."
+    "Use it only to compare gradients. Following Tao et al. (2022), it is defined by a gradient: "
+    "{gradient}."
 )
 
 USES = {
-    "alignuniform": "Use it to weigh alignment against uniformity directly. Over many passes of "
+    "alignuniform": "Use it to weigh alignment against uniformity directly. In many passes over "
     "the same sentences it overfits, so train with `--dev`.",
-    "arccon": "Use it in place of `infonce` for sentences and a raw encoder: the added angle "
-    "brings positives closer.",
+    "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
+    "pairs: the added angle brings positives closer.",
     "barlowtwins": "Use it on images. On sentences it never stops pushing; use "
     "`modifiedbarlowtwins` or `infonce` there.",
-    "barlowtwinsgrad": _GRADIENT,
-    "dcl": "Use it for small batches: its gradient does not fade when the positive is far ahead. "
-    "Over many passes of the same sentences it overfits, so train with `--dev`.",
+    "barlowtwinsgrad": _GRADIENT.format(
+        gradient="that of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
+    ),
+    "dcl": "Use it for small batches: its gradient does not fade when the positive is much closer "
+    "than the negatives. In many passes over the same sentences it overfits, so train with "
+    "`--dev`.",
     "dclplus": "Use it in place of `dcl` if `dcl` overfits: its gradient stops when the loss "
     "reaches 0.",
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
@@ -94,16 +99,16 @@ USES = {
     "dino": "Use it through `isotrope train-images --method dino`: it compares logits of a student "
     "and a teacher, not embeddings.",
     "infonce": "Use it first: for single texts, for pairs, and with hard negatives. "
-    "sentence-transformers calls it `MultipleNegativesRankingLoss`.",
+    "Its name in sentence-transformers is `MultipleNegativesRankingLoss`.",
     "mat": _TRIPLET,
     "met": _TRIPLET,
     "mhe": "Use it to study hyperspherical energy. To train on sentences, use `modifiedmhe`: in "
     "our measurements `mhe` lowered the encoder's STS score.",
-    "mhs": "Use it to study hyperspherical separation, or for sentences from a raw encoder with "
-    "`--dev`.",
+    "mhs": "Use it to study hyperspherical separation. You can also train on sentences with it, "
+    "with `--dev`, if the encoder was not yet trained on pairs.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
-    "miov3": "Use it on images. In our measurements it was as good as NT-Xent.",
+    "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",
     "mixcse": "Use it if your negatives are too easy. For each anchor, it makes a harder negative: "
     "a mixture of the positive and another text.",
     "mixedinfonce": "Use it if your negatives are too easy. For each anchor, it makes a harder "
@@ -119,10 +124,16 @@ USES = {
     "images with `--method simclr`. It compares each anchor with both views of the batch, so large "
     "batches cost more than with `infonce`.",
     "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
-    "simclrgrad": _GRADIENT,
-    "unigrad": "Use it to study what siamese objectives have in common (Tao et al. 2022).",
+    "simclrgrad": _GRADIENT.format(
+        gradient="the part of NT-Xent's gradient ([`ntxent`](ntxent.md)) that comes from the "
+        "anchor's own loss"
+    ),
+    "unigrad": "Use it to study what siamese objectives have in common (Tao et al., 2022).",
     "vicreg": "Use it on images. On sentences it never stops pushing; use `modifiedvicreg` there.",
-    "vicreggrad": _GRADIENT,
+    "vicreggrad": _GRADIENT.format(
+        gradient="the one that Li et al. (2024) give for VICReg ([`vicreg`](vicreg.md)), without "
+        "centring and without the hinge on standard deviations"
+    ),
 }
 
 _IMAGES = "isotrope train-images photos/ --method"

@@ -159,7 +159,7 @@ def test_rows_of_one_label_are_not_pushed_apart(kind: Any) -> None:
     assert float(loss([dict(one) for one in given], groups).detach()) == pytest.approx(expected)
     plain = float(kind(model, "infonce")([dict(one) for one in given], groups).detach())
     assert plain > expected + 1e-6
-    with pytest.raises(InputError, match="groups=True needs a column 'label' of integers"):
+    with pytest.raises(InputError, match="add a column 'label' of integers to the data"):
         loss([dict(one) for one in given], None)
     # scores would become one group of all below 1
     with pytest.raises(InputError, match="of integers; found fractions"):

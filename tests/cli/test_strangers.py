@@ -183,14 +183,14 @@ def test_what_only_a_strangers_run_names_is_not_opened(
         assert found.code == 0, found.err
         (folder / "diagnosis.json").unlink()
     found = run("diagnose", folder)
-    assert "a b.tsv is not opened, because only" in " ".join(found.out.split())
+    assert "it is not opened, because only" in " ".join(found.out.split())
     (command,) = re.findall(r"`isotrope (diagnose .* --data=.*)`", found.out)
     assert opened == []
 
     found = run(*shlex.split(command))  # followed: the data are now named by the user
     assert found.code == 0
     assert "60 of 60 pairs" in found.out
-    assert "encoder is not opened, because only" in " ".join(found.out.split())
+    assert "it is not opened, because only" in " ".join(found.out.split())
     assert {*opened} == {str(outside / "a b.tsv")}
 
 

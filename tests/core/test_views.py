@@ -33,7 +33,7 @@ def rows(n: int, d: int = 3, seed: int = 0) -> torch.Tensor:
         ({"groups": torch.ones(3)}, r"one integer for each of the 4 positives; found shape \(3,\)"),
         ({"groups": torch.ones(4, 1)}, r"found shape \(4, 1\)"),
         ({"groups": [0, 1]}, r"one integer for each of the 4 positives; found shape \(2,\)"),
-        ({"groups": [*"aabc"]}, r"groups must be integers; number them: numpy.unique"),
+        ({"groups": [*"aabc"]}, r"number groups by numpy.unique.*must be integers"),
         ({"groups": torch.ones(4)}, r"integers; found torch.float32: give groups.long\(\)"),
         ({"anchors": torch.ones(4, 3, dtype=torch.long)}, "floating point; found torch.int64"),
     ],

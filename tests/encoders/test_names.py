@@ -132,7 +132,7 @@ def test_an_id_that_the_hub_does_not_know(monkeypatch, online):
         raise RepositoryNotFoundError("401 Client Error", response=_Response())
 
     answer(monkeypatch, unknown)
-    with pytest.raises(InputError, match="the hub does not give it: 401 Client Error"):
+    with pytest.raises(InputError, match="the hub did not provide it: 401 Client Error"):
         resolve("some/model")
 
 

@@ -94,7 +94,7 @@ class TestOwnPictures:
 
     def test_damaged_settings(self, run, data):
         (run / "config.yaml").write_text(f"data: {data}\nholdout: some\n")
-        with pytest.raises(InputError, match=r"blobs\.npz is not opened, because only"):
+        with pytest.raises(InputError, match=r"blobs\.npz.*; it is not opened, because only"):
             isotrope.evaluate(run, device="cpu")
         (run / "config.yaml").write_text("- data\n")
         with pytest.raises(InputError, match="must hold settings"):

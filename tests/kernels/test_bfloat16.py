@@ -76,7 +76,7 @@ def test_low_temperatures_stay_finite() -> None:
 def test_asked_for_and_never_chosen() -> None:
     a, b = (x.float() for x in batch("random", 300, 4))
     assert choose(Views(a, b))[0] == "rowblock"
-    assert choose(Views(a, b), "bfloat16") == ("bfloat16", "as set")
+    assert choose(Views(a, b), "bfloat16") == ("bfloat16", "chosen by the user")
 
 
 def test_not_for_float64() -> None:

@@ -28,7 +28,7 @@ def test_auto_gives_a_reason_with_the_size() -> None:
 
 
 def test_a_backend_that_was_asked_for() -> None:
-    assert choose(VIEWS, "eager") == ("eager", "as set")
+    assert choose(VIEWS, "eager") == ("eager", "chosen by the user")
 
 
 def test_pairs_come_from_the_chosen_backend() -> None:

@@ -127,7 +127,7 @@ def test_only_a_queue_pushes() -> None:
 
 def test_a_queue_is_asked_for() -> None:
     a, b = spread(6, 5)
-    message = r"give a queue .*: InfoNCE with in_batch=False needs additional negatives"
+    message = r"pass a queue .*: InfoNCE with in_batch=False needs additional negatives"
     with pytest.raises(ValueError, match=message):
         InfoNCE(in_batch=False)(a, b)
     with pytest.raises(ValueError, match=message):

@@ -257,7 +257,7 @@ def test_a_temperature_that_overflows_is_refused_with_its_bound(dtype, bound: fl
     assert 1 / bound - math.log(bound) < greatest
     a, b = equal_rows(2, dtype)
     cold = MIOv3(temperature=math.nextafter(bound, 0))
-    match = rf"of MIOv3, or its slope, overflows {dtype}: raise the temperature to at least {bound}"
+    match = rf"raise the temperature to at least {bound}, .* derivative overflows {dtype}"
     with pytest.raises(Overflow, match=match):
         cold(a, b)
     with pytest.raises(Overflow, match="use MIOv2, which does not overflow"):

@@ -134,7 +134,7 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="within noise"))
     assert "+0.52 over the model before training: within noise." in page.text
     _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
-    assert "No gain: the best model is the one before training, step 0." in page.text
+    assert "No gain: the best model is the one before training (step 0)." in page.text
     _, page = report(tmp_path, better)
     assert "better reached dev STS" in page.text
 
@@ -143,7 +143,7 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
 def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
     one, two = write_run(tmp_path / "one"), write_run(tmp_path / "two", dev_name="retrieval")
     source, page = report(tmp_path, one, two)
-    assert "the dev data differ or are unknown" in page.text
+    assert "their dev data differ or are not known" in page.text
     assert 'class="number best"' not in source
 
 
@@ -170,7 +170,7 @@ def test_scores_of_one_name_are_compared_on_the_same_data_only(
     runs = write_run(tmp_path / "one", **first), write_run(tmp_path / "two", **second)
     source, page = report(tmp_path, *runs)
     assert ("two is best" in page.text) == same
-    assert ("the dev data differ or are unknown" in page.text) != same
+    assert ("their dev data differ or are not known" in page.text) != same
     assert ('class="number best"' in source) == same
 
 
@@ -183,7 +183,7 @@ def test_a_loop_of_ones_own_is_compared_with_nothing(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     for others in ([run], [tmp_path / "other"]):
         source, page = report(tmp_path, tmp_path / "loop", *others)
-        assert "the dev data differ or are unknown" in page.text
+        assert "their dev data differ or are not known" in page.text
         assert 'class="number best"' not in source
     _, page = report(tmp_path, tmp_path / "loop")
     assert "loop reached dev score 0.9000 at step 10" in page.text
@@ -199,7 +199,7 @@ def test_a_run_in_progress_is_compared_by_its_settings(
     two = write_run(tmp_path / "two", dev=(90.0, 91.0), finished=False, settings=settings)
     source, page = report(tmp_path, one, two)
     assert ("two is best" in page.text) == same
-    assert ("the dev data differ or are unknown" in page.text) != same
+    assert ("their dev data differ or are not known" in page.text) != same
     assert ('class="number best"' in source) == same
 
 
@@ -209,10 +209,10 @@ def test_missing_numbers_say_why(tmp_path: Path) -> None:
     source, page = report(tmp_path, barlow, running)
     assert "No dev score was measured" in page.text
     assert "In progress (or stopped) at step 40: no dev score was measured." in page.text
-    assert "the pull of this objective is a matrix" in source
+    assert "the objective pulls by a matrix" in source
     assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
     assert any("has not written its result" in title for title in page.titles)
-    assert "still rising when it ends? Not measured in these runs: Dev score." in page.text
+    assert "still rising at the end? Not measured in these runs: Dev score." in page.text
     assert "divided by push of the negatives. Not measured: barlow." in page.text
 
 
@@ -355,7 +355,7 @@ def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
 def test_a_damaged_diagnosis(tmp_path: Path, record: object) -> None:
     run = write_diagnosis(write_run(tmp_path / "one"), record)
     with pytest.raises(
-        InputError, match=r"diagnosis\.json is not a diagnosis .* diagnose .*one` again"
+        InputError, match=r"run .*diagnose .*one` again: .*diagnosis\.json is not a diagnosis"
     ):
         write_report([run], tmp_path / "x.html")
 
@@ -380,7 +380,7 @@ def test_words_of_users_stay_words(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     run = write_run(tmp_path / "one")
-    with pytest.raises(InputError, match="a report needs at least one run"):
+    with pytest.raises(InputError, match=": a report needs at least one run"):
         write_report([], tmp_path / "x.html")
     with pytest.raises(InputError, match="is a folder, not a file"):
         write_report([run], tmp_path)

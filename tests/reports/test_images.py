@@ -102,18 +102,18 @@ def test_training_that_harms_and_runs_on_other_images(tmp_path: Path) -> None:
     assert "Worse: as it was judged." in page.text
     assert "Training made it worse: the best model is the one before training" in page.text
     _, page = report(tmp_path, worse, write_image_run(tmp_path / "other", data="elsewhere"))
-    assert "the dev data differ or are unknown" in page.text
+    assert "their dev data differ or are not known" in page.text
 
 
 def test_no_labels(tmp_path: Path) -> None:
     _, page = report(tmp_path, write_image_run(tmp_path / "flat", knn=()))
-    assert "No kNN accuracy was measured, so no run can be called the best." in page.text
+    assert "No kNN accuracy was measured, so the best run is not known." in page.text
     assert "not measured: the run had no labelled test images" in page.titles
 
 
 def test_beside_text(tmp_path: Path) -> None:
     source, page = report(tmp_path, write_run(tmp_path / "a"), write_image_run(tmp_path / "b"))
-    assert "the dev data differ or are unknown" in page.text
+    assert "their dev data differ or are not known" in page.text
     assert "not measured in a run on text" in page.titles
     assert "not measured in a run on images" in page.titles
     for words in ("Dev start", "Dev score", "kNN accuracy", "Samples /", "Images /"):

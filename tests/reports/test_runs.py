@@ -84,7 +84,11 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
         ("config.yaml", "- a\n", r"config\.yaml must hold settings"),
         ("result.json", "{", r"result\.json is not a result of isotrope"),
         ("result.json", '{"kind":"train","name":"x","metrics":[]}', "metrics must be an object"),
-        ("result.json", '{"kind":"sts","name":"x","metrics":{}}', "of kind 'sts', not of training"),
+        (
+            "result.json",
+            '{"kind":"sts","name":"x","metrics":{}}',
+            r"the result of another command \(sts\)",
+        ),
     ],
 )
 def test_damaged_file_is_named(tmp_path: Path, file: str, text: str | bytes, message: str) -> None:
@@ -95,7 +99,7 @@ def test_damaged_file_is_named(tmp_path: Path, file: str, text: str | bytes, mes
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is not a folder; give the output folder"):
+    with pytest.raises(InputError, match=r"give the output folder of .*nowhere is not a folder"):
         read_run(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"cannot read .*metrics\.csv: no such file"):
         read_run(tmp_path)
@@ -110,7 +114,7 @@ def test_the_log_of_a_loop_of_ones_own(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     assert run.foreign
     assert (run.objective, run.parameters, run.of_images) == ("?", {}, False)
-    assert verdict(run) == "In your own training loop, until step 10: no dev score was measured."
+    assert verdict(run) == "Your own training loop, up to step 10: no dev score was measured."
     (row,) = cells([run])
     told = dict(zip([key for key, _, _ in columns([run])], row, strict=True))
     assert told["seconds"].title == "not measured in this run"

@@ -30,7 +30,7 @@ def test_a_folder_that_vanishes(
     """It is not made anew: a folder with half a run would be taken for one."""
     output = Path(settings["output"])
     at(monkeypatch, 3, lambda: shutil.rmtree(output))
-    with pytest.raises(InputError, match=rf"^{output} was removed or replaced"):
+    with pytest.raises(InputError, match=rf"^start again: {output} was removed or replaced"):
         train(**settings)
     assert not output.exists()
 

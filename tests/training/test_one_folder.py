@@ -52,7 +52,9 @@ def test_a_second_run_in_the_same_process(quick: dict, monkeypatch: pytest.Monke
     refused = []
 
     def prepared(*given: object) -> object:
-        with pytest.raises(InputError, match=r"is training in .* \(this one, in fact\)") as caught:
+        with pytest.raises(
+            InputError, match=r"is training in .* \(it is this process itself\)"
+        ) as caught:
             fit(**quick)
         refused.append(caught)
         return prepare(*given)

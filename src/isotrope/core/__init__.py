@@ -1,4 +1,4 @@
-"""Records, errors, atomic file writes and locks, used by every other package; no learning."""
+"""Records, errors, atomic file writes and locks, which all other packages use."""
 
 import ast
 import importlib
@@ -39,13 +39,13 @@ class Room(ModuleType):
         if file == self.__name__:
             return importlib.import_module(f"{file}.{name}")
         value = getattr(importlib.import_module(file), name, self)
-        if value is self:  # a file of that room
+        if value is self:  # the name is a module of that package
             value = importlib.import_module(f"{file}.{name}")
         setattr(self, name, value)
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # importing a file sets its name here, where a function of that name is meant
+        # importing a module sets its name here, even if a function of that name is exported
         if isinstance(value, ModuleType) and self._files.get(name) == value.__name__:
             value = getattr(value, name)
         super().__setattr__(name, value)

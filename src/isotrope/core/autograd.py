@@ -1,4 +1,4 @@
-"""Adds what torch lacks: types of autograd, marked nodes, exact derivatives, states restored."""
+"""Helpers for torch: types for autograd, marks on graph nodes, seeds, an exact softplus."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def marked(value: Tensor, content: object) -> Tensor:
 
 @contextmanager
 def modes_kept(module: nn.Module) -> Iterator[None]:
-    """Restore at the end the training or evaluation mode of every part of a module."""
+    """At the end, restore the training or evaluation mode of every part of a module."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         yield
@@ -55,7 +55,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 def softplus(x: Tensor) -> Tensor:
     """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.
 
-    Above 20, ``torch.nn.functional.softplus`` returns x with a first derivative of exactly 1 and a
-    second of 0. Here this happens only if e^x would not be finite.
+    For x > 20, ``torch.nn.functional.softplus`` returns x, so its second derivative is exactly 0.
+    Here, x is returned only if e^x would overflow.
     """
     return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 80.0)

@@ -1,8 +1,8 @@
-"""Gathers and reduces over the processes of a training. No other file uses ranks.
+"""Gathers and reduces tensors over the processes of a training. No other file uses ranks.
 
-Without an initialised process group there is one process, and everything here is the identity.
-Backends: gloo on CPUs, NCCL on GPUs; torchrun, or :mod:`isotrope.training.launch`, sets the
-environment that :func:`process_group` reads.
+Without an initialised process group there is one process, and the functions return their input.
+The backend is gloo on CPUs and NCCL on GPUs. :func:`process_group` reads environment variables
+that torchrun or :mod:`isotrope.training.launch` sets.
 """
 
 import os
@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return how many processes the environment announces, and how many of them run here."""
+    """Return the number of processes of the run (from the environment), and of those here."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -72,11 +72,11 @@ def barrier(device: torch.device | str = "cpu") -> None:
 
 
 def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
-    """Return the largest of all processes' values, on each of them.
+    """Return, in every process, the largest value of all processes.
 
     Args:
         value: The value of this process.
-        device: A device that the process group can send from; NCCL cannot send from the CPU.
+        device: Device from which the value is sent; NCCL cannot send from the CPU.
     """
     if world_size() == 1:
         return value
@@ -94,7 +94,7 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 
 def rows_of(n: int) -> slice:
-    """Return this process's rows of a batch of ``n``: consecutive, and evenly divided.
+    """Return this process's share of the ``n`` rows of a batch, which are evenly divided.
 
     >>> rows_of(8)
     slice(0, 8, None)
@@ -130,8 +130,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
     n = len(views.anchors)
     if len(views.positives) != n:
         raise ValueError(
-            f"only square views can be gathered; found {n} anchors and {len(views.positives)} "
-            "positives"
+            f"gather views before they have positives of other processes: found {n} anchors and "
+            f"{len(views.positives)} positives"
         )
     if world_size() == 1:
         return GlobalBatch(views, slice(0, n), n)
@@ -163,13 +163,13 @@ def all_gather_views(views: Views) -> GlobalBatch:
 
 
 def _counts(*counts: int, device: torch.device) -> list[list[int]]:
-    """Return these counts of every process."""
+    """Return the counts of every process."""
     local = torch.tensor(counts, device=device)
     return [row.tolist() for row in _all_gather(local, [len(counts)] * world_size())]
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
-    """Return the ``x`` of every process, which have the given numbers of rows."""
+    """Return the ``x`` of every process; ``rows`` are the numbers of their rows."""
     padded = x.new_zeros((max(rows), *x.shape[1:]))
     padded[: len(x)] = x
     parts = [torch.empty_like(padded) for _ in rows]

@@ -1,7 +1,7 @@
 """Checks and reads small text, JSON and YAML files that may come from others.
 
-Pipes, devices, files of gigabytes, deep nesting, multiplying YAML aliases and repeated keys are
-refused with an :class:`InputError` that names the file. Nothing in a file is ever executed.
+Pipes, devices, very large files, deep nesting, YAML aliases that expand to many values, and
+repeated keys are refused with an :class:`InputError` that names the file. No content is executed.
 """
 
 import json
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
-"""Largest file that is read at once, in bytes; the largest tokenizers have a tenth of it."""
+"""Largest file that is read at once, in bytes: ten times the size of the largest tokenizers."""
 LARGEST_SETTINGS = 1 << 20
 """Largest file of settings, in bytes."""
-_MOST_VALUES = 100_000  # of settings, with all aliases written out
+_MOST_VALUES = 100_000  # in a file of settings, after its aliases are expanded
 
 
 def check_file(path: Path, within: Path | None = None) -> None:
@@ -31,7 +31,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
 
     Args:
         path: The file.
-        within: An untrusted folder, from which no link may lead outside.
+        within: An untrusted folder; a link that leads out of it is refused.
     """
     try:
         mode = path.stat().st_mode
@@ -60,7 +60,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
     if len(data) > limit:
-        raise InputError(f"{place(path)}: is larger than {limit:,} bytes, too large for its kind")
+        raise InputError(f"{place(path)}: has more than {limit:,} bytes; is it the right file?")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,10 +75,10 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
     import numpy as np
 
     check_file(path)
-    # opened here: numpy leaves a broken archive open
+    # not opened by numpy, which would leave a broken archive open
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         if sum(member.file_size for member in arrays.zip.infolist()) > LARGEST:
-            raise InputError(f"{place(path)}: unpacks to more than {LARGEST:,} bytes")
+            raise InputError(f"{place(path)}: more than {LARGEST:,} bytes unpacked; restore it")
         yield arrays
 
 
@@ -110,7 +110,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         values = loader.construct_document(node) if node is not None else None
     except RecursionError:
         raise InputError(f"{place(path)} is nested too deeply for a file of settings") from None
-    # the safe loader lets through what int(), float() and datetime say of impossible values
+    # the safe loader passes on the errors of int(), float() and datetime for impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         where = f"{place(path)}:{line + 1}" if line is not None else place(path)
@@ -125,7 +125,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
 
 
 def _check_nodes(root: "yaml.Node | None") -> None:
-    """Refuse keys that come twice, and aliases that multiply or refer to themselves."""
+    """Refuse repeated keys, and aliases that expand to many values or contain themselves."""
     left, count = [root] if root is not None else [], 0
     while left:
         values = left.pop().value

@@ -1,4 +1,4 @@
-"""Errors that a user can cause. Each names the problem and the remedy in one line."""
+"""Errors that a user can cause. The message of each names the problem and the remedy."""
 
 import contextlib
 import difflib
@@ -12,14 +12,14 @@ _VERBS = {
     *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
     *("shares", "takes"),
 }
-"""Verbs before which a message inserts the subject of the error."""
+"""If a problem begins with one of these verbs, no colon follows the subject of the error."""
 
 
 class InputError(ValueError):
-    """An input of the user is wrong. The command line prints one line and exits with 2.
+    """An input of the user is wrong. The command line prints the message and exits with 2.
 
     Args:
-        problem: What is wrong; a setting is named in backticks, `` `--head none` ``.
+        problem: What is wrong. Settings in it stand in backticks: `` `--head none` ``.
         remedy: What to do.
     """
 
@@ -34,7 +34,7 @@ class InputError(ValueError):
         return ""
 
     def text(self) -> str:
-        """Return the whole message, with settings not yet spelled for a surface."""
+        """Return the whole message; settings are still in backticks (:func:`spell`)."""
         colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
         about = f"{self.subject}{colon} " if self.subject else ""
         return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
@@ -70,7 +70,7 @@ class SettingError(InputError):
 
     @property
     def subject(self) -> str:
-        """The setting; one from a file is spelled as in the file."""
+        """The setting, spelled as in the file if it comes from a file."""
         name = named(self.setting, self.value) if self.setting else ""
         if not self.source:
             return name
@@ -78,16 +78,16 @@ class SettingError(InputError):
 
 
 class NotUsed(SettingError):
-    """Some given settings have no effect; ``setting`` and ``value`` describe one of them."""
+    """Some given settings have no effect; ``setting`` and ``value`` describe the first."""
 
     @property
     def subject(self) -> str:
-        """Nothing: the problem lists the settings."""
+        """Empty, because the problem lists the settings."""
         return ""
 
 
 class DataError(InputError):
-    """A file of data cannot be read or used."""
+    """A data file cannot be read or used."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class DataError(InputError):
 
     @property
     def subject(self) -> str:
-        """The file, and the line."""
+        """The file and, if known, the line."""
         return place(self.path, self.line)
 
 
 class FolderError(InputError):
-    """A folder or file of a run, or an output, cannot be used."""
+    """A run folder, a file in it, or an output cannot be used."""
 
     def __init__(self, problem: str = "", *, path: str | Path = "", remedy: str = "") -> None:
         super().__init__(problem, remedy=remedy)
@@ -131,7 +131,7 @@ class Diverged(InputError):
 class LostProcess(RuntimeError):
     """One of the processes of a run has ended unexpectedly: it was killed, or its machine was lost.
 
-    The command line prints it on one line and exits with 75, as when a scheduler stops a run.
+    The command line prints the message and exits with 75, as it does when a scheduler stops a run.
     """
 
     def __str__(self) -> str:
@@ -154,14 +154,14 @@ class MissingExtra(InputError):
     def text(self) -> str:
         """Return what to install."""
         return (
-            f"this needs the package {self.package!r}, which is not installed: "
-            f"pip install '.[{self.extra}]' in a checkout of isotrope"
+            f"run pip install '.[{self.extra}]' in a checkout of isotrope: this needs the package "
+            f"{self.package!r}, which is not installed"
         )
 
 
 @contextlib.contextmanager
 def needs_extra(extra: str, *packages: str) -> Iterator[None]:
-    """Import ``packages``, or modules in them, that an extra of isotrope installs."""
+    """Raise :class:`MissingExtra` if an import in the block fails for one of ``packages``."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -176,33 +176,33 @@ class NeedsEager(RuntimeError):
 
 
 class NoPerAnchor(TypeError):
-    """One value per anchor was requested from a batch-level objective, which has one per batch."""
+    """One loss per anchor was requested from an objective that has only one for the batch."""
 
 
 class NoTerms(TypeError):
-    """An objective has no gradient components: they exist for whole objectives on the sphere.
+    """Gradient components were requested from an objective that does not define any.
 
     Args:
         objective: Class of the objective.
-        space: Space in which the objective's formula works; ``sphere`` for a part of an objective.
+        space: Space in which the formula works; ``sphere`` if this is a part of an objective.
     """
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "it is a part of an objective; use the components of the whole objective"
+            "use those of the whole objective, of which this is a part"
             if space == "sphere"
-            else "they are defined on the unit sphere, but the input of this objective is "
-            f"{space!r}; use its formula, or decompose it numerically"
+            else "use its formula, or decompose() it numerically; components are defined on the "
+            f"unit sphere, and the space of this objective is {space!r}"
         )
         super().__init__(f"{objective} has no gradient components: {why}")
 
 
 class Overflow(InputError, OverflowError):
-    """The dtype of the embeddings would overflow at this hyperparameter."""
+    """With this hyperparameter, numbers would overflow the dtype of the embeddings."""
 
 
 class WrongCoupling(InputError):
-    """An objective declares a coupling of its anchors that its formula does not have."""
+    """An objective's formula couples the anchors in another way than the objective declares."""
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
@@ -210,8 +210,8 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
 
     Args:
         word: The word that was typed.
-        words: The words that exist.
-        alike: Ratio of ``difflib``, from 0 to 1, below which words count as unrelated.
+        words: The known words.
+        alike: Similarity (``difflib``, 0 to 1) below which words count as unrelated.
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""
@@ -231,6 +231,6 @@ def place(path: str | Path, line: int | None = None) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the message of a library's error on one line of bounded length."""
+    """Return the first line of another library's error message, cut to 200 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:200]

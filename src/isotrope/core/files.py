@@ -19,9 +19,9 @@ from typing import IO, Any
 
 from isotrope.core.errors import InputError
 
-_NAMED = 60  # characters of a name that are in that of its room, which has ten more
-_ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
-_LINK = "is a link or a device; remove it, because isotrope does not write through links or devices"
+_NAMED = 60  # leading characters of a file's name that the name of its temporary folder contains
+_ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # name of a temporary folder, as tempfile makes it
+_LINK = "is a link or a device; remove it: isotrope does not write through links or devices"
 
 
 def file_digest(path: Path, size: int = 8) -> str:
@@ -39,8 +39,8 @@ def _sync(path: Path) -> None:
 
 
 def from_home(path: str) -> str:
-    """Replace a leading ``~`` by the home folder; a shell does not in ``--output=~/runs``."""
-    with suppress(RuntimeError):  # of ~NAME, where nobody has that name
+    """Replace a leading ``~`` by the home folder; in ``--output=~/runs`` a shell does not."""
+    with suppress(RuntimeError):  # raised for ~NAME if no user has that name
         return str(Path(path).expanduser()) if path.startswith("~") else path
     return path
 
@@ -54,7 +54,7 @@ def remove(path: Path) -> None:
 
 
 def _swap(new: Path, path: Path, aside: Path) -> None:
-    """Rename ``new`` to ``path``; an existing folder is moved aside, and back on failure."""
+    """Rename ``new`` to ``path``; move an existing folder aside, and back if this fails."""
     if not path.is_dir() or (path.is_symlink() and not new.is_dir()):
         new.replace(path)
         return
@@ -68,7 +68,7 @@ def _swap(new: Path, path: Path, aside: Path) -> None:
 
 @contextmanager
 def os_errors_as_input_errors(path: Path) -> Iterator[None]:
-    """Turn an operating-system error while writing ``path`` into an :class:`InputError`."""
+    """Raise an :class:`InputError` if the operating system fails to write ``path``."""
     try:
         yield
     except OSError as error:
@@ -80,7 +80,7 @@ def os_errors_as_input_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _room(path: Path) -> Iterator[Path]:
-    """Yield a folder for content that is renamed when it is complete."""
+    """Yield a temporary folder for content, to be moved to ``path`` when it is complete."""
     with os_errors_as_input_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         room = Path(tempfile.mkdtemp(prefix=f".{path.name[:_NAMED]}.", dir=path.parent))
@@ -93,11 +93,11 @@ def _room(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_replace(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
+    """Yield a temporary path; its content replaces ``path`` on success.
 
-    The caller creates a file or a folder at the temporary path. A folder that exists at ``path``
-    is replaced as a whole. If the body raises, the temporary path is removed and ``path`` is
-    left as it was.
+    The caller creates a file or a folder at the temporary path. A folder that exists at ``path`` is
+    replaced as a whole. If the body raises, the temporary path is removed and ``path`` is left as
+    it was.
 
     Raises:
         InputError: The disk is full, or the place is not writable.
@@ -120,7 +120,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
-    """Open a file for writing in place, like ``open``, but not through a link."""
+    """Open a file for writing in place, like ``open``, but refuse links and devices."""
 
     def regular(name: str, flags: int) -> int:
         careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -142,7 +142,7 @@ def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
 
 
 def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] = ()) -> None:
-    """Refuse outputs that cannot be written, or that would overwrite an input of the command."""
+    """Refuse outputs that cannot be written or would overwrite an input of the command."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder")
     read = [Path(name).resolve() for name in inputs if isinstance(name, str | Path)]
@@ -159,8 +159,8 @@ def replace_together(
 ) -> Iterator[Path]:
     """Yield an empty folder, whose files then move into ``folder`` together.
 
-    Earlier files with these names, or with those of ``instead_of``, are removed first, so files of
-    two commands are never mixed. If the body raises, nothing changes.
+    Existing files with these names, or with the names in ``instead_of``, are removed first, so
+    files of two commands are never mixed. If the body raises, nothing changes.
     """
     check_outputs(folder, names)
     with _room(folder / names[0]) as room:
@@ -186,7 +186,7 @@ def replace_together(
 def write_all(
     folder: Path, contents: Mapping[str, bytes], instead_of: Iterable[str] = ()
 ) -> list[Path]:
-    """Write files into a folder, all or none; return their paths. See :func:`replace_together`."""
+    """Write all files into a folder, or none; return the paths (:func:`replace_together`)."""
     with replace_together(folder, list(contents), instead_of) as new:
         for name, content in contents.items():
             (new / name).write_bytes(content)
@@ -194,7 +194,7 @@ def write_all(
 
 
 def stale_temporary_folders(folder: Path) -> list[Path]:
-    """Return the temporary folders of :func:`atomic_replace`, of running and killed processes."""
+    """Return temporary folders of :func:`atomic_replace`, from running or killed processes."""
     stale = []
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
@@ -219,6 +219,6 @@ def tidy(folder: Path) -> None:
     for room in stale_temporary_folders(folder):
         name = next(iter(_own(room)), room.name[1:-9])
         if (room / "previous").exists() and not (folder / name).exists():
-            # the new one is whole: it is synced before the old one goes aside
+            # if the new folder exists it is complete: it was synced before the old one was moved
             (room / name if (room / name).exists() else room / "previous").rename(folder / name)
         remove(room)

@@ -1,4 +1,4 @@
-"""Fingerprints data: computes a few digits that depend on the content and not on its location."""
+"""Fingerprints data: computes digits that depend on the content, not on where it is stored."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,11 +8,11 @@ import numpy as np
 
 
 def fingerprint(*values: object) -> str:
-    """Return 16 hexadecimal digits of the content of ``values``.
+    """Return 16 hexadecimal digits that depend on the content of ``values``.
 
     Args:
         values: None, bool, int, float, str, bytes, numpy arrays; sequences, iterators, mappings
-            (in any order of their keys) and dataclasses of these.
+            and dataclasses of these. The order of the keys of a mapping does not matter.
     """
     digest = hashlib.blake2b(digest_size=8)
     _feed(digest, values)
@@ -20,7 +20,7 @@ def fingerprint(*values: object) -> str:
 
 
 def _feed(digest: "hashlib.blake2b", value: object) -> None:
-    """Add a value after its kind and length; a mapping counts as the sequence of its pairs."""
+    """Add the type, the length and the content of a value; a mapping is added as its pairs."""
     if value is None or isinstance(value, bool | int | float):
         digest.update(f"{type(value).__name__} {value!r};".encode())
     elif isinstance(value, str | bytes):
@@ -45,4 +45,4 @@ def _feed(digest: "hashlib.blake2b", value: object) -> None:
         names = [field.name for field in fields(value)]
         _feed(digest, [type(value).__name__, *((name, getattr(value, name)) for name in names)])
     else:
-        raise TypeError(f"a {type(value).__name__} has no fingerprint; give plain data")
+        raise TypeError(f"use numbers, texts, arrays: a {type(value).__name__} has no fingerprint")

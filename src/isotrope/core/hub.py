@@ -1,4 +1,4 @@
-"""Looks up names on the hub, within a few seconds."""
+"""Looks up names of models and data sets on the Hugging Face hub, within a few seconds."""
 
 import threading
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ def known_to_hub(
                 HfApi().repo_info(candidate, repo_type=kind, timeout=ONLINE_WITHIN)
             except Exception as error:
                 answered = isinstance(error, HfHubHTTPError)
-                what = "the hub does not give it" if answered else "the hub cannot be reached"
+                what = "the hub did not provide it" if answered else "the hub cannot be reached"
                 failures.append(f"{what}: {first_line(error)}")
             else:
                 known.append(candidate)
                 return
 
-    # in a thread of its own: looking up a host name takes no timeout
+    # in another thread, because looking up a host name has no timeout
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(ONLINE_WITHIN)

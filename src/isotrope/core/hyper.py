@@ -1,4 +1,4 @@
-"""Declares hyperparameters: name, meaning and bounds in ``Annotated[...]`` fields; presets."""
+"""Declares hyperparameters (meaning and bounds in ``Annotated[...]`` fields) and presets."""
 
 import dataclasses
 import functools
@@ -18,8 +18,8 @@ class Hyper:
     """One hyperparameter of an objective or part.
 
     Attributes:
-        symbol: Letter in the papers (docs/notation.md).
-        help: One sentence on the meaning of the hyperparameter.
+        symbol: Letter of the hyperparameter in the papers (docs/notation.md).
+        help: Meaning of the hyperparameter, a noun phrase.
         above: Exclusive lower bound.
         at_least: Inclusive lower bound.
         at_most: Inclusive upper bound.
@@ -73,11 +73,11 @@ class Paper:
 
 @dataclass(frozen=True)
 class Preset:
-    """Tuned hyperparameters from a paper, with the training settings they were tuned for.
+    """Tuned hyperparameters from a paper, and the training settings for which they were tuned.
 
     Attributes:
         values: Hyperparameters by field name.
-        learning_rate: Learning rate of AdamW, linearly decayed.
+        learning_rate: Learning rate of AdamW at the start; it decays linearly.
         batch_size: Number of sentences in a batch.
         source: Paper and table.
 
@@ -93,7 +93,7 @@ class Preset:
     source: str
 
 
-# 1e-4 is far below every published temperature; under it s / tau leaves float32
+# 1e-4 is far below every published temperature; below it, s / tau would overflow float32
 Temperature = Annotated[float, Hyper("tau", "temperature of the softmax", at_least=1e-4)]
 
 
@@ -130,7 +130,7 @@ def is_number(setting: object) -> TypeGuard[float | str]:
 
 
 def value_of(hyper: Hyper, setting: object) -> float | str:
-    """Return a setting (a number, or the text of a flag) as the field's own type."""
+    """Convert a setting (a number, or the text of a flag) to the type of its field."""
     if hyper.choices:
         for choice in hyper.choices:
             if str(setting).lower() == str(choice).lower():
@@ -178,7 +178,7 @@ def check(instance: object, *, constant: bool = False) -> None:
 
 
 def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
-    """Let the constructor take ``preset``, whose values replace the defaults."""
+    """Give the constructor the argument ``preset``, whose values replace the defaults."""
     plain = vars(cls)["__init__"]
 
     @functools.wraps(plain)
@@ -186,8 +186,8 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
         if positional:
             names = ", ".join(field.name for field in dataclasses.fields(cls)) or "none"
             raise TypeError(
-                f"{cls.__name__} takes its hyperparameters by name ({names}); found "
-                f"{positional[0]!r} without one"
+                f"pass the hyperparameters of {cls.__name__} by name ({names}); found "
+                f"{positional[0]!r} without a name"
             )
         if preset is not None and preset not in presets:
             raise ValueError(unknown(f"{cls.__name__} has no preset", preset, presets))

@@ -1,16 +1,16 @@
-"""The methods of training on images, by name; ``training.images`` has their classes."""
+"""The training methods for images, by name; their classes are in ``training.images``."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ImageMethodRecord:
-    """A method's file in ``training/images`` and its class there, and what a diagnosis needs."""
+    """A training method: its file in ``training/images``, its class, and facts for diagnoses."""
 
     file: str
     cls: str
-    prevents_collapse: bool = False  # by a predictor or a centre, without negatives
-    cut: int = 3  # divisor for cut-initialization
+    prevents_collapse: bool = False  # whether a predictor or a centre does, instead of negatives
+    cut: int = 3  # the suggested divisor of the initial weights (--cut)
 
 
 METHODS = {

@@ -1,6 +1,6 @@
-"""Escapes foreign text that could control a terminal or forge a line.
+"""Escapes text from others that could control a terminal or imitate a line of output.
 
-Tables, errors and places use :func:`legible`; everything else that the command line prints passes
+Tables, errors and paths use :func:`legible`; everything else that the command line prints passes
 through :class:`LegibleStream`. The escapes are those of JSON, so JSON does not change.
 """
 
@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-# control characters, the ends of lines, and what turns the direction of writing; letters that join
-# others (as in Persian, and in emoji) stay
+# control characters, line separators, and characters that change the direction of writing; the
+# characters that join letters (as in Persian and in emoji) are kept
 _STEERING = {
     code: f"\\u{code:04x}"
     for code in (
@@ -22,7 +22,7 @@ _STEERING = {
         *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029),
         *range(0x202A, 0x202F),
         *range(0x2066, 0x206A),
-        *(0xFFFE, 0xFFFF),  # which no page may hold
+        *(0xFFFE, 0xFFFF),  # not allowed in XML
     )
 }
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-](inf|nan)")
@@ -60,7 +60,7 @@ class LegibleStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write it, and return the number of characters."""
+        """Write a text, and return the number of characters."""
         bar = "\r" if text.startswith("\r") else ""
         if not _MOVES.fullmatch(text):
             text = bar + text[len(bar) :].translate(_ON_LINES)

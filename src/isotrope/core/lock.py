@@ -1,9 +1,9 @@
-"""Locks a folder for one process; when that process dies, the next one can take it.
+"""Locks a folder for one process; when that process dies, another process can lock the folder.
 
 The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
-to the open file. Workers that outlive a killed process therefore do not hold it, as they would with
-flock. With ``--devices``, the starting process holds one half of the lock and the writing process
-the other, so the folder stays locked until both have ended.
+to the open file, so workers that outlive a killed process do not keep it (with flock they would).
+With ``--devices``, the starting process holds one half of the lock and the writing process holds
+the other half; the folder stays locked until both have ended.
 """
 
 import errno
@@ -36,8 +36,9 @@ Role = Literal["only", "starter", "started"]
 _HALVES: dict[Role, tuple[int, int]] = {"only": (0, 2), "starter": (0, 2), "started": (1, 1)}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
-# A process may take its own record locks twice, and loses them when it closes the file anywhere: a
-# folder that is held is found here, and its file left closed. After a fork nothing is held.
+# A process can take its own record locks twice, and loses them when it closes any handle of the
+# file. Folders that this process has locked are therefore listed here, and their file is not opened
+# again. A forked process has locked nothing, so the process number is part of the key.
 _held: dict[tuple[int, Path], IO[str]] = {}
 _looking = threading.Lock()
 
@@ -75,13 +76,13 @@ def exclusive_lock(
             f"`--output`{hint}"
         ) from None
     finally:
-        with suppress(OSError):  # the first that is not empty
+        with suppress(OSError):  # raised by the first folder that is not empty
             for place in made:
                 place.rmdir()
 
 
 def _absolute(folder: Path) -> Path:
-    """Return the absolute path, links unresolved: one may not lead anywhere yet."""
+    """Return the absolute path without resolving links, whose target may not exist yet."""
     return Path(os.path.abspath(folder))  # noqa: PTH100
 
 
@@ -91,14 +92,14 @@ def ensure_not_replaced(folder: Path) -> None:
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
         raise InputError(
-            f"{folder} was removed or replaced while this process wrote to it, so writing stops"
+            f"start again: {folder} was removed or replaced while this process wrote to it"
         )
 
 
 def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
-    Files of data that were passed as Python objects are ignored.
+    Files that hold data passed from Python are ignored.
     """
     if not folder.exists():
         return True
@@ -107,7 +108,7 @@ def is_effectively_empty(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Empty a folder except for the lock; anything that cannot be removed stays."""
+    """Empty a folder except for the lock; skip anything that cannot be removed."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != LOCK:
@@ -129,14 +130,14 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in handles):
-        raise _Busy("this one, in fact")
-    gone: OSError = FileNotFoundError(errno.ENOENT, "it does not stay")
+        raise _Busy("it is this process itself")
+    gone: OSError = FileNotFoundError(errno.ENOENT, "it is removed again and again")
     with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 handle = open_own(folder / LOCK, "a+", encoding="utf-8")
-            except (FileNotFoundError, FileExistsError) as error:  # the second of mkdir's own look
+            except (FileNotFoundError, FileExistsError) as error:  # mkdir can raise either
                 gone = error
                 continue
             try:

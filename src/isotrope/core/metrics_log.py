@@ -7,7 +7,7 @@ from pathlib import Path
 from isotrope.core.documents import read_text
 from isotrope.core.errors import DataError
 
-_LAST = 2**53  # of the steps that a number of floating point tells apart
+_LAST = 2**53  # largest step: floating-point numbers represent all integers up to it
 
 Rows = dict[float, dict[str, float]]
 
@@ -15,12 +15,11 @@ Rows = dict[float, dict[str, float]]
 def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
     """Return the columns other than the step, and the measured numbers of each step in order.
 
-    Rows of one step are merged; a later cell replaces an earlier one.
+    If a step has several rows, they are merged; a later cell replaces an earlier one.
 
     Args:
         path: The file.
-        complete: Whether the run has ended. Otherwise the last line may be incomplete, and counts
-            only if it ends in a line break.
+        complete: Whether the run has ended. If not, a last line without a line break is ignored.
     """
     if not os.path.lexists(path):
         raise DataError(

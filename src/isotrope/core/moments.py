@@ -1,7 +1,7 @@
 """Computes the second moments of two views, the statistics of decorrelating objectives.
 
-Each is one node of autograd. Only the diagonal and the sum of squares of the d x d matrix of
-moments C are used, so its gradient is 2 g C plus a diagonal, and is formed once.
+Each function is one node of autograd. It returns only the diagonal and the sum of squares of the d
+x d moment matrix C, so the gradient by C is a multiple of C plus a diagonal, formed once.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
 
-_SMALL = 256  # coordinates of which the matrix costs less than two products (benchmarks/peers.py)
+_SMALL = 256  # up to this dimension, C costs less than two products (benchmarks/peers.py)
 
 
 def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -36,7 +36,7 @@ def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Te
 
 
 def _transformed() -> bool:
-    """Whether torch differentiates every operation itself: functions here have one derivative."""
+    """Whether torch.func is active: functions here have a first derivative only."""
     return (
         torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
     )
@@ -56,7 +56,7 @@ def _moments(x: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
 
 
 def _product(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
-    """Scale X Y, the factor in the product."""
+    """Return scale X Y in one operation."""
     return torch.addmm(x.new_empty(()), x, y, beta=0, alpha=scale)
 
 
@@ -98,7 +98,7 @@ class _CrossMoments(torch.autograd.Function):
 
 
 class _OwnMoments(torch.autograd.Function):
-    """The moments of one view about its mean, whose own gradient is 0: the columns sum to 0."""
+    """The moments of one view about its mean, which adds no gradient: centred columns sum to 0."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, scale: float) -> tuple[Tensor, Tensor]:
@@ -133,7 +133,7 @@ def _dot(x: Tensor, y: Tensor) -> Tensor:
 def _again(
     ctx: Context, x: Tensor, y: Tensor | None, by: tuple[Tensor, Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients, with a history."""
+    """Return the gradients with an autograd history, for second derivatives."""
     x = x.view_as(x)  # aliases: one matrix may be both views
     if y is None:
         centred = x - x.mean(dim=0)

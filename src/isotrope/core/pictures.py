@@ -1,7 +1,7 @@
 """Decodes a picture of any kind, size and orientation into the pixels that an encoder takes.
 
-Training, evaluation and search all read pictures here. The content of a file decides its format,
-not its name. The camera's orientation is applied, grey is repeated in three channels, transparent
+Training, evaluation and search all read pictures here. A file's content decides its format; its
+name does not. The camera's orientation is applied, grey is repeated in three channels, transparent
 pixels become white, and CMYK is converted. Grey levels of up to 10, 12, 14 or 16 bits are cut to
 their upper 8 bits. The shorter side is resized to ``side`` by Pillow's bilinear filter, which
 averages when it shrinks, and the centre is cut out. The saved image processor of transformers gives
@@ -33,9 +33,9 @@ Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | 
 MOST_PIXELS = 89_478_485
 """Largest number of pixels that is decoded; a small file could otherwise fill the memory."""
 
-_END = 1024  # bytes at either end of a file that tell it from another of its size
+_END = 1024  # bytes at either end, whose checksum distinguishes files of the same size
 
-# nothing that Pillow hands to another program, as it does PostScript
+# no format for which Pillow starts another program, as it does for PostScript
 _FORMATS = {
     "BMP": (".bmp",),
     "GIF": (".gif",),
@@ -49,18 +49,18 @@ SUFFIXES = tuple(suffix for suffixes in _FORMATS.values() for suffix in suffixes
 """Endings of files that can be read."""
 
 PHOTOS = (*SUFFIXES, ".avif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".dng", ".raw")
-"""File endings (in any case) that count as pictures; unreadable ones are counted."""
+"""Endings, in lower or upper case, of files that count as pictures, also if unreadable."""
 
 
 class Unreadable(InputError):
-    """A file that is not a picture, or a damaged one."""
+    """A file is not a picture, or is damaged."""
 
 
 def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
     """Return width, height, length in bytes and a checksum of a picture, without decoding it.
 
-    The checksum is the CRC-32 of the first and the last kilobyte, because the lengths of
-    uncompressed files of one size are equal.
+    The checksum is the CRC-32 of the first and the last kilobyte. The length alone does not
+    distinguish uncompressed pictures of the same size.
     """
     with (
         _opened(file) as image,
@@ -80,7 +80,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return how many grey values a 16-bit picture has, and how many are read; otherwise 0, 0."""
+    """Return how many grey values a 16-bit picture has before and after reading; else 0, 0."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0
@@ -88,7 +88,7 @@ def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
 
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
-    """Return a picture as RGB, 3 x side x side; arrays of that size are not resampled."""
+    """Return a picture as RGB, 3 x side x side; an array of this size is not resized."""
     if isinstance(picture, Tensor):
         picture = picture.cpu().numpy()
     if isinstance(picture, np.ndarray):
@@ -120,7 +120,7 @@ def _pillow() -> ModuleType:
 def _refusing(what: str) -> Iterator[None]:
     """Turn any error inside into :class:`Unreadable`."""
     try:
-        # odd metadata is not reason for a warning: what matters are the pixels
+        # no warnings about strange metadata, because only the pixels are used
         with warnings.catch_warnings(action="ignore"):
             yield
     except Exception as error:  # damaged bytes make a decoder fail in any way
@@ -130,7 +130,7 @@ def _refusing(what: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
-    """Open a file by its header; any error inside becomes :class:`Unreadable`."""
+    """Open a picture without decoding it; any error inside becomes :class:`Unreadable`."""
     pillow = _pillow()
     if isinstance(file, Path):
         try:
@@ -148,7 +148,8 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return one picture's pixels as 3 x h x w."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"pixels must be uint8, 0 to 255; found {array.dtype} (multiply floats up to 1 by 255)"
+            f"pixels must be uint8 (0 to 255); found {array.dtype}: convert them (multiply numbers "
+            "from 0 to 1 by 255 first)"
         )
     if array.ndim == 2 and array.size:
         return np.broadcast_to(array, (3, *array.shape))
@@ -156,15 +157,15 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return array
     if array.ndim == 3 and array.size and array.shape[2] == 3:
         return array.transpose(2, 0, 1)
-    raise InputError(f"a picture is 3 x h x w, h x w x 3 or h x w; found {array.shape}")
+    raise InputError(f"a picture must be 3 x h x w, h x w x 3 or h x w; found {array.shape}")
 
 
 def _upright(image: "Image.Image") -> "Image.Image":
     """Return a picture turned by its EXIF orientation."""
     from PIL import ImageOps
 
-    image.load()  # what is damaged fails here
-    with suppress(Exception):  # a broken tag of the camera: as it is stored
+    image.load()  # fails if the picture is damaged
+    with suppress(Exception):  # the orientation cannot be read: keep the picture as stored
         return ImageOps.exif_transpose(image)
     return image
 
@@ -173,7 +174,7 @@ def _rgb(image: "Image.Image") -> "Image.Image":
     """Return a picture of any mode as RGB."""
     pillow = _pillow()
     if image.mode == "F":
-        raise ValueError("its pixels are floating-point numbers; save it with 8 or 16 bits")
+        raise ValueError("save it with 8 or 16 bits; its pixels are floating-point numbers")
     if image.mode.startswith("I"):  # 16 bits of grey, which convert() would clip at 255
         grey = np.asarray(image).clip(0, 65535)
         bits = next(bits for bits in (8, 10, 12, 14, 16) if grey.max() < 1 << bits)
@@ -186,16 +187,16 @@ def _rgb(image: "Image.Image") -> "Image.Image":
 
 
 def _cut(image: "Image.Image", side: int) -> NDArray[np.uint8]:
-    """Return the centre of an RGB picture, 3 x side x side, its shorter side resized to that."""
+    """Resize the shorter side of an RGB picture to ``side``; return its centre as an array."""
     width, height = image.size
     short = min(width, height)
-    # transformers resizes the whole and rounds the longer side down. No JPEG is decoded at a
-    # fraction of its size, faster as that is: the pixels would not be those of the opened picture
+    # transformers resizes the whole picture and rounds the longer side down. Decoding a JPEG at a
+    # fraction of its size would be faster, but would give other pixels
     size = (int(side * width / short), int(side * height / short))
     if size[0] * size[1] > MOST_PIXELS:
         raise InputError(
-            f"crop this picture of {width} x {height} pixels first: it is so narrow that, with a "
-            f"shorter side of {side}, it would take gigabytes"
+            f"crop this picture first: it has {width} x {height} pixels, and with its shorter side "
+            f"resized to {side}, it would take gigabytes of memory"
         )
     if size != image.size:
         image = image.resize(size, _pillow().Resampling.BILINEAR)

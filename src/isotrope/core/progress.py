@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 DELAY = 1.0
-"""Seconds before a bar shows, so that short work shows none."""
+"""Seconds of work before a bar appears."""
 
 
 @contextmanager
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool
 ) -> Iterator[Callable[[float], object]]:
-    """Yield a function to call with the number of things done since the last call.
+    """Yield a function; call it with the number of items done since its last call.
 
     Args:
-        total: The number of things; None if unknown. There is no bar for 0.
+        total: The number of items; None if unknown. With 0, there is no bar.
         what: Title of the bar.
         unit: The counted unit.
         show: Whether to show a bar, which needs tqdm.

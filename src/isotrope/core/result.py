@@ -1,4 +1,4 @@
-"""The Result record: measured numbers and their provenance, one JSON file."""
+"""The Result record: measured numbers and their provenance, stored in one JSON file."""
 
 import functools
 import json
@@ -41,11 +41,11 @@ class Result:
     Attributes:
         kind: The kind of work: ``"train"``, ``"sts"``, ``"retrieval"``, ...
         name: The name of the run or model.
-        metrics: Flat numbers (None where a number does not exist).
+        metrics: Numbers by name; None if a number does not exist.
         details: Nested values: tables, parameters, values of each subset.
         provenance: Versions, machine, seed, data fingerprint, command (see :func:`provenance`).
-        items: One value for each scored item, by name (a query's reciprocal rank, whether an
-            example was classified right). Resampling needs them. Not part of the JSON.
+        items: A value for each scored item, by name (such as a query's reciprocal rank). They are
+            needed for resampling, and are not part of the JSON.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Result:
         return json_text(record)
 
     def save(self, path: Path) -> None:
-        """Write the record to ``path``, whole or not at all."""
+        """Write the record to ``path``, completely or not at all."""
         write_text(path, self.to_json())
 
     @classmethod
@@ -87,7 +87,7 @@ class Result:
                     raise TypeError(f"{name} must be an object")
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
-                f"{path} is not a result of isotrope ({error}); was it cut short or edited?"
+                f"{path} is not a result of isotrope ({error}); restore it if it was edited"
             ) from error
         return result
 
@@ -112,7 +112,7 @@ def _plain(value: object) -> object:
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
-@functools.cache  # each look parses the package's metadata
+@functools.cache  # each call would parse the package's metadata
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -120,12 +120,12 @@ def _version(package: str) -> str | None:
         return None
 
 
-# looking runs no command that the repository's own settings name, and writes nothing
+# with these options, git runs no command from the repository's settings, and writes nothing
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 
 
 def _git_state() -> dict[str, Any] | None:
-    """Return commit and cleanliness of the working directory's repository, or None."""
+    """Return the commit of the current repository and whether it is modified, or None."""
     try:
         state = _git_state_of(str(Path.cwd()))
     except FileNotFoundError:  # the working directory is gone
@@ -157,7 +157,7 @@ def provenance(
     Args:
         seed: The seed of the run.
         data: The fingerprint of the data.
-        command: The argument vector; by default this process's own.
+        command: The words of the command; by default those of this process.
     """
     return {
         "versions": {p: v for p in _PACKAGES if (v := _version(p)) is not None},

@@ -1,8 +1,9 @@
-"""Tolerances for rounding: they decide on rank, span and equality.
+"""Tolerances for rounding errors, for decisions about rank, span and equality.
 
 A sum of k products has an error of about k units in the last place, relative to the lengths of its
-factors. A solution, or a length computed from its square, keeps half of these digits. Comparing
-squared lengths with :func:`rounding` therefore compares lengths with its square root.
+factors. The solution of a linear system, or a length computed from its square, keeps half of the
+digits. A tolerance of :func:`rounding` on a squared length is therefore its square root on the
+length.
 """
 
 import math
@@ -15,8 +16,8 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the relative error of a sum of ``terms`` products, 0.01 at most.
 
     Args:
-        dtype: Precision to which the loss under test rounds its factors.
-        terms: The longer side of a matrix, as in the tolerance of a rank.
+        dtype: Precision to which the tested loss rounds its factors.
+        terms: Number of summed products; for a rank, the longer side of the matrix.
     """
     return min(terms * torch.finfo(dtype).eps, 0.01)
 
@@ -24,7 +25,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
     """Return whether two tensors are equal in half of their digits, relative to the largest number.
 
-    NaN equals NaN. ``dtype`` is the precision of the computation, by default their own.
+    NaN equals NaN. ``dtype`` is the precision of the computation, by default that of ``a``.
     """
     size = max((float(x.nan_to_num(0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
     close = math.sqrt(torch.finfo(dtype or a.dtype).eps) * size

@@ -22,12 +22,12 @@ RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
 
 LOCK = ".lock"  # locks a folder while a process writes to it; removed at the end
-IN_MEMORY = "data-from-python"  # prefix of files that may precede the run: data given in Python
-MANIFEST = "manifest.json"  # of a token store
-COMPLETE = "complete.json"  # of a whole checkpoint: the digests of its other files, and its step
-WEIGHTS = "model.pt"  # of a checkpoint
-STATES = "run.pt"  # of a checkpoint: what the run keeps between steps
-_SEAL = "# made here: "  # the last line of settings that this user wrote on this machine
+IN_MEMORY = "data-from-python"  # prefix of files with data from Python, written before the run
+MANIFEST = "manifest.json"  # in a token store
+COMPLETE = "complete.json"  # in a complete checkpoint: its step and the digests of its other files
+WEIGHTS = "model.pt"  # in a checkpoint
+STATES = "run.pt"  # in a checkpoint: states of the run, such as that of the optimiser
+_SEAL = "# made here: "  # begins the last line of settings that this user wrote on this machine
 
 
 class RunFolder:
@@ -37,11 +37,11 @@ class RunFolder:
         self.path = Path(path)
         self.config = self.path / "config.yaml"  # the settings, as flags spell them
         self.metrics = self.path / "metrics.csv"  # one row per logged step
-        self.dev = self.path / "dev.npz"  # dev scores by example, which the judgement needs
+        self.dev = self.path / "dev.npz"  # dev scores of each example, for the final decision
         self.result = self.path / "result.json"  # written last: the run is finished
         self.diverged = self.path / "diverged.txt"  # why a run of a sweep has no result
         self.diagnosis = self.path / "diagnosis.json"
-        self.provenance = self.path / "provenance.json"  # one entry per start of the run
+        self.provenance = self.path / "provenance.json"  # an entry for each start of the run
         self.model = self.path / "model"
         self.refit = self.path / "refit"  # the run folder of a second training, on all records
         self.checkpoints = self.path / "checkpoints"
@@ -67,7 +67,7 @@ class RunFolder:
         write_text(self.config, f"{settings}{_SEAL}{_signature(settings)}\n")
 
     def check(self) -> None:
-        """Refuse links, and files that the run could not overwrite later."""
+        """Refuse links, and folders in place of files or files in place of folders."""
         for name, path in vars(self).items():
             if name == "path":
                 continue
@@ -85,12 +85,12 @@ class RunFolder:
                 )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the run, if no link leads out of its folder."""
+        """Return the settings of the run; refuse links (:meth:`check`)."""
         self.check()
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the Doctor's folder in this one, or this one; None if the Doctor wrote neither."""
+        """Return the Doctor's folder (in this one, or this one itself); None without one."""
         if self.config.is_file():
             return None
         self.check()

@@ -1,10 +1,10 @@
-"""Maps setting names of other libraries to ours: for ``--lr``, suggests ``--learning-rate``."""
+"""Maps setting names of other libraries to ours: ``--lr`` suggests ``--learning-rate``."""
 
 import difflib
 import re
 from collections.abc import Iterable
 
-_ALIKE = 0.7  # difflib's ratio below which two names have nothing to do with each other
+_ALIKE = 0.7  # similarity (difflib) below which two names count as unrelated
 
 ALIASES = {
     "learning-rate": ("lr", "max_lr", "base_lr"),
@@ -49,7 +49,7 @@ ALIASES = {
     "resume": ("resume_from_checkpoint", "ckpt_path"),
     "progress": ("tqdm", "show_progress_bar", "disable_tqdm"),
 }
-"""Our names, and those of sentence-transformers, Hugging Face, Lightning and timm for the same."""
+"""For each setting, its names in sentence-transformers, Hugging Face, Lightning and timm."""
 
 
 ACCEPTED = {
@@ -62,7 +62,7 @@ ACCEPTED = {
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:
-    """Return which of the known names was probably meant, by its aliases or by its letters."""
+    """Return the candidate that was probably meant: one with this alias, or a similar name."""
     names = list(candidates)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]
@@ -70,7 +70,7 @@ def intended_name(word: str, candidates: Iterable[str]) -> str | None:
     if exact or by_alias:
         return (exact or by_alias)[0]
     by_letters: dict[str, str] = {}
-    for name in sorted(names, key=lambda name: "." in name):  # those without a dot go first
+    for name in sorted(names, key=lambda name: "." in name):  # names without a dot first
         for part in (name, name.rpartition(".")[2]):
             by_letters.setdefault(_letters(part), name)
     close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=_ALIKE)

@@ -1,4 +1,4 @@
-"""The base of all settings: a field is a flag, a YAML key and an argument of Python at once."""
+"""The base class of settings: each field is a flag, a YAML key and a Python argument."""
 
 import inspect
 import sys
@@ -35,10 +35,9 @@ class Used:
     Attributes:
         when: Function that returns whether the setting is used. Its parameters have the names of
             other settings, or of facts that are known later (:meth:`Settings.check_used`).
-        otherwise: Reason that is reported if the setting is not used, a template for
-            ``str.format``.
-        note: Whether an unused setting is reported as a note, because it does not change the
-            result. Otherwise it is an error.
+        otherwise: Template (``str.format``) of the reason to report if the setting is not used.
+        note: Whether an unused setting is only reported, because it does not change the result.
+            If False, it is an error.
     """
 
     when: Callable[..., object]
@@ -52,11 +51,11 @@ def setting(
     metavar: str = "",
     **more: Any,
 ) -> Any:  # noqa: ANN401 - a default of any field
-    """Return a field with the properties that a command line needs.
+    """Return a field of settings, with the properties that the command line needs.
 
     Args:
         default: Default value; ``...`` for a setting that is required.
-        description: A noun phrase; conditions follow as a second sentence.
+        description: A noun phrase, followed by a sentence on conditions if there are any.
         metavar: Word for the value; by default derived from the type.
         more: ``positional``: the value has no flag. ``many``: one flag takes several words.
             ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
@@ -77,13 +76,13 @@ def _print(line: str) -> None:
 
 
 class Settings(BaseModel):
-    """Settings of a verb.
+    """Settings of a command.
 
     Attributes:
         dotted: Names of fields whose choice has settings of its own, such as ``objective``: the
             setting ``objective.x`` is stored in the field ``objective_settings``.
-        from_file: Whether settings may come from a file; every switch then has an off flag.
-        places: Fields that hold files and folders as text.
+        from_file: Whether settings may come from a file; every switch then has a ``--no-`` flag.
+        places: Fields that hold paths of files or folders as text.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -94,7 +93,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch(cls, value: object, info: ValidationInfo) -> object:
-        """Reject booleans for numeric fields, because a bool is an int; list a single value."""
+        """Reject booleans for numbers (a bool is an int); put a single value into a list."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and not _takes_bool(field):
             raise ValueError("input should not be true or false")
@@ -107,7 +106,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _plain(cls, value: object, info: ValidationInfo) -> object:
-        """Return a path as text for a field of texts; in one of paths ``~`` is the home folder."""
+        """Convert a path to text for a field of texts; expand ``~`` in a field of paths."""
         paths = "Path" in str(cls.model_fields[str(info.field_name)].annotation)
         if isinstance(value, Path) and not paths:
             value = str(value)
@@ -118,7 +117,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _written(cls, value: object, info: ValidationInfo) -> object:
-        """Texts of a file go into other files; names of places also into system calls."""
+        """Check texts, because they are written to files or used as paths."""
         place = info.field_name in cls.places
         for text in value if isinstance(value, list) else [value]:
             if not (cls.from_file and isinstance(text, str)):
@@ -132,7 +131,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _gather_dotted(cls, values: object) -> object:
-        """Collect the keys ``objective.*``, and others of that kind, in a field each."""
+        """Collect keys with a dot (``objective.*``) in fields (``objective_settings``)."""
         if not isinstance(values, Mapping):
             return values
         plain = {k: v for k, v in values.items() if not dotted_key(cls, str(k))}
@@ -151,12 +150,12 @@ class Settings(BaseModel):
 
     @classmethod
     def collected(cls) -> list[str]:
-        """Return the fields that hold the ``dotted`` settings."""
+        """Return the fields that hold settings with a dot, such as ``objective_settings``."""
         return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
     def positionals(cls) -> dict[str, str]:
-        """Return how messages name the fields that have no flag."""
+        """Return, for each field without a flag, its name in messages."""
         extras = {name: extra_of(field) for name, field in cls.model_fields.items()}
         return {name: extra["metavar"] for name, extra in extras.items() if "positional" in extra}
 
@@ -171,7 +170,7 @@ class Settings(BaseModel):
 
         values = self.model_dump()
         fields = {k: v for k, v in self.ordered().items() if k not in self.collected()}
-        # an empty list says something where another is the default: no logger at all
+        # an empty list is written only if it is not the default: it means no logger at all
         usual = {k: v.get_default(call_default_factory=True) for k, v in fields.items()}
         listed = {
             flag(name): values[name]
@@ -184,14 +183,14 @@ class Settings(BaseModel):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return all dotted setting names, over all objectives."""
+        """Return all names with a dot, such as ``objective.temperature``."""
         return []
 
     @classmethod
     def signature(
         cls, function: Callable[..., object], without: Sequence[str] = ()
     ) -> inspect.Signature:
-        """Return a function's signature with these settings as keywords, instead of ``**``."""
+        """Return a function's signature with these settings in place of ``**keywords``."""
         signature = inspect.signature(function)
         *own, _ = signature.parameters.values()
         keywords = []
@@ -221,7 +220,7 @@ class Settings(BaseModel):
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return settings by the names of fields, spelled with hyphens or underscores."""
+        """Return the settings by field; the given names may have hyphens or underscores."""
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
@@ -239,7 +238,7 @@ class Settings(BaseModel):
         try:
             settings = cls.model_validate(plain)
         except ValidationError as error:
-            errors = error.errors()  # a wrong value before one that is missing
+            errors = error.errors()  # report a wrong value before a missing one
             first = next((e for e in errors if e["type"] != "missing"), errors[0])
             place = ".".join(map(str, first["loc"][:2]))
             prefix, _, key = place.partition("_settings.")
@@ -254,7 +253,7 @@ class Settings(BaseModel):
                 value=first["input"],
                 source=source,
             ) from None
-        if not cls.from_file:  # a file may list what another choice replaces, and a run checks it
+        if not cls.from_file:  # settings from a file are checked when the run begins
             settings.check_used()
         return settings
 
@@ -263,8 +262,8 @@ class Settings(BaseModel):
 
         Args:
             note: Function that receives the line on settings that do not change the result.
-            facts: What is known by now, e.g. ``pictures=True``. With facts, only the conditions
-                that depend on one of them are checked.
+            facts: Facts that are known by now, e.g. ``pictures=True``. With facts, only the
+                conditions that depend on one of them are checked.
 
         Raises:
             NotUsed: One of the settings would change the result.
@@ -280,7 +279,7 @@ class Settings(BaseModel):
             note(spell(f"given, but not used in this run: {', '.join(shown)}"))
 
     def _not_used(self, facts: Mapping[str, object]) -> Iterator[tuple[str, object, Used, str]]:
-        """Yield name and value of each setting that is not used, the condition and the reason."""
+        """Yield each setting that is not used: its name, value, condition and reason."""
         known = {**dict(self), **facts}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -303,7 +302,7 @@ def extra_of(field: FieldInfo) -> dict[str, Any]:
 
 
 def dotted_key(cls: type[Settings], key: str) -> bool:
-    """Return whether a key is a dotted setting, such as ``objective.temperature``."""
+    """Return whether a key is a setting with a dot, such as ``objective.temperature``."""
     return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 
@@ -313,9 +312,9 @@ def flag(name: str) -> str:
 
 
 def _number(value: object) -> object:
-    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
+    """Convert the text of a number (``"0.05"``) to a number, and a boolean of YAML to text.
 
-    YAML's ``true`` becomes what a flag would say.
+    Any other text (``"margin:0.3"``) stays.
     """
     try:
         return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
@@ -324,7 +323,7 @@ def _number(value: object) -> object:
 
 
 def _split(value: list[str]) -> list[str]:
-    """``anchor,positive`` means two names."""
+    """Split at commas: ``anchor,positive`` means two names."""
     names = [name.strip() for item in value for name in item.split(",")]
     if not all(names):
         raise ValueError("one of the names is empty")
@@ -336,5 +335,5 @@ Names = Annotated[list[Annotated[str, Field(coerce_numbers_to_str=True)]], After
 
 
 def _takes_bool(field: FieldInfo) -> bool:
-    """Return whether a field is a switch, or holds settings that may be some."""
+    """Return whether a field is a switch, or a dict of settings, some of which may be."""
     return field.annotation is bool or typing.get_origin(field.annotation) is dict

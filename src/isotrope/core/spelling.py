@@ -1,7 +1,7 @@
-"""Spells settings in messages: each surface names them in its own words.
+"""Spells settings in messages as the command line, Python or a YAML file would.
 
-A message says ``use `--head none```, in backticks. The command line prints ``use --head none``,
-Python ``use head='none'``, and a YAML file has ``head: none``.
+A message contains ``use `--head none```, in backticks. The command line prints it as ``use --head
+none`` and Python as ``use head='none'``; with settings of a YAML file it is ``head: none``.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ Spelling = Callable[[str, str], str]
 """Writes the name of a field of the settings and a value, which may be empty."""
 
 _NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
-# characters that a shell does not leave alone, and spaces within a list
+# characters that a shell interprets, and spaces within a list
 _FOR_A_SHELL = re.compile(r"[;|&<>()$*?!\"'\\#]|[^,]+ [^,]*,|,[^,]* ")
 _LONGEST = 60  # characters of a value
 
 
 def named(setting: str, value: object = None) -> str:
-    """Return how a message names a setting; :func:`spell` writes it out.
+    """Return a setting in backticks, for a message; :func:`spell` writes it out.
 
     Args:
         setting: Field of the settings, or ``objective.temperature``.
@@ -86,15 +86,15 @@ _spelling: Spelling = as_argument
 
 
 def spell(message: str, spelling: Spelling | None = None) -> str:
-    """Return a message with its settings spelled, by default for the present surface."""
+    """Return a message with its settings spelled out, by default as :func:`spelled` chose."""
     write = spelling or _spelling
     return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
 
 
 @contextlib.contextmanager
 def spelled(spelling: Spelling) -> Iterator[None]:
-    """Spell settings in this way within the block; the default is Python's."""
-    global _spelling  # of the process, since its threads print errors as well
+    """Spell settings in this way within the block; elsewhere they are spelled as in Python."""
+    global _spelling  # for the whole process, because its threads print errors as well
     before, _spelling = _spelling, spelling
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tables, and how a terminal shows them."""
+"""Formats tables for a terminal."""
 
 import textwrap
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from isotrope.core.legible import legible
 class TitledTable(NamedTuple):
     """A table: title, a sentence about it, headings, and rows of texts and numbers.
 
-    As text, a float has three decimals and None is a dash. Sentence and rows may be missing.
+    As text, a float has three decimals and None is a dash. The sentence and the rows may be empty.
     """
 
     title: str
@@ -32,7 +32,7 @@ def _cell(value: str | float | None) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
-    """Return aligned columns: numbers to the right, text to the left; a heading may have lines.
+    """Return a table with numbers aligned right and texts left; headings may have lines.
 
     Args:
         header: The names of the columns.
@@ -64,7 +64,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
 
 
 def _broken(row: Sequence[str], width: int) -> list[Sequence[str]]:
-    """Return a row as lines: its last cell is broken, the others are on the first line."""
+    """Wrap the last cell of a row; the other cells stay on the first line."""
     *others, last = row
     first, *more = textwrap.wrap(last, width) or [""]
     return [[*others, first], *([*("" for _ in others), line] for line in more)]

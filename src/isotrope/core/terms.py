@@ -7,10 +7,10 @@ from torch import Tensor
 
 Against = Literal["cross", "within", "both"]
 
-# which similarity a weight is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two
+# the similarity on which a weight depends: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two
 By = Literal["cross", "anchors", "positives", "both"]
 
-# and which vectors then push
+# the vectors that push, for each of these
 AGAINST: dict[By, Against] = {
     "cross": "cross",
     "anchors": "within",
@@ -23,12 +23,12 @@ AGAINST: dict[By, Against] = {
 class Terms:
     """Gradient dissipation, weight and ratio of every anchor of a batch.
 
-    The gradient of anchor i's loss with respect to the *normalised* anchor, all else held constant,
+    The gradient of anchor i's loss with respect to the *normalised* anchor, with all else constant,
     is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li et al.,
     2024, section 2.3, without extra and residual). ``against`` names the columns x_j.
 
     Attributes:
-        dissipation: Gradient dissipation GD of each anchor, n values.
+        dissipation: Gradient dissipation GD of each anchor (n values).
         weight: Weights W, n x c, with 0 for excluded entries (the anchor itself, its positive,
             groups).
         pull: Pull sum_j W_ij R_ij of each anchor, n values, or n x d if the pull acts on each
@@ -36,13 +36,12 @@ class Terms:
         against: Meaning of the columns of ``weight``: ``cross`` the other view (m columns),
             ``within`` the same view (n), ``both`` [positives; anchors]. Columns of the q additional
             negatives follow, if the views have any.
-        scale: Factor such that ``scale * assemble(terms)`` is the gradient of the objective's
-            scalar.
-        residual: Part of the gradient outside this form, n x d, computed in closed form: parts
-            along h_i, and the gradient of other anchors' losses. None if there is no such part.
-            ``modify`` leaves the residual out, because it holds everything but the anchor constant.
+        scale: Factor for the gradient of the whole objective: ``scale * assemble(terms, views)``.
+        residual: The rest of the gradient in closed form, n x d: parts along h_i, and the gradient
+            of other anchors' losses. None if there is no rest. ``modify`` leaves the residual out,
+            because it holds everything but the anchor constant.
         extra: Additional push of an anchor's own loss (the standard deviations of VICReg), n x d,
-            which remains when other components are exchanged. None if there is no such push.
+            which stays when other components are replaced. None if there is no such push.
     """
 
     dissipation: Tensor
@@ -55,7 +54,7 @@ class Terms:
 
     @property
     def mass(self) -> Tensor:
-        """The sum of each anchor's weights, n values."""
+        """The sum of each anchor's weights (n values)."""
         return self.weight.sum(dim=1)
 
     @property
@@ -72,7 +71,7 @@ class Terms:
         return self.pull if self.pull.ndim == 2 else self.pull[:, None]
 
     def detached(self) -> "Terms":
-        """The same numbers without autograd history, forward-mode derivatives included."""
+        """The same numbers without autograd history and without forward-mode derivatives."""
         return replace(
             self,
             dissipation=self.dissipation.detach(),

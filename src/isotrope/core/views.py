@@ -16,7 +16,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
     A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
     becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN. A
-    row whose norm overflows becomes NaN; divided by infinity it would become zero.
+    row whose norm overflows becomes NaN, and not zero as after a division by infinity.
     """
     if torch._C._are_functorch_transforms_active():
         return x / lengths(x, eps)  # torch.func differentiates every operation itself
@@ -26,20 +26,20 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the divisors of :func:`unit`, n x 1; infinity for rows that become zero."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).nan_to_num(torch.nan, torch.nan)
-    # a dead row is divided by infinity, and so is its gradient
+    # a row that is too short is divided by infinity, and so is its gradient
     return torch.threshold(norm, max(eps, torch.finfo(x.dtype).tiny), torch.inf)
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient by x from the gradient by ``unit``, which is x over its ``norm``."""
+    """Return the gradient by x, given that by ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
 
 class _Unit(torch.autograd.Function):
-    """Rows over their norms, and the norms: autograd's own gradient passes over x ten times.
+    """Divides rows by their norms; autograd's own gradient would pass over x ten times.
 
-    Both are outputs, so that what is saved has a history: second derivatives go through it. The
+    The norms are an output too, so that second derivatives can go through both saved tensors. The
     context is a parameter of ``forward``: with ``setup_context`` torch inspects signatures at each
     call, which costs as much as the division of 64 rows.
     """
@@ -60,7 +60,7 @@ class _Unit(torch.autograd.Function):
         by_norm: Tensor | None,
     ) -> tuple[Tensor | None, None]:
         unit, norm = ctx.saved_tensors
-        # second derivatives alone ask for the norms
+        # only second derivatives use the norms
         gradient = None if by_norm is None else unit * by_norm
         if by_unit is not None:
             across = across_unit(by_unit, unit, norm)
@@ -89,7 +89,7 @@ def _groups(groups: object, m: int, device: torch.device) -> Tensor:
         tensor = groups if isinstance(groups, Tensor) else torch.as_tensor(groups, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
-            "groups must be integers; number them: numpy.unique(groups, return_inverse=True)[1]"
+            "number groups by numpy.unique(groups, return_inverse=True)[1]: they must be integers"
         ) from None
     if tensor.shape != (m,):
         raise ValueError(
@@ -199,15 +199,16 @@ class Views:
     def own(self) -> Tensor:
         """The positive of each anchor, n x d."""
         square = self.anchors.shape[0] == self.positives.shape[0]
-        return self.positives if square else self.positives[self.rows]  # a slice is a copy backward
+        # not sliced if possible, because the gradient of a slice is a copy
+        return self.positives if square else self.positives[self.rows]
 
     @property
     def own_groups(self) -> Tensor | None:
-        """The group of each anchor, n, or None."""
+        """The group of each anchor (n integers), or None."""
         return None if self.groups is None else self.groups[self.rows]
 
     def among_positives(self) -> "Views":
-        """The positives of the anchors, n x d, compared with each other as one view is."""
+        """Views in which the positives of the anchors, n x d, are compared with each other."""
         positives = self.own
         return replace(
             self, anchors=positives, positives=positives, offset=0, groups=self.own_groups

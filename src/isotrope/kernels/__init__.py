@@ -4,11 +4,11 @@
 memory: it processes the matrix in the blocks of ``tiles``, in the precision of the embeddings.
 ``bfloat16`` is rowblock with products in bfloat16.
 
-``pairs`` declares the statistics that an objective may use, and ``mask`` the columns that are not
+``pairs`` declares the statistics that an objective may use. ``mask`` decides which columns are
 negatives. ``mixtures`` makes negatives that are averages of two columns. ``statistics`` records
-which statistics a formula uses. If it uses nothing else, ``fused`` computes value and gradients
-together, in ``one_pass`` or in ``two_passes`` over the blocks, depending on the ``coupling``. If
-only anchors have gradients, ``surrogate_sums`` serves both directions with one pass.
-``small_batch`` computes the usual statistics of a small batch as one node of autograd. ``choose``
-picks the backend and gives the reason.
+which statistics a formula uses. If a formula uses nothing but statistics, ``fused`` computes value
+and gradients together. It takes one pass over the blocks (``one_pass``) or two (``two_passes``),
+depending on the ``coupling``. If only anchors have gradients, ``surrogate_sums`` serves both
+directions with one pass. ``small_batch`` computes the usual statistics of a small batch as one node
+of autograd. ``choose`` picks the backend and gives the reason.
 """

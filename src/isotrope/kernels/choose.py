@@ -1,15 +1,15 @@
 """Chooses the backend that computes the row statistics, and gives the reason.
 
 From about 180 rows, value and gradients together (``kernels.fused``) are fastest in blocks. In
-smaller batches the number of calls dominates, and one matrix with autograd needs fewer of them
-(benchmarks/peers.py). A formula that cannot be fused needs its statistics one by one, which are
-fastest from one matrix if it fits into memory.
+smaller batches the number of torch calls dominates, and one matrix with autograd needs fewer calls
+(benchmarks/peers.py). A formula that cannot be fused needs its statistics one by one, which is
+fastest from one matrix if the matrix fits into memory.
 
-``bfloat16`` is ``rowblock`` with rounded factors in the matrix products, accumulated in float32. It
-is about twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A
-similarity is rounded to eight bits, so an exponential has a random relative error of up to 1/(256
-tau); gradients and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used only on
-request, and nothing is rounded for a formula that uses the hardest negative.
+``bfloat16`` is ``rowblock`` with matrix products in bfloat16, accumulated in float32. It is about
+twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A similarity is
+rounded to eight bits, so an exponential has a random relative error of up to 1/(256 tau); gradients
+and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used only on request. For a
+formula that uses the hardest negative, nothing is rounded.
 
 On a GPU, starting a kernel takes longer than the arithmetic of a small batch, so one matrix is
 fastest up to some thousand rows (benchmarks/gpu.csv).
@@ -28,15 +28,11 @@ from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, Surrogate
 
 BACKENDS = ("eager", "rowblock", "bfloat16")
 
-# bytes of similarities that are held: always, on a CPU and on a GPU; and if not fused
-EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26, 1 << 26
-SHARED_BYTES = (
-    1 << 17
-)  # and up to here if both directions share the blocks (kernels.surrogate_sums)
-
+# bytes of similarities held as one matrix: always (CPU, GPU), if not fused, if directions share them
+EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES, SHARED_BYTES = 1 << 17, 1 << 26, 1 << 26, 1 << 17
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
-    """Return the name of a backend for these views and the reason in words.
+    """Return the name of a backend for these views, and the reason for the choice.
 
     Raises:
         ValueError: The backend is unknown, or does not support this dtype.
@@ -60,7 +56,7 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             "use float32 embeddings or backend='rowblock': the bfloat16 backend rounds to 8 "
             "bits, and these are float64"
         )
-    return backend, "as set"
+    return backend, "chosen by the user"
 
 
 def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pairs:
@@ -82,8 +78,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     """Return a copy of ``pairs`` in which only the anchors have gradients.
 
-    Both directions of a batch share the computed sums. The result is None if the backend keeps
-    matrices.
+    Both directions of a batch share the computed sums. None if the backend keeps matrices.
     """
     if not isinstance(pairs, RowBlockPairs):
         return None

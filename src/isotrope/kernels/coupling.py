@@ -1,8 +1,8 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration decides how value and gradients are computed (``kernels.fused``). At the end, each
-pass compares two derivatives for each anchor: the one used in the gradients, and the formula's
-own, from all statistics. If they differ, the gradients are not returned.
+The declaration decides how value and gradients are computed (``kernels.fused``). At its end, a pass
+over the blocks compares two derivatives for each anchor: the one with which the gradients were
+computed, and the one that follows from all statistics. If they differ, an error is raised.
 """
 
 from typing import Literal
@@ -15,8 +15,8 @@ from isotrope.kernels.statistics import Unfused
 
 Coupling = Literal["none", "positives", "linear", "total", "batch"]
 
-# roundings of a derivative or of their mean that may differ: true errors are far smaller (formulas
-# take some ten steps, and e^lse has |lse| times the error of lse), and no larger error can pass
+# allowed difference of two derivatives, in units of rounding. Rounding errors are far smaller:
+# formulas take some ten steps, and e^lse has |lse| times the error of lse
 _ROUNDINGS = 1000
 
 

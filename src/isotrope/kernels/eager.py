@@ -27,8 +27,8 @@ class EagerPairs(Pairs):
         return EagerPairs(self.views.swapped(), self)
 
     def _similarity(self, against: Against) -> Tensor:
-        # one product for both directions, so that rounding breaks a tie the same way in both;
-        # the transposed matrix would lack the additional negatives, which both directions need
+        # one product for both directions, so that rounding breaks ties alike in both. With
+        # additional negatives there are two, because the transposed matrix would lack their columns
         if self._swapped is None or against != "cross" or self.views.negatives is not None:
             return super()._similarity(against)
         return self._swapped.similarity(against).T
@@ -43,8 +43,8 @@ class EagerPairs(Pairs):
         if mask.each_has_negatives:
             return torch.logsumexp(exponents, dim=1)
         none = excluded.all(dim=1)
-        # a row without negatives is computed on zeros and then set to -inf; otherwise its softmax
-        # would be 0/0 in the backward pass
+        # a row without negatives gets zeros, and -inf at the end; otherwise its softmax would be
+        # 0/0 in the backward pass
         exponents = exponents.masked_fill(none[:, None], 0.0)
         return torch.logsumexp(exponents, dim=1).masked_fill(none, -torch.inf)
 

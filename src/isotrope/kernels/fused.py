@@ -1,22 +1,21 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula sees only vectors of length n, so it can be evaluated and differentiated by autograd as
-soon as the statistics of a block are known (d value / d log-sum-exp is the gradient dissipation).
-The rest of the gradient is two matrix products with the block:
+A formula uses only vectors of length n. As soon as a block's statistics are known, autograd can
+therefore differentiate it (d value / d log-sum-exp is the gradient dissipation). The rest of the
+gradient is two matrix products with the block:
 
-- *one pass* (6 n c d floating-point operations, the minimum), if the objective declares how rows
-  are coupled: not at all (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand
-  (DCLW), or by one common factor (uniformity across the views). The declaration is checked at the
-  end;
-- *two passes*, if rows may be coupled in any way or both views are anchors (the mean of both
-  directions, NT-Xent, uniformity within a view); see ``kernels.two_passes`` for the cost;
-- *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
-  additional negatives, and temperatures so low that each row needs its own maximum.
+- *one pass* (6 n c d floating-point operations, the minimum), if the objective declares one of
+these couplings of rows: none (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand
+(DCLW), or by one common factor (uniformity across the views). The declaration is checked at the
+end; - *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of
+both directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost; - *one
+pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
+additional negatives, and temperatures so low that each row needs its own maximum.
 
 Embeddings are not normalised beforehand. If the columns take at most 32 MB, they are copied once
-with unit length; otherwise each block is divided by the norms. The gradients are computed together
-with the value, and the backward pass scales them in place. There are no second derivatives (see
-``NeedsEager``).
+with unit length; otherwise each block is divided by the norms. The gradients are computed with the
+value; the backward pass only scales them in place. There are no second derivatives
+(``NeedsEager``).
 """
 
 import functools
@@ -51,7 +50,7 @@ def fused(
     """Return the scalar of an objective on the sphere, with its gradients already computed.
 
     Args:
-        views: Raw embeddings, not normalised.
+        views: Embeddings that are not normalised.
         formula: Formula of one direction; it returns n values, or one for the batch.
         both_directions: Whether the value is the mean of both directions.
         mean: Whether the values of the rows are averaged instead of summed.
@@ -115,7 +114,7 @@ class _Ready(torch.autograd.Function):
             raise NeedsEager(
                 f"use backend='eager': the {ctx.backend} backend has no second derivatives"
             )
-        if ctx.gradients is None:  # a second backward: the first gave the gradients away
+        if ctx.gradients is None:  # a second backward pass: the first has used the gradients up
             _, ctx.gradients = ctx.run()
         gradients, ctx.gradients = ctx.gradients, None
         if gradient.device.type != "cpu" or float(gradient) != 1:  # reading it on a GPU would wait

@@ -1,4 +1,4 @@
-"""The Job record: views, formula and required statistics, the input of a pass over similarities."""
+"""The Job record, the input of a pass over similarities: views, formula, required statistics."""
 
 import math
 from dataclasses import dataclass
@@ -13,28 +13,28 @@ from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Formula, Key, Known, Questions, StatisticsOnly, Unfused
 from isotrope.kernels.tiles import Vectors
 
-COPIED = 1 << 25  # most bytes of columns that are copied once with unit length
-# of anchors, positives, additional negatives and temperature
+COPIED = 1 << 25  # largest size in bytes of columns that are copied once with unit length
+# for anchors, positives, additional negatives and temperature
 Gradients = list[Tensor | None]
 
-# torch's exp2 takes a third of the time of its exp on processors other than Intel's; float32 stores
-# ln 2 to 3e-9, but would round its product with a temperature more
+# on processors other than Intel's, torch's exp2 takes a third of the time of exp. Rows are divided
+# by tau and ln 2 separately: float32 stores ln 2 to 3e-9, but would round the product more
 LN2 = math.log(2)
-UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N and its inverse fit
+UNSHIFTED = 30.0  # largest 1 / tau for which e^{s/tau} needs no shift: e^30 N and its inverse fit
 
 
 @dataclass(frozen=True)
 class Job:
-    """The computation of a loss: raw views, formula, required statistics, and reduction.
+    """The computation of a loss: views, formula, required statistics, and reduction.
 
     Attributes:
-        views: Raw embeddings.
+        views: Embeddings that are not normalised.
         formula: Function that returns the loss from the statistics of one direction.
         questions: The statistics that the formula uses.
         coupling: Dependence of the anchors on each other, as the objective declares it.
         mean: Whether the losses of the anchors are averaged instead of summed.
-        learnt: A number, besides the embeddings, that requires a gradient. If the statistics use
-            it as their temperature, ``questions.learnt`` refers to it too.
+        learnt: A tensor, besides the embeddings, that requires a gradient. If it is the temperature
+            of the statistics, ``questions.learnt`` is the same tensor.
         half: Whether statistics that sum a function over the columns compute the dot products in
             bfloat16. Similarities that select a column (such as the hardest negative) are never
             rounded.
@@ -49,7 +49,7 @@ class Job:
     half: bool = False
 
     def columns(self, *raw: Tensor) -> list[Vectors]:
-        """The vectors that rows are compared with, copied if copies of all fit."""
+        """The vectors with which rows are compared, copied if all copies fit into ``COPIED``."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
         half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
@@ -108,7 +108,7 @@ class Job:
                 StatisticsOnly(leaves[0], Known(self.questions, statistics, counts))
             )
         if not value.requires_grad:
-            raise Unfused("nothing of the formula has a derivative")
+            raise Unfused("the formula has no derivative")
         shared = rows if self.mean and value.ndim else 1
         each = torch.full_like(value, 1 / shared)
         by = torch.autograd.grad(value, wanted, each, allow_unused=True)

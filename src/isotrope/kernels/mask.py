@@ -1,7 +1,7 @@
 """The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
 Every column is a negative unless it is the anchor itself, its positive or a row of its group. If
-``Views.in_batch`` is False, only the additional negatives are negatives.
+``Views.in_batch`` is False, only the additional negatives count.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _ColumnBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Mask:
-    """The columns that the anchors are compared with, and their mask of negatives."""
+    """The columns with which the anchors are compared, and which of them are negatives."""
 
     views: Views
     against: Against
@@ -49,7 +49,7 @@ class Mask:
         return [x for x in (all_of[source] for source in self.sources) if x is not None]
 
     def _parts(self) -> list[_ColumnBlock]:
-        """The columns by source, without the additional negatives, which are all negatives."""
+        """The columns by source, without the additional negatives: none of those is excluded."""
         views, parts = self.views, []
         if self.against != "within":
             parts.append(_ColumnBlock(len(views.positives), views.offset, views.groups))
@@ -81,12 +81,12 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Fill all entries of ``tile`` except negatives with -inf, in place (:meth:`excluded`)."""
+        """Set all entries of ``tile`` except negatives to -inf, in place (:meth:`excluded`)."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)
             return
-        # only the diagonals are excluded, which needs no mask of the tile's size
+        # only diagonals are excluded, so no mask of the tile's size is needed
         start = rows.start - first
         for width, own, _ in self._parts():
             tile[:, start + own : start + own + len(tile)].fill_diagonal_(-torch.inf)
@@ -108,7 +108,7 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """Whether every anchor certainly has a negative. This does not read the groups."""
+        """Whether every anchor surely has a negative; False with groups, which are not read."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True

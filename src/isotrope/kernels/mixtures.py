@@ -1,8 +1,8 @@
 """Mixes two embeddings into a synthetic, constant negative for each anchor.
 
-A column is an embedding that the anchors are compared with (a column of the similarity matrix).
-``Mixing`` defines the two columns and their shares; ``Mixture`` holds the vectors for some anchors.
-Backends differ only in how they find the nearest columns.
+A column is an embedding with which the anchors are compared (a column of the similarity matrix).
+``Mixing`` defines the two columns and their shares; ``Mixture`` holds the mixed vectors. Backends
+differ only in how they find the nearest columns.
 """
 
 from collections.abc import Callable
@@ -78,8 +78,8 @@ class Mixture:
     Attributes:
         vectors: Mixture of each anchor, n x d; zeros for an anchor without a mixture.
         exists: Whether each anchor has a mixture, n booleans.
-        columns: Columns of the two parts, n x 2.
-        scale: Factor by which the sum of each anchor is multiplied, n values.
+        columns: The two columns that are mixed for each anchor, n x 2.
+        scale: Factor by which the sum of the two parts is multiplied, n values.
         share: Share of the first part in the sum.
     """
 
@@ -91,7 +91,7 @@ class Mixture:
 
     @property
     def shares(self) -> Tensor:
-        """The factors of both parts in the vector, n x 2."""
+        """The factors of both columns in the mixture, n x 2."""
         return self.scale[:, None] * self.scale.new_tensor([self.share, 1 - self.share])
 
     def logits(self, anchors: Tensor, temperature: float | Tensor) -> Tensor:

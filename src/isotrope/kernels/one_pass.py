@@ -4,11 +4,10 @@ A block of rows is compared with all columns and reduced to statistics. The form
 these and differentiated. Two matrix products turn the block into gradients. This takes 6 n c d
 floating-point operations. It is possible for these declared couplings (``Coupling``):
 
-- ``none``: the loss of a row needs only its own statistics;
-- ``positives``, ``linear``: the derivatives by its own statistics also need all positives, which
-  are known beforehand, but not the statistics of other rows;
-- ``total``: the derivatives by the sums of e^{s/tau} are one number, which multiplies everything at
-  the end;
+- ``none``: the loss of a row needs only its own statistics; - ``positives``, ``linear``: the
+derivatives by a row's own statistics also need all positives, which are known beforehand, but not
+the statistics of other rows; - ``total``: the derivatives by the sums of e^{s/tau} are one number,
+which multiplies everything at the end;
 - ``batch``: any dependence is possible, so one block must hold all rows.
 
 At the end all statistics are known, and the assumed derivatives are compared with the true ones.
@@ -61,8 +60,8 @@ class _OnePass:
     """The pass and its running sums.
 
     Attributes:
-        alone: Whether a row is independent of the others.
-        whole: Whether all rows were differentiated at once.
+        alone: Whether each row is independent of the other rows.
+        whole: Whether one block held all rows.
         sources: Sources of the columns: positives, additional negatives.
         gradients: Gradients of the anchors, then of the sources.
         positive, values, by_positive, by: Similarities of the positives, statistics by question,
@@ -95,7 +94,7 @@ class _OnePass:
         return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
 
     def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:
-        """Reduce and differentiate a block of exponents; add its share of all gradients."""
+        """Reduce and differentiate a block of exponents; add its part of all gradients."""
         tau, positives = self.job.temperature, self._own(rows)
         statistics = self._statistics(tile, a, rows)
         gradient = self.gradients[0][rows]
@@ -112,9 +111,8 @@ class _OnePass:
             g = self.by[kind, against][rows]
             if statistics.first is not None and kind == "hardest":
                 _add_chosen(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
-            elif (
-                statistics.mixture is not None and kind == "mixed"
-            ):  # constant, so only the anchor has a gradient
+            elif statistics.mixture is not None and kind == "mixed":
+                # the mixture is constant, so only the anchor has a gradient
                 pushed = (g / tau)[:, None] * statistics.mixture.vectors
                 gradient += pushed
                 self._by_similarity(pushed, a)
@@ -151,7 +149,7 @@ class _OnePass:
             self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
-        """Compute the formula's statistics of a block of exponents; turn the block into slopes."""
+        """Compute statistics of a block of exponents; replace the block by their derivatives."""
         questions, tau = self.job.questions, self.job.temperature
         statistics = _Statistics({})
         if "hardest" in questions.kinds:
@@ -174,7 +172,7 @@ class _OnePass:
         return statistics
 
     def _push(self, tile: Tensor, a: Tensor, scaled: Tensor, gradient: Tensor) -> None:
-        """Add the gradients of a block of scaled slopes to columns and anchors."""
+        """Add the gradients of columns and anchors from a block of scaled derivatives."""
         at = 0
         for x, into in zip(self.sources, self.gradients[1:], strict=True):
             part = tile[:, at : at + len(x)]
@@ -195,7 +193,7 @@ class _OnePass:
             self.learnt += gradient
 
     def finish(self) -> tuple[Tensor, Gradients]:
-        """Check the assumptions; turn the gradients of unit vectors into those of raw ones."""
+        """Check the assumptions; convert gradients from unit vectors to given embeddings."""
         if self.alone:
             self._check_uncoupled()
         else:
@@ -210,8 +208,8 @@ class _OnePass:
     def _check_uncoupled(self) -> None:
         """Differentiate all rows at once: the rows of other blocks must make no difference.
 
-        If the anchors are one process's part of the batch, rows with larger and smaller values are
-        invented in place of the others; they must make no difference either.
+        If the anchors are only one process's part of the batch, invented rows with larger and
+        smaller values replace those of the other processes. They must make no difference either.
         """
         others = len(self.job.views.positives) - self.n
         if not others and self.whole:
@@ -277,7 +275,7 @@ class _Statistics:
     mass: Tensor | None = None
 
     def over_mass(self, gradient: Tensor) -> Tensor:
-        """Turn the derivative by a log-sum-exp into that by the sum; 0 without negatives."""
+        """Convert a derivative by a log-sum-exp to one by the sum; 0 without negatives."""
         if self.mass is None:
             return gradient
         return (gradient / self.mass).masked_fill_(self.mass == 0, 0.0)
@@ -287,7 +285,7 @@ def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:
     """The unit vectors of B x 2 columns, two for each row of a block."""
     wanted, m = columns.flatten(), len(views.positives)
     first = wanted if views.negatives is None else wanted.clamp_max(m - 1)
-    # several times as fast as indexing
+    # index_select is several times as fast as indexing
     vectors = views.positives.index_select(0, first).div_(sources[0].norm.index_select(0, first))
     if views.negatives is not None:
         beyond = wanted >= m

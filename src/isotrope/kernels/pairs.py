@@ -1,10 +1,10 @@
 """The Pairs interface: the statistics of the similarities of two views, available to an objective.
 
-An objective's formula sees only vectors of length n: the positive similarity, the log-sum-exp over
-the negatives, the hardest negative, their number, and the similarity with a mixture of two columns.
-The backend computes them from an n x m matrix, or from row blocks in linear memory. The gradient
-components may use the matrix itself (``similarity``), because they are only inspected and no
-gradient flows through them.
+An objective's formula uses only vectors of length n: the positive similarity, the log-sum-exp over
+the negatives, the hardest negative, the number of negatives, and the similarity with a mixture of
+two columns. The backend computes them from an n x m matrix, or from row blocks in linear memory.
+The gradient components may use the matrix itself (``similarity``), because they are only inspected
+and no gradient flows through them.
 
 ``isotrope.kernels.mask`` defines the negatives of an anchor.
 """
@@ -24,16 +24,16 @@ def check_temperature(temperature: float | Tensor) -> None:
     """Refuse one temperature per anchor, which would divide columns instead of rows."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "the temperature must be one number; found a tensor with several. To give each "
-            "anchor its own temperature, divide pairs.similarity() by a column"
+            "the temperature must be one number; found a tensor with several. To give each anchor "
+            "its own temperature, divide pairs.similarity() by a tensor of shape n x 1"
         )
 
 
 class Pairs(ABC):
     """Row statistics of unit-length views.
 
-    The public methods declare the statistics, by default over the other view. A backend implements
-    them in methods of the same names with a leading underscore.
+    The public methods declare the statistics; by default, the negatives are in the other view. A
+    backend implements them in methods of the same names with a leading underscore.
 
     Attributes:
         backend: Name of the backend, e.g. ``"eager"``.
@@ -43,7 +43,7 @@ class Pairs(ABC):
 
     def __init__(self, views: Views) -> None:
         self._views = views
-        # keyed by grad mode too: detached results must not be used in training
+        # the key includes the grad mode, so that training never gets a detached matrix
         self._matrices: dict[tuple[Against, bool], Tensor] = {}
         self._masks: dict[Against, Tensor] = {}
 
@@ -63,7 +63,7 @@ class Pairs(ABC):
     @property
     def positive(self) -> Tensor:
         """Similarity s_ii' of each anchor with its positive, n values."""
-        # direct products are as exact as the matrix entries and need no matrix
+        # products of rows are as exact as the entries of the matrix
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
@@ -72,9 +72,9 @@ class Pairs(ABC):
         return self._logsumexp(temperature, against)
 
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """:meth:`logsumexp` minus the positive's similarity over the temperature, n values.
+        """:meth:`logsumexp` minus (the positive's similarity / temperature), n values.
 
-        In small batches this vector costs less than its two parts.
+        In small batches this difference costs less than its two terms.
         """
         return self.logsumexp(temperature, against) - self.positive / temperature
 

@@ -1,9 +1,10 @@
-"""The rowblock backend for single statistics, in linear memory; whole losses are in fused.
+"""The rowblock backend for single statistics, in linear memory (``fused`` has whole losses).
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded. The backward pass forms each block again
-(``torch.utils.checkpoint``). A statistic takes 8 n c d floating-point operations, instead of 6 n c
-d if the matrix is kept. The hardest negative is found in blocks, and its similarity computed again.
+(``torch.utils.checkpoint``). A statistic takes 8 n c d floating-point operations; it would take 6 n
+c d if the matrix were kept. The hardest negative is found in blocks; then only its similarity is
+computed again.
 """
 
 from collections.abc import Callable
@@ -93,7 +94,7 @@ def _logsumexp(tile: Tensor) -> Tensor:
     none = tile.detach().amax(dim=1) == -torch.inf
     if not bool(none.any()):
         return torch.logsumexp(tile, dim=1)
-    # a row without negatives is computed on zeros, or its softmax would be 0/0 in the backward pass
+    # a row without negatives gets zeros, or its softmax would be 0/0 in the backward pass
     return torch.logsumexp(tile.masked_fill(none[:, None], 0.0), dim=1).masked_fill(
         none, -torch.inf
     )

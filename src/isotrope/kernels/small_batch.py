@@ -1,10 +1,10 @@
 """Computes the log-sum-exps of a small batch as one node of autograd.
 
 For batches of up to a few hundred rows, the overhead of autograd's sixty operations exceeds the
-arithmetic. Here one operation takes raw embeddings and computes the similarity and the log-sum-exps
-of each pair (or only the gaps between them). Its gradient takes three matrix products. Autograd
-handles the rest of the formula. The n x n exponentials are stored, so memory is quadratic, as in
-the eager backend.
+arithmetic. Here one operation takes unnormalised embeddings and computes each pair's similarity and
+log-sum-exps (or only their differences, the gaps). Its gradient takes three matrix products.
+Autograd handles the rest of the formula. The n x n exponentials are stored, so memory is quadratic,
+as in the eager backend.
 
 It supports formulas with one log-sum-exp, across the views or over both, if all other rows of the
 batch are negatives. Second derivatives use the eager backend.
@@ -19,8 +19,8 @@ from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Gaps, Known, Questions, StatisticsOnly, Unfused
 
-SMALL_BYTES = 1 << 22  # of similarities; above, blocks are as fast (benchmarks/peers.py)
-# 1 / tau up to which e^{s/tau}, summed over the rows of a small batch, needs no shift
+SMALL_BYTES = 1 << 22  # bytes of similarities; with more, blocks are as fast (benchmarks/peers.py)
+# largest 1 / tau with which the sum of e^{s/tau} over a small batch cannot overflow
 _UNSHIFTED = {torch.float32: 60.0, torch.float64: 500.0}
 
 
@@ -41,10 +41,10 @@ def takes(views: Views) -> bool:
 
 
 def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]:
-    """Return the statistics of raw ``views`` for a formula, one entry for each direction.
+    """Return the statistics of ``views`` for a formula, one entry for each direction.
 
     Args:
-        views: Raw embeddings that :func:`takes` accepts.
+        views: Unnormalised embeddings that :func:`takes` accepts.
         questions: Statistics that the formula uses.
         both: Whether there is a second direction, in which the positives are the anchors.
 
@@ -76,10 +76,10 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
 class _AcrossViews(torch.autograd.Function):
     """Similarities of the n pairs and, for each direction, n log-sum-exps over the other view.
 
-    With ``gaps`` it returns only the log-sum-exps minus the similarities of the pairs over tau. The
-    rows of X = u v^T / tau, with unit rows u and v, are one direction and its columns the other.
-    With E = e^X, set to zero for pairs that are not negatives, the gradient by X is
-    E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj).
+    With ``gaps`` it returns only log-sum-exp - s_ii' / tau. The rows of X = u v^T / tau, with unit
+    rows u and v, are one direction; the columns of X are the other direction. Let E = e^X, with
+    zeros for pairs that are not negatives. Then the gradient by X is E_ij (g_i / sum_k E_ik + g'_j
+    / sum_k E_kj).
     """
 
     @staticmethod
@@ -163,14 +163,14 @@ class _OverBothViews(torch.autograd.Function):
 
 
 def _by_own(by_positive: Tensor | None, by_sums: tuple[Tensor, ...], tau: float) -> Tensor:
-    """The derivative by the similarities of the pairs over tau, n values; None for gaps."""
+    """The derivative by s_ii' / tau, n values; ``by_positive`` is None for gaps."""
     if by_positive is not None:
         return by_positive * tau
     return -by_sums[0] if len(by_sums) == 1 else (by_sums[0] + by_sums[1]).neg_()
 
 
 def _again(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients of the embeddings, with history."""
+    """The gradients of the embeddings, with an autograd history."""
     against, tau, both, gaps = ctx.of
     # aliases, because one matrix may be both views
     views = Views(*ctx.saved_tensors).map(lambda x: x.view_as(x))

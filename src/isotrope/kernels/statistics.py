@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula on four invented rows, ignores its values, and records the statistics
-that it uses. ``Known`` supplies the computed statistics of the batch. If the formula then uses
-anything else (the matrix, the embeddings, or another temperature after a branch on the numbers),
-``Unfused`` is raised, and the caller computes the formula in another way.
+``record`` calls a formula with invented statistics of four rows, ignores its values, and records
+which statistics it uses. ``Known`` supplies the computed statistics of the batch. If the formula
+then uses anything else (the matrix, the embeddings, or another temperature, chosen by a branch on
+the numbers), ``Unfused`` is raised, and the caller computes the formula in another way.
 """
 
 from collections.abc import Callable
@@ -35,13 +35,13 @@ class Questions:
 
     Attributes:
         temperatures: Temperature of each question. A question is a statistic and the kind of
-            columns that the statistic is over.
+            columns over which it is computed.
         counts: Kinds of columns whose number of negatives the formula uses.
         mixing: Mixture whose similarity the formula uses, or None.
         learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
         lasting: Whether the questions cannot change later, because no temperature is a tensor.
         several: Whether the formula returns one value for each anchor, not one for the batch.
-        gaps: Whether the formula uses positives and log-sum-exps only through their gaps.
+        gaps: Whether the formula uses positives and log-sum-exps only in ``gap``.
     """
 
     temperatures: dict[Key, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Questions:
 
 
 class StatisticsOnly(Pairs):
-    """Pairs that only supply statistics; anything else cannot be fused.
+    """Pairs that supply only statistics; a formula that asks for more cannot be fused.
 
     Args:
         positive: Similarities of the anchors with their positives, n values.
@@ -103,7 +103,7 @@ class StatisticsOnly(Pairs):
         return self._answers.count(against)
 
     def _nearest(self, k: int, against: Against) -> Tensor:
-        raise Unfused("the formula asks for columns")
+        raise Unfused("the formula asks for the nearest columns")
 
     def _similarity(self, against: Against) -> Tensor:
         raise Unfused("the formula asks for the matrix")
@@ -236,7 +236,7 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     return values
 
 
-# by formula, because recording costs as much as a batch of 64; a text is the reason for a refusal
+# results by formula, because recording costs as much as a batch of 64; a text is why it was refused
 _REMEMBERED: dict[tuple[Formula, torch.dtype], Questions | str] = {}
 _MOST = 64
 
@@ -289,7 +289,7 @@ def _remember(formula: Formula, dtype: torch.dtype, recorded: Questions | str) -
 
 
 def _leaves(value: Tensor) -> set[Tensor | None]:
-    """Leaves that a gradient of ``value`` would reach."""
+    """The leaf tensors that a gradient of ``value`` would reach."""
     if value.grad_fn is None:
         return {value}
     leaves, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]

@@ -1,14 +1,14 @@
 """Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
-If only the anchors have gradients, the weights are needed only for their product with the columns
-and for the sums of their rows. A block of e^{s/tau} then serves both directions. Its product with
-the positives pushes the anchors, and the product of its transpose with the anchors pushes the
-positives. The normalisers are needed only at the end of the sweep. Both directions, including their
-hardest negatives, take 6 n^2 d floating-point operations. A view against itself is symmetric, so
-only the upper triangle is formed, in 3 n^2 d.
+If only the anchors have gradients, only two results of the weights are needed: their product with
+the columns, and their row sums. A block of e^{s/tau} then serves both directions. Its product with
+the positives is the push on the anchors; the product of its transpose with the anchors is the push
+on the positives. The row sums divide these products at the end of the sweep. Both directions,
+including their hardest negatives, take 6 n^2 d floating-point operations. The similarities within a
+view are symmetric, so only the upper triangle is formed, in 3 n^2 d.
 
 If e^{s/tau} overflows float32, or positives were gathered from other processes, each direction
-takes a separate sweep of 4 n c d operations, in which each row has its own maximum.
+takes a separate sweep of 4 n c d operations, in which the maximum of each row is subtracted first.
 """
 
 import math
@@ -28,7 +28,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, chunked_topk, similarity_tiles
 
-_MOST = 256  # rows of a block; half of the square on the diagonal of a triangle is wasted
+_MOST = 256  # rows of a block; half of each block on the diagonal of a triangle is wasted
 REACH = 60.0  # exponents up to 60 need no shift: e^60 n^2 and e^-60 fit float32
 FLOOR = 1e-4  # smallest similarity that is raised to a power
 
@@ -40,7 +40,7 @@ Part = Literal["cross", "within", "further"]
 
 @dataclass(frozen=True)
 class Exponent:
-    """The weight of a similarity is e to the power of s / temperature or of power * log s."""
+    """Exponent of a weight: s / temperature, or power * log s, for a similarity s."""
 
     temperature: float = 1.0
     power: float | None = None
@@ -68,7 +68,7 @@ class LazyWeights:
     def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
         self.shape = (len(mass), columns)
         self._push, self._mass = push, mass
-        # float64, because an error in a factor affects the whole row; rounded once at the end
+        # float64, because an error in a factor affects the whole row; it is rounded at the end
         self._factor = mass.new_ones((len(mass), 1), dtype=torch.float64)
 
     def __len__(self) -> int:
@@ -95,18 +95,18 @@ class LazyWeights:
         return self._mass.any() or self._push().any()
 
     def detach(self) -> "LazyWeights":
-        return self  # the vectors have no history
+        return self  # the sums have no autograd history
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Unfused(f"the weights have no {name}")
 
     @classmethod
     def __torch_function__(cls, *asked: object) -> NoReturn:
-        raise Unfused("the weights are given to a function of torch")
+        raise Unfused("a function of torch is called with the weights")
 
 
 class Masses(NamedTuple):
-    """Weights before normalisation: e^top times these sums over the negatives of each anchor."""
+    """Sums of unnormalised weights over the negatives of each anchor, divided by e^top."""
 
     top: Tensor
     mass: Tensor
@@ -121,8 +121,8 @@ class _Block(NamedTuple):
         view: View that the rows come from, 0 or 1.
         rows: Rows of that view.
         right: Vectors that push the rows, c x d.
-        others: View and rows of the last columns of the tile, which are anchors too; additional
-            negatives are not among them.
+        others: View and rows of those last columns of the tile that serve as anchors too;
+            additional negatives do not.
         left: Vectors that push the other anchors, B x d.
     """
 
@@ -214,11 +214,11 @@ class SurrogateSums(ABC):
 
     @abstractmethod
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
-        """Compare both views with a part of their columns; without an exponent, for the maxima."""
+        """Compare both views with a part of their columns; no exponent: only for the maxima."""
 
     @abstractmethod
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
-        """Compare the anchors of a direction with all their columns, each with its own maximum."""
+        """Compare a direction's anchors with all columns, subtracting each row's maximum."""
 
     @abstractmethod
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
@@ -236,7 +236,7 @@ class SurrogateSums(ABC):
         return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
 
     def _parts(self, by: By) -> list[Part]:
-        """The parts of the columns."""
+        """The parts of the columns that are compared."""
         parts: list[Part] = []
         if self.views.in_batch:
             parts += ["cross"] * (by in ("cross", "both"))
@@ -266,7 +266,7 @@ class SurrogateSums(ABC):
 
 
 class BlockSums(SurrogateSums):
-    """The sums in blocks of rows, in linear memory."""
+    """Computes the sums in blocks of rows, in linear memory."""
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         mask = Mask(self._compared(direction, by), AGAINST[by])
@@ -340,7 +340,7 @@ class BlockSums(SurrogateSums):
         return self.views.swapped() if direction else self.views
 
     def _compared(self, direction: int, by: By) -> Views:
-        """The views whose similarities are used; ``anchors`` belong to the rows."""
+        """The views whose similarities are used; their ``anchors`` are the rows."""
         views = self._of_direction(direction)
         return views.among_positives() if by == "positives" else views
 
@@ -368,7 +368,7 @@ class SurrogatePairs(Pairs):
         """Return weights proportional to e^exponent that sum to 1 for each anchor.
 
         Args:
-            by: Similarity that the weights depend on, as in ``isotrope.paradigm.parts.Weight``.
+            by: Similarity on which the weights depend, as in ``isotrope.paradigm.parts.Weight``.
             exponent: Exponent of the weights.
             whole: Whether the weights sum to 1 over the whole batch instead of for each anchor.
         """
@@ -382,7 +382,7 @@ class SurrogatePairs(Pairs):
         return self._weights(AGAINST[by], lambda: push, mass) * scale[:, None]
 
     def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
-        """Return weights of one column for each anchor.
+        """Return weights that are not 0 for one column of each anchor only.
 
         Args:
             by: Similarity by which the columns were chosen.
@@ -397,9 +397,9 @@ class SurrogatePairs(Pairs):
         """Return weights rows_i.x_j, 0 for j = i, in 4 n d^2 operations for each view.
 
         Args:
-            against: Views that the columns come from.
+            against: Views from which the columns come.
             rows: The vectors rows_i, n x d.
-            compared: The vectors x_j, n x d for each view that the columns come from.
+            compared: The vectors x_j, n x d for each of these views.
         """
         met = list(zip(compared, Mask(self.views, against).columns, strict=True))
         squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
@@ -414,7 +414,7 @@ class SurrogatePairs(Pairs):
         return self._weights(against, push, mass - torch.cat(squares, dim=1).sum(dim=1))
 
     def _weights(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
-        """Return lazy weights, typed as the matrix that they replace."""
+        """Return lazy weights, with the type of the matrix that they replace."""
         width = sum(len(x) for x in Mask(self.views, against).columns)
         return cast("Tensor", LazyWeights(push, mass, width))
 

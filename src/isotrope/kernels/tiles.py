@@ -1,7 +1,7 @@
 """Forms blocks of similarities, chooses their height, and multiplies them with vectors.
 
-Every pass over similarities in linear memory uses these blocks: all columns side by side, or the
-upper triangle of a view against itself. One buffer holds one block after another.
+Every pass over similarities in linear memory uses these blocks of rows. They have all columns, or
+those of the upper triangle of a view against itself. One buffer holds one block after another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,19 +11,19 @@ from torch import Tensor
 
 from isotrope.kernels.mask import Mask
 
-TILE_BYTES = 1 << 24  # of one block of similarities; nearly the cache of a core
-# rows of a block: fewer slow the products down; more would take memory (88 x 65,536 are 23 MB) or
-# gain nothing
+TILE_BYTES = 1 << 24  # size of a block of similarities, nearly that of a core's cache
+# least and most rows of a block. Fewer rows slow the products down; more take memory (88 x 65,536
+# are 23 MB) or gain nothing
 LEAST, MOST = 88, 512
 # on a GPU each block starts some sixty kernels, a millisecond in which it multiplies 4,096 x 4,096
 # (benchmarks/gpu.csv), so a block is as large as memory allows
 GPU_TILE_BYTES = 1 << 29
-_CACHED = 256  # rows of embeddings that are passed over several times
-_STRIP_BYTES = 1 << 20  # of a block; its results take as much again
-# an addmm this narrow adds term by term to its output, with ten times the rounding of a product
+_CACHED = 256  # rows of embeddings that stay in the cache for several operations
+_STRIP_BYTES = 1 << 20  # size of a part of a block that stays in the cache with its results
+# with fewer columns, addmm adds term by term to its output: ten times the rounding error of mm
 _NARROW = 16
-_CHUNK = 64  # columns; smaller chunks leave more maxima to search, larger chunks more entries
-_SUMMED = 4096  # rows of a product in bfloat16 before it is added in the format of the sum
+_CHUNK = 64  # columns in a chunk; smaller chunks leave more maxima to search, larger more entries
+_SUMMED = 4096  # rows of a product in bfloat16, which is then added in the dtype of the sum
 
 
 def blocks(first: int, last: int, height: int) -> Iterator[slice]:
@@ -38,8 +38,7 @@ def height(columns: int, like: Tensor, most: int | None = None) -> int:
     Args:
         columns: Number of columns of the block.
         like: Tensor with the dtype and the device of its entries.
-        most: Largest number of rows of a block on a CPU; smaller than ``MOST`` where that is
-            better.
+        most: Largest number of rows of a block on a CPU, if it should be smaller than ``MOST``.
     """
     dtype = like.dtype
     if like.device.type != "cpu":
@@ -83,8 +82,8 @@ def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
 class Vectors:
     """Rows of embeddings as unit vectors.
 
-    If ``copied`` or ``half``, vectors used as columns are copied once, with unit length. If not,
-    only their norms are stored, and each block of products is divided by them.
+    With ``copied`` or ``half``, vectors used as columns are copied once, with unit length.
+    Otherwise only their norms are stored, and each block of products is divided by the norms.
 
     Args:
         raw: Embeddings, n x d.
@@ -128,7 +127,7 @@ class Vectors:
         return combined.to(self.raw.dtype)
 
     def to_raw(self, gradient: Tensor) -> None:
-        """Turn the gradient of the unit vectors, in place, into that of the raw ones."""
+        """Convert the gradient of the unit vectors, in place, to that of ``raw``."""
         some = _CACHED if self.raw.device.type == "cpu" else len(self)
         for rows in blocks(0, len(self), some):
             self.project(gradient[rows], self.rows(rows), rows)
@@ -140,7 +139,7 @@ class Vectors:
 
 
 def _divisors(raw: Tensor) -> Tensor:
-    """Return the norms that divide the rows, n x 1, as in core.views.unit; it rounds once."""
+    """Return the norms that divide the rows, n x 1, as in core.views.unit."""
     norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
     least = max(1e-12, torch.finfo(raw.dtype).tiny)
     if raw.device.type == "cpu" and len(raw):  # reading them on a GPU would wait
@@ -201,7 +200,7 @@ class Tiles:
 
 
 def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of anchors and their s / temperature, -inf where a column is no negative."""
+    """Yield slices of anchors and their s / temperature, -inf at columns that are no negatives."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
     for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
@@ -211,10 +210,10 @@ def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[sli
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row, in order, and their columns; both B x k.
 
-    Torch computes the maximum of a row about twenty times as fast as its position. A row is
-    therefore cut into chunks, and their maxima select the chunk to search. Ties go to the lower
-    column. If a row has fewer than k entries above -inf, the rest is -inf at column -1. The search
-    overwrites entries of ``tile`` and restores them at the end.
+    Torch finds the maximum of a row about twenty times as fast as the position of the maximum. A
+    row is therefore cut into chunks, and their maxima select the chunk to search. Ties go to the
+    lower column. If a row has fewer than k entries above -inf, the rest is -inf at column -1. The
+    search overwrites entries of ``tile`` and restores them at the end.
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)

@@ -1,9 +1,9 @@
 """Computes value and gradients in two passes over blocks of rows, for coupled anchors.
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row. Then the
-formula is evaluated and differentiated. The second pass forms the blocks again to apply the
-derivatives. This takes 8 n^2 d floating-point operations across the views, and 4 n^2 d within a
-view, where only the upper triangle is formed.
+formula is evaluated and differentiated. The second pass forms the blocks again and multiplies them
+by the derivatives. This takes 8 n^2 d floating-point operations across the views. Within a view it
+takes 4 n^2 d, because only the upper triangle is formed.
 
 If the loss is linear in the sums (MIO), its derivatives are known before the sums, and one pass is
 enough: 6 n^2 d across the views, 3 n^2 d within a view.
@@ -21,7 +21,7 @@ from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Key, Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
-_MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses fit float32
+_MOST = 37.5  # largest 1 / tau with which sums of e^{s/tau} and their inverses fit float32
 
 
 def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
@@ -47,11 +47,11 @@ def check(job: Job) -> None:
     if len(views.anchors) != len(views.positives) or views.negatives is not None:
         raise Unfused("two passes compare two views of one batch")
     if 1 / job.temperature > _MOST:
-        raise Unfused("so low a temperature needs a maximum for each row")
+        raise Unfused("at so low a temperature, each row's maximum must be subtracted")
 
 
 class _TwoPasses:
-    """The sums of every row, then the derivatives by them, then the gradients.
+    """Computes the sums of every row, the derivatives by these sums, and the gradients.
 
     Attributes:
         both: Anchors and positives; each direction takes one of them as anchors.
@@ -59,8 +59,8 @@ class _TwoPasses:
         inside: Whether each view is compared with itself.
         positive: Similarities of the positives.
         sums: Sums over the negatives of each row, across and inside, by direction.
-        factors: Derivatives of the value by s, as factors of the slope of the summed function.
-        foretold: The same factors, predicted before there are sums.
+        factors: Derivatives of the value by the sums (over tau), across and inside, by direction.
+        foretold: The same factors, predicted before the sums are known.
         by_positive: Derivatives by the similarities of the positives.
         learnt: Derivative of the formula by the temperature; None if it is not needed.
         along: Sum_ij W_ij s_ij, for the gradient of the temperature.
@@ -89,14 +89,14 @@ class _TwoPasses:
         self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
-        """A number for each row, across and inside, by direction."""
+        """The same number for each row, across and inside, by direction."""
         return {
             where: [torch.full_like(self.positive, value) for _ in range(2)]
             for where in ("cross", "within")
         }
 
     def foresee(self) -> None:
-        """Predict the derivatives by the row sums, unknown as yet, from sums that are all 1."""
+        """Predict the derivatives by the row sums, which are not known yet, with sums of 1."""
         self.sums = self._everywhere(1.0)
         _, (_, *by), _ = self._evaluate(0)
         for direction in range(self.directions):
@@ -147,7 +147,7 @@ class _TwoPasses:
         return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
 
     def _keep(self, direction: int, by: list[Tensor]) -> None:
-        """Keep the derivatives by the statistics as factors of the slopes."""
+        """Convert derivatives by statistics to derivatives by sums, and keep them as factors."""
         for ((_, against), mass), gradient in zip(self._sums_used(direction), by, strict=True):
             if not self.softplus:  # derivative of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
@@ -188,7 +188,7 @@ class _TwoPasses:
         return gradients
 
     def finish(self, gradients: list[Tensor]) -> Gradients:
-        """Add the positives; turn the gradients of unit vectors into those of raw ones."""
+        """Add the positives' gradients; convert all from unit vectors to given embeddings."""
         for rows in blocks(0, self.n, 2048):
             by = self.by_positive[rows, None]
             gradients[0][rows] += by * self.both[1].rows(rows)
@@ -242,7 +242,7 @@ class _TwoPasses:
         return self.tiles.of(anchors, [positives], mask, self.job.exponents)
 
     def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield the same for a view against itself, from the block's own first column."""
+        """Yield the same for a view against itself; columns before a block's rows are left out."""
         if not self.inside:
             return iter(())
         view, mask = self.both[direction], Mask(self.job.views, "within")

@@ -13,7 +13,7 @@ from isotrope.paradigm.metric import CLOSE
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Softmax
 
-_TABLE = "Nie et al., 2023, table 2, tuned with their code (pairs=within)"
+_TABLE = "Nie et al., 2023, table 2, with pairs=within, which the preset does not set"
 
 # 1/(2 t) is a temperature and has its bounds; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
@@ -45,23 +45,24 @@ class AlignUniform(
         "for sentences: Nie et al., 2023, eq. 2-4, 29",
     ),
 ):
-    r"""Weighted mean of the distance of positives and the log-energy of all other pairs.
+    r"""Weighted mean of the distance between positives and the log-energy of all other pairs.
 
-    Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U, U = log mean_{i != j}
-    e^{-t ||h_i - h'_j||^2} over the ordered pairs across the views. With pairs="within", U is the
-    mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
+    Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U, U = log mean_{i != j} e^{-t ||h_i
+    - h'_j||^2}, where the mean is over all rows i and j of the two views. With pairs="within", U is
+    the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
 
-    Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser for
-    the batch, with s_ij = h_i.h'_j or h_i.h_j; the pull of the positive is (1 - lambda) alpha
-    ||h_i - h'_i||^{alpha - 2} / N. As h'_i approaches h_i, this coefficient grows without bound for
-    alpha < 2 (the length of the gradient only for alpha < 1), so positives closer than
-    0.01 are not pulled. Within a view, W_ij includes the push on h_i as a negative of anchor j.
+    Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, with s_ij =
+    h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1 - lambda)
+    alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches h_i if
+    alpha < 2. (The norm of the gradient does if alpha < 1.) For alpha < 2, the code therefore does
+    not pull positives closer than 0.01. With pairs="within", W_ij includes the push that h_i
+    receives as a negative of anchor j.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are from
-    table 2. The paper prints the energy across the views; its released code computes the energy
-    within each view, as Wang and Isola do.
+    table 2. Nie et al. print the energy across the views; their code computes it within each view,
+    as Wang and Isola do.
 
     Example:
         >>> import torch
@@ -75,7 +76,7 @@ class AlignUniform(
         float, Hyper("lambda", "share of uniformity in the loss", at_least=0, at_most=1)
     ] = 0.1
     pairs: Annotated[
-        Literal["cross", "within"], Hyper("", "negatives across the two views, or within each")
+        Literal["cross", "within"], Hyper("", "take negatives from the other view, or from its own")
     ] = "cross"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -95,7 +96,7 @@ class AlignUniform(
 
     @property
     def two_directions(self) -> bool:
-        """Within, each view has an energy. Across, both directions have the same pairs."""
+        """Within the views, each has an energy. Across them, both directions are the same."""
         return self.pairs == "within"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -122,7 +123,7 @@ class AlignUniform(
 
     @property
     def _closest(self) -> float:
-        """The distance at which positives are clamped: 0.01 for alpha < 2, 0 for alpha > 2."""
+        """The largest cosine of positives: at distance 0.01 for alpha < 2, at 0 for alpha > 2."""
         if self.alpha == 2:
             return math.inf
         return 1 - CLOSE if self.alpha < 2 else 1.0

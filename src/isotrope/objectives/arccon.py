@@ -23,7 +23,7 @@ class ArcCon(
         "Li et al., 2024, eq. 2, table 1",
     ),
 ):
-    r"""InfoNCE that adds the angle u between an anchor and its positive.
+    r"""InfoNCE with an angle u added to the angle between an anchor and its positive.
 
     Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} +
     sum_{j != i} e^{s_ij'/tau}) ).
@@ -37,7 +37,7 @@ class ArcCon(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 2 and table 1, in one direction.
+    Reference: Li et al., 2024, eq. 2 and table 1. Only the first view serves as anchors.
 
     Example:
         >>> import math, torch
@@ -47,7 +47,7 @@ class ArcCon(
     """
 
     margin: Annotated[
-        float, Hyper("u", "angle added to the positive's, in radians", above=0, at_most=math.pi)
+        float, Hyper("u", "radians added to the positive's angle", above=0, at_most=math.pi)
     ] = math.pi / 18
     temperature: Temperature = 0.05
 

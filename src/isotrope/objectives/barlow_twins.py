@@ -28,15 +28,15 @@ class BarlowTwins(
     space="batchnorm" the columns of each view are standardised over the batch instead, and L is
     the loss of Zbontar et al., who use nu = 0.0051.
 
-    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is the matrix (2/N) (I -
-    (1 - nu) diag C), one value for each coordinate; the residual is (2 nu / N^2) |h'_i|^2 h_i,
-    along h_i. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j in
-    W_ij; neither form gives the gradient. With space="batchnorm" there are no GD, W and R.
+    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is a diagonal matrix,
+    (2/N) (I - (1 - nu) diag C); the residual is (2 nu / N^2) |h'_i|^2 h_i, parallel to h_i. An
+    earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j in W_ij; neither
+    form gives the gradient. GD, W and R are not defined for space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Li et al., 2024, eq. 10 and table 2, upper half; gradient after Tao et al., 2022. The
-    default nu is the value in the scripts that Li et al. (2024) released.
+    Reference: Li et al., 2024, eq. 10 and table 2, upper half; the gradient follows Tao et al.,
+    2022. The default nu is the value in the scripts that Li et al. (2024) released.
 
     Example:
         >>> import torch
@@ -47,7 +47,7 @@ class BarlowTwins(
     weight: Annotated[float, Hyper("nu", "weight of the off-diagonal entries", at_least=0)] = 30.0
     space: Annotated[
         Literal["sphere", "batchnorm"],
-        Hyper("", "normalise each row, or standardise each column over the batch"),
+        Hyper("", "whether to normalise each row or to standardise each column over the batch"),
     ] = "sphere"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -65,7 +65,7 @@ class BarlowTwins(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The sphere removes the norms of the rows; at nu = 1 the axes make no difference."""
+        """On the sphere, norms have no effect; with nu = 1, rotations have none either."""
         if self.space != "sphere":
             return frozenset({"permutation", "view swap"})
         axes = {"rotation"} if self.weight == 1 else set()
@@ -98,7 +98,7 @@ class BarlowTwins(
 
 
 def _terms(views: Views) -> tuple[Tensor, Tensor]:
-    """Sum_k (C_kk - 1)^2 and sum_{k != l} C_kl^2."""
+    """Return sum_k (C_kk - 1)^2 and sum_{k != l} C_kl^2."""
     diagonal, squares = moments_across(views.anchors, views.own, 1 / views.anchors.shape[0])
     short = diagonal - 1
     return short.dot(short), squares - diagonal.dot(diagonal)

@@ -1,4 +1,4 @@
-"""DCL, DCLW and DCLPlus: the contrastive loss without the positive in its denominator."""
+"""DCL, DCLW and DCLPlus: InfoNCE without the positive in the denominator."""
 
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
@@ -16,7 +16,7 @@ from isotrope.paradigm.parts import Softmax, active
 
 Negatives = Literal["cross", "both"]
 
-_VIEWS = Hyper("", "negatives of the other view (Nie et al., 2023) or of both (Yeh et al.)")
+_VIEWS = Hyper("", "take negatives from the other view (Nie et al., 2023) or both (Yeh et al.)")
 _TABLE = "Nie et al., 2023, table 2"
 
 
@@ -44,16 +44,16 @@ class DCL(
         "Decoupled Contrastive Learning", "Yeh et al., 2021", "Nie et al., 2023, eq. 5, 43"
     ),
 ):
-    r"""Decoupled InfoNCE: the positive is not among the candidates.
+    r"""InfoNCE without the positive in the denominator, which decouples pull and push.
 
-    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}; with ``views="both"`` the sum has the
+    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, the sum has the
     2N - 2 negatives of both views.
 
-    Gradient: GD = 1 (it never dissipates); W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
-    R = 1. With ``views="both"`` the residual is the gradient that h_i receives as a negative of the
-    others. An anchor without negatives is only pulled. Nie et al. (2023) print the /tau of eq. 5,
-    10 and 43 outside the exponential; inside is correct. Yeh et al. (and Manna et al., 2023, tau =
-    0.1) train ``DCL(views="both").symmetric()``.
+    Gradient: GD = 1 (it never fades); W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R =
+    1. With ``views="both"`` there is a residual: what h_i receives as a negative of the other
+    anchors. An anchor without negatives is only pulled. In eq. 5, 10 and 43, Nie et al. (2023)
+    print the division by tau outside the exponential; it belongs inside. Yeh et al. train
+    ``DCL(views="both").symmetric()``, as do Manna et al. (2023, tau = 0.1).
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -78,7 +78,7 @@ class DCL(
 
     @property
     def coupling(self) -> Coupling:
-        """Within a view anchors are compared with each other."""
+        """With negatives of both views, anchors are also compared with each other."""
         return "none" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -108,15 +108,15 @@ class DCLW(
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
 
     Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = w_i - N p_i
-    (s_ii' - sum_k p_k s_kk') / sigma. The weights w_i depend on all anchors of the batch and
-    receive gradients, as printed, so R_i comes from the derivative of the summed losses with
-    respect to s_ii'. A positive much closer than the other positives is pushed away (R_i < 0). With
-    ``weights="constant"``, as in the library lightly, R_i = w_i. With ``views="both"`` the residual
-    is the gradient that h_i receives as a negative of the others.
+    (s_ii' - sum_k p_k s_kk') / sigma. In the paper, the weights w_i also receive gradients, and
+    each depends on all anchors. R_i therefore follows from the derivative of the sum of all losses
+    with respect to s_ii'. A positive that is much closer than the other positives is pushed away
+    (R_i < 0). With ``weights="constant"``, as in the library ``lightly``, R_i = w_i. With
+    ``views="both"`` there is a residual: what h_i receives as a negative of the other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Yeh et al., 2021, who use the negatives of both views and both directions:
+    Reference: Yeh et al., 2021, who take negatives and anchors from both views:
     ``DCLW(views="both").symmetric()``. The default sigma is from Yeh et al., the default
     temperature from Manna et al. (2023, section 3.2).
 
@@ -134,12 +134,12 @@ class DCLW(
     views: Annotated[Negatives, _VIEWS] = "cross"
     weights: Annotated[
         Literal["differentiated", "constant"],
-        Hyper("", "whether the gradient goes through the positives' weights (as printed)"),
+        Hyper("", "whether the gradient also flows through the weights w_i, as in the paper"),
     ] = "differentiated"
 
     @property
     def coupling(self) -> Coupling:
-        """The weights depend on all positives; within a view anchors are compared too."""
+        """The weights depend on all positives; views="both" also compares anchors."""
         return "positives" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -177,7 +177,7 @@ class DCLPlus(
         "Nie et al., 2023, eq. 10",
     ),
 ):
-    r"""DCL cut off at 0, so that its gradient dissipates.
+    r"""DCL cut off at 0: an anchor whose DCL loss is negative has no gradient.
 
     Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
 
@@ -189,8 +189,8 @@ class DCLPlus(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 10 and 12 (log 2 + L_i bounds InfoNCE); the default temperature
-    was tuned for BERT-base (table 2).
+    Reference: Nie et al., 2023, eq. 10 and 12 (InfoNCE is at most log 2 + L_i); the default
+    temperature was tuned for BERT-base (table 2).
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""DINO: predict the teacher's distribution over prototypes from the student's logits."""
+"""DINO: the student predicts the teacher's distribution over prototypes."""
 
 from typing import Annotated
 
@@ -30,8 +30,9 @@ class DINO(
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).
 
-    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from section 3.2. The method
-    may raise the teacher's temperature in the first epochs, as the paper does from 0.04 to 0.07.
+    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from section 3.2. The training
+    method can raise the teacher's temperature in the first epochs, as in the paper (from 0.04 to
+    0.07).
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""InfoNCE: pull the positive, push the negatives by a softmax; the contrastive baseline."""
+"""InfoNCE: pulls the positive and pushes the negatives with the weights of a softmax."""
 
 from dataclasses import replace
 from typing import Annotated, ClassVar
@@ -25,21 +25,21 @@ class InfoNCE(
         "Li et al., 2024, eq. 1, table 1",
     ),
 ):
-    r"""Cross-entropy of the positive among all candidates of the batch, in one direction.
+    r"""Cross-entropy of finding an anchor's positive among all positives of the batch.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau}) ).
 
     Gradient: GD_i = 1 / (1 + e^{s_ii'/tau} / sum_{k != i} e^{s_ik'/tau});
     W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
 
-    Additional negatives (hard negatives, a queue) join both sums. With ``in_batch=False`` they are
-    the only negatives, as in MoCo, which pushes against a queue.
+    Additional negatives (hard negatives, a queue) are included in every sum over j or k. With
+    ``in_batch=False`` they are the only negatives, as in MoCo, which pushes against a queue.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 1 and table 1; one direction as in SimCSE. The loss has two
-    parts, -s_ii'/tau and the logarithm of the denominator (Manna et al., 2023, supplement, table 2,
-    which prints e^{-s/tau} in the second part; e^{+s/tau} is correct).
+    Reference: Li et al., 2024, eq. 1 and table 1. Only the first view serves as anchors, as in
+    SimCSE. Manna et al. (2023, supplement, table 2) split the loss into -s_ii'/tau and the
+    logarithm of the denominator. They print e^{-s/tau} in the second part; e^{+s/tau} is correct.
 
     Example:
         >>> import torch
@@ -59,7 +59,7 @@ class InfoNCE(
     }
 
     def prepare(self, views: Views) -> Views:
-        """Check raw ``views`` and return them, without in-batch negatives if ``in_batch`` is False.
+        """Check the given ``views``; return them, without in-batch negatives if ``in_batch=False``.
 
         Raises:
             ValueError: ``in_batch`` is False and there are no additional negatives.
@@ -67,7 +67,7 @@ class InfoNCE(
         if not self.in_batch:
             if views.negatives is None:
                 raise ValueError(
-                    "give a queue or hard negatives, or set in_batch=True: InfoNCE with "
+                    "pass a queue or hard negatives, or set in_batch=True: InfoNCE with "
                     "in_batch=False needs additional negatives"
                 )
             views = replace(views, in_batch=False)

@@ -28,16 +28,16 @@ class MHE(
     Loss: L = mean_i ||h_i - h'_i||^2 + nu U,
     U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2} ).
 
-    Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}, which includes the
-    push on h_i as a negative of anchor j; R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i}
-    e^{2t h_i.h_k}), because the pull is 2/N.
+    Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}; R_i = sum_{k<l} e^{2t
+    h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}), so that the pull is 2/N. W_ij includes the push
+    that h_i receives as a negative of anchor j.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. The authors'
     released code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t
-    h_k.h_l}. This U has no constants and no factor 2, so t = 1 there is t = 1/2 in the paper. The
-    code was run with nu = 10.
+    h_k.h_l}. This U has no constants and no factor 2, so t = 1 in the code means t = 1/2 in the
+    paper. The authors ran the code with nu = 10.
 
     Example:
         >>> import torch
@@ -63,7 +63,7 @@ class MHE(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The views can be swapped if both have an energy."""
+        """Swapping the views changes nothing if the loss has the energy of both."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 

@@ -29,15 +29,16 @@ class MHS(
 
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
 
-    Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest j (0 if closer than 0.01), else 0;
-    R_i = 2 ||h_i - h_j|| / nu. Table 2 prints R_i / N, because it adds the mean of all alignments
-    to the separation of one anchor.
+    Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest h_j (0 at a distance below 0.01),
+    else 0; R_i = 2 ||h_i - h_j|| / nu. Table 2 prints R_i / N, because it adds the mean of all
+    alignments to the separation of one anchor.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half. The authors' released code
-    (variant="released") takes the distances across the views, as (||h_i - h'_j||^2 + 1e-4)^{1/2}
-    without a clamp, for both views as anchors: L = mean_i (||h_i - h'_i||^2 - nu d_i - nu d'_i).
+    (variant="released") takes the nearest row of the other view, at the distance d_i = (||h_i -
+    h'_j||^2 + 1e-4)^{1/2}, which has no lower limit of 0.01. Both views serve as anchors: L =
+    mean_i (||h_i - h'_i||^2 - nu d_i - nu d'_i).
 
     Example:
         >>> import torch
@@ -67,7 +68,7 @@ class MHS(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The views can be swapped if both are separated."""
+        """Swapping the views changes nothing if both serve as anchors."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 
@@ -97,7 +98,7 @@ class MHS(
         )
 
     def _others(self, pairs: Pairs) -> Pairs:
-        """The anchors with the vectors they are separated from, which are held constant."""
+        """The anchors and, held constant, the vectors from which they are separated."""
         views = pairs.views
         if self.variant == "released":
             constant = dataclasses.replace(views, positives=views.positives.detach())

@@ -24,7 +24,7 @@ _TITLE = (
 
 
 class _Binary:
-    """Common base: a linear attraction, and a sum of softplus; precedes ``Objective``."""
+    """Common base, listed before ``Objective``: linear attraction, softplus repulsion."""
 
     temperature: float
     coupling: ClassVar[Coupling] = "linear"
@@ -47,18 +47,19 @@ class _Binary:
 class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     r"""Binary cross-entropy: the sigmoid of a pair's cosine predicts whether the pair is positive.
 
-    Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), j over the other rows of
-    both views; the mean over all 2N anchors.
+    Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), where j is any other row of
+    either view. The mean is over all 2N anchors.
 
     Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the positive is
-    sigmoid(-s_ii'/tau) / tau. Each pair fades separately, so a row has no common dissipation.
-    The residual is the gradient that an anchor receives as a positive and a negative of others.
+    sigmoid(-s_ii'/tau) / tau. The gradient of each pair fades by itself, so GD, the factor of a
+    whole anchor, is 1. The residual is the rest of the gradient: what an anchor receives as a
+    positive and as a negative of other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The paper
-    says that the expansion repels positives. It never does, because -s/tau + log(1 + e^{s/tau})
-    falls as s rises.
+    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. According to
+    the paper, the expanded form repels positives. It never does, because -s/tau + log(1 +
+    e^{s/tau}) falls as s rises.
 
     Example:
         >>> import torch
@@ -76,13 +77,13 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
 
 
 class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
-    r"""MIOv1 with a linear attraction, which does not fade.
+    r"""MIOv1 with a linear attraction: its pull does not fade.
 
-    Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), j over the other rows of both views; the
-    mean over all 2N anchors.
+    Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is any other row of either view.
+    The mean is over all 2N anchors.
 
     Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the positive is 1/tau.
-    The residual is the gradient that an anchor receives as a positive and a negative of others.
+    The residual is what an anchor receives as a positive and as a negative of other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -100,19 +101,19 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
 class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
 
-    Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, j over the other rows of both views; the mean
-    over all 2N anchors.
+    Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any other row of either view. The mean
+    is over all 2N anchors.
 
     Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the positive is 1/tau. The
-    residual is the gradient that an anchor receives as a positive and a negative of others.
+    residual is what an anchor receives as a positive and as a negative of other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    The exponential is not normalised: it overflows float32 below tau = 0.0113, and its slope does
-    so below 0.0119. Such a temperature is refused with an Overflow error (see :func:`coldest`).
+    The exponential is not normalised. It overflows float32 at tau < 0.0113, and its derivative at
+    tau < 0.0119. Such a temperature raises an ``Overflow`` error.
 
-    Reference: Manna et al., 2023, eq. 18 (eq. 17 lacks the 1/T); supplement, eq. 32 and 33. Its
-    table 2 prints the repulsion as -e^{-s/tau}; +e^{s/tau} is correct.
+    Reference: Manna et al., 2023, eq. 18 (eq. 17 lacks the 1/T); supplement, eq. 32 and 33. Table 2
+    of the supplement prints the repulsion as -e^{-s/tau}; +e^{s/tau} is correct.
 
     Example:
         >>> import torch
@@ -134,9 +135,9 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
         bound = coldest(dtype)
         if self.temperature < bound:
             raise Overflow(
-                f"at temperature {float(self.temperature):g} the e^(1/tau) of MIOv3, or its slope, "
-                f"overflows {dtype}: raise the temperature to at least {bound:g}, or use MIOv2, "
-                "which does not overflow"
+                f"raise the temperature to at least {bound:g}, or use MIOv2, which does not "
+                f"overflow: at temperature {float(self.temperature):g}, e^(1/tau) in MIOv3 or its "
+                f"derivative overflows {dtype}"
             )
 
 
@@ -144,10 +145,11 @@ def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
     At this temperature e^{1/tau} / tau is still finite, which bounds the value and the gradient
-    with respect to the normalised embeddings. The gradient of a raw embedding is larger by the
-    inverse of its norm. Half-precision embeddings are compared in float32, so the limit of float32
-    applies to them. Their gradient, however, is rounded to their own dtype: at 0.11 and below,
-    slopes exceed 65504, the largest number of float16.
+    with respect to the normalised embeddings. The gradient with respect to an embedding that is not
+    normalised is this gradient divided by the norm of the embedding. Half-precision embeddings are
+    compared in float32, so the limit of float32 applies to them. Their gradient is rounded to their
+    own dtype: at temperatures of 0.11 and below, derivatives exceed 65504, the largest number of
+    float16.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted
@@ -165,7 +167,7 @@ def _terms(
     pull: Callable[[Tensor], Tensor],
     push: Callable[[Tensor], Tensor],
 ) -> Terms:
-    """The components of both directions, from the slopes of both parts in s / tau."""
+    """The components of both directions; ``pull`` and ``push`` are derivatives by s / tau."""
 
     def one_way(pairs: Pairs) -> Terms:
         slope = push(pairs.similarity("both") / temperature) / (

@@ -1,4 +1,4 @@
-"""Mixed negatives: InfoNCE with one synthetic hard negative for each anchor."""
+"""Mixed negatives: InfoNCE with one synthetic hard negative more for each anchor."""
 
 import dataclasses
 from typing import Annotated, ClassVar, Literal
@@ -14,18 +14,18 @@ from isotrope.kernels.mixtures import Mixing, Mixture, Of
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-# at most half: a negative that is mostly the positive would be a false one
+# at most half: a mixture that is mostly the positive would be a false negative
 _SHARE = Hyper(
     "lambda",
-    "share of the positive (or the easier negative)",
+    "share of the mixture that is the positive (or the second hardest negative)",
     at_least=0,
     at_most=0.5,
-    constant=True,  # because the mixtures are
+    constant=True,  # because the mixtures are constant
 )
 
 
 class _Mixed:
-    """Common base before ``Objective``: InfoNCE with one more negative, a constant mixture."""
+    """Common base, listed before ``Objective``: InfoNCE with a constant mixture as a negative."""
 
     temperature: float
     coupling: ClassVar[Coupling] = "none"
@@ -33,7 +33,7 @@ class _Mixed:
 
     @property
     def mixing(self) -> Mixing:
-        """The columns that a mixture is made of, and their shares."""
+        """Which two columns are mixed, and with which shares."""
         raise TypeError(f"{type(self).__name__} mixes nothing")
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -49,24 +49,24 @@ class _Mixed:
         return self.formula(pairs) - self.attraction(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
-        """Return the terms, with the weight of each mixture shared by its two columns."""
+        """Return the terms; the weight of a mixture is divided between its two columns."""
         mixture = pairs.mixture(self.mixing)
         terms, of_mixture = _apart(pairs, mixture, self.temperature)
         rows = torch.arange(len(of_mixture), device=of_mixture.device)
         positive_column = rows[:, None] + pairs.views.offset
         columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
         weight = terms.weight.scatter_add(1, columns, parts)
-        # the positive's share of the mixture does not push: it reduces the pull
+        # the positive's share in the mixture reduces the pull instead of pushing
         pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
         return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
 
     def swapped_components(self, pairs: Pairs) -> Terms:
-        """Return the terms without the mixture: its columns are constant and receive nothing."""
+        """Return the terms without the mixture, which is constant and receives no gradient."""
         return _apart(pairs, pairs.mixture(self.mixing), self.temperature)[0]
 
 
 def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
-    """Return the terms with the mixture as a separate negative, and its n weights."""
+    """Return the terms, the pull including the mixtures, and the weights of the n mixtures."""
     mixed = mixture.logits(pairs.views.anchors, tau)
     total = torch.logaddexp(pairs.logsumexp(tau), mixed)
     shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights
@@ -94,22 +94,23 @@ class MixedInfoNCE(
     r"""InfoNCE with one more negative for each anchor, a mixture of its hardest ones.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.x_i/tau})
-    ), x_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i where n is the hardest negative of anchor i,
-    and g its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
+    ), x_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Here n is the hardest negative of anchor i; g
+    is its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
     norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}, GD_i = 1 / (1 + e^{s_ii'/tau}
-    / S_i); tau S_i W_ij = e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}, c_in = (1 - lambda) / Z_i, c_ig =
-    lambda / Z_i, else 0; tau S_i sum_j W_ij R_ij = S_i - c_ii e^{h_i.x_i/tau}, so the pull is
-    weaker if the positive is in the mixture. R = 1 if not renormalised.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; GD_i = 1 / (1 + e^{s_ii'/tau}
+    / S_i); W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i); the pull of the positive is
+    (1 - c_ii e^{h_i.x_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, and
+    every other c_ij is 0. The pull is weaker if the positive is in the mixture. With
+    ``renormalise=False``, R = 1.
 
     The mixtures x_i are held constant, so no gradient flows through them to the mixed embeddings.
-    An anchor gets no mixture if it has too few negatives or if the two parts cancel.
+    An anchor gets no mixture if it has too few negatives or if the sum of both vectors is 0.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with M = 1
-    mixture for each anchor, which is not drawn at random. The bounds in eq. 50 and 51 need
+    Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with one mixture
+    for each anchor (M = 1), which is not drawn at random. The bounds in eq. 50 and 51 need
     ``renormalise=False``.
 
     Example:
@@ -122,7 +123,7 @@ class MixedInfoNCE(
     temperature: Temperature = 0.05
     mix: Annotated[
         Literal["negatives", "positive"],
-        Hyper("", "what the hardest negative is mixed with: the next hardest, or the positive"),
+        Hyper("", "vector to mix with the hardest negative: the second hardest, or the positive"),
     ] = "negatives"
     share: Annotated[float, _SHARE] = 0.2
     renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True
@@ -145,14 +146,14 @@ class MixCSE(
 ):
     r"""InfoNCE with one more negative for each anchor, a mixture of its positive and the next row.
 
-    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} +
-    e^{h_i.x_i/tau}) ), x_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i, Z_i the norm of the sum
-    and i + 1 the next row of the batch (the first after the last).
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.x_i/tau})
+    ), x_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i. Z_i is the norm of the sum; i + 1 is the
+    next row of the batch (for the last row, the first).
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
-    GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); tau S_i W_ij = e^{s_ij'/tau}, plus
-    e^{h_i.x_i/tau} (1 - lambda) / Z_i for j = i + 1; tau S_i sum_j W_ij R_ij =
-    S_i - e^{h_i.x_i/tau} lambda / Z_i: the ratio is dynamic, and at most 1.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; GD_i = 1 / (1 + e^{s_ii'/tau}
+    / S_i); W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i), with c_ij = (1 - lambda) /
+    Z_i for j = i + 1, else 0; the pull of the positive is (1 - e^{h_i.x_i/tau} lambda / (Z_i S_i))
+    / tau. R depends on the angles and is at most 1.
 
     The mixtures x_i are held constant. The released code also compares every anchor with the
     mixtures of the other anchors, and every positive with the mixtures of the anchors. The next row
@@ -161,8 +162,8 @@ class MixCSE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 48 and 49, with M = 1 mixture for each anchor; lambda as in the
-    released code.
+    Reference: Nie et al., 2023, eq. 48 and 49, with one mixture for each anchor (M = 1). The
+    default lambda is that of the released code.
 
     Example:
         >>> import torch

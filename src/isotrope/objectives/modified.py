@@ -30,7 +30,9 @@ _SOURCE = (
 )
 _ORIGINAL = 10.0  # the nu that MHE was trained with
 
-Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
+Gap = Annotated[
+    float, Hyper("m", "difference of similarity at which the gradient stops", at_least=0)
+]
 
 # the papers try up to 2; in float16 gradients overflow at a few thousand
 Pull = Annotated[
@@ -58,26 +60,29 @@ DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
     Hyper(
         "",
-        "whether to use the printed gradient, the gradient of the authors' released code, or the "
-        "printed loss",
+        "whether to follow the paper's gradient, the authors' released code, or directly the "
+        "paper's loss",
     ),
 ]
 
 
 def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
     return {
-        "bert-base": Preset(bert, 1e-5, 128, "Li et al., 2024, table 6, tuned as variant=released"),
-        "roberta-base": Preset(
-            roberta, 1e-5, 512, "Li et al., 2024, table 7, tuned as variant=released"
-        ),
+        name: Preset(
+            values, 1e-5, size, f"{table}, with variant=released, which the preset does not set"
+        )
+        for name, values, size, table in (
+            ("bert-base", bert, 128, "Li et al., 2024, table 6"),
+            ("roberta-base", roberta, 512, "Li et al., 2024, table 7"),
+        )
     }
 
 
 class Modified(Surrogate):
-    """Common base of the modified objectives: each names the objective in its ``paradigm``.
+    """Common base, listed before ``Objective``: replaces components of an original objective.
 
-    A subclass lists this class before ``Objective`` among its bases. With ``variant="direct"`` the
-    loss is the printed one; only ``ModifiedMHE`` and ``ModifiedMHS`` have this variant.
+    With ``variant="direct"``, the loss is the one printed in the paper, not a surrogate; only
+    ``ModifiedMHE`` and ``ModifiedMHS`` have this variant.
     """
 
     margin: float
@@ -91,24 +96,24 @@ class Modified(Surrogate):
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
-        """Return the parent with its own default nu, or with nu = 1 if ``balanced``."""
+        """Return the original objective with its usual nu, or with nu = 1 if ``balanced``."""
 
     def other_weight(self) -> Weight | None:
-        """Return the weight W at the step "GD+W"; None keeps the parent's own weight."""
+        """Return the weight W that replaces the original one; None keeps the original."""
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return the ratio R at the steps "GD" and "GD+W"; None keeps the parent's own pull."""
+        """Return the ratio R at the steps "GD" and "GD+W"; None keeps the original pull."""
         return None
 
     @property
     def form(self) -> Literal["paper", "released"]:
-        """``released`` for the components of the authors' code, ``paper`` for the printed ones."""
+        """``released`` for components of the authors' code, ``paper`` for those in the paper."""
         return "released" if self.variant == "released" else "paper"
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with the components exchanged that ``step`` names."""
+        """The original objective, in which the components named by ``step`` are replaced."""
         stops = WithinViewMargin if self.form == "released" else Margin
         exchanged = self.parent(balanced=self.step != "GD").modify(
             dissipation=stops(margin=self.margin),
@@ -147,11 +152,11 @@ class Modified(Surrogate):
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """Return the part of each anchor's loss that pulls it to its positive, n values.
+        """Return the part of each anchor's loss that pulls it to its positive (n values).
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
         Only h_i has a gradient. The coefficient c_i, which the paper marks "no gradient", is half
-        the pull. Otherwise, it is the pull in the surrogate loss.
+        the pull. With other variants, it is the part of the surrogate loss that pulls.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -165,7 +170,7 @@ class ModifiedBarlowTwins(
 ):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
-    Loss (a surrogate, everything but h_i constant):
+    Loss (a surrogate, with all but h_i constant):
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
@@ -215,7 +220,7 @@ class ModifiedVICReg(
 ):
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
-    Loss (a surrogate, everything but h_i constant):
+    Loss (a surrogate, with all but h_i constant):
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
@@ -261,19 +266,18 @@ class ModifiedMHE(
 ):
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
-    Loss (a surrogate, everything but h_i constant):
-    L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over
-    both directions. With variant="direct" it is the printed loss, which has the same gradient,
-    also averaged over both directions: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i
-    constant, c_i = r sum_{j != i} W_ij / 2, and
-    U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
+    Loss (a surrogate, with all but h_i constant): L_i = d_i sum_{j != i} W_ij (h_i.h_j - r
+    h_i.h'_i), summed over the anchors and averaged over both directions. With variant="direct", it
+    is the loss printed in the paper, with the same gradient and the same average: L = sum_i d_i c_i
+    ||h_i - h'_i||^2 + U, with c_i and h'_i constant, c_i = r sum_{j != i} W_ij / 2, and U = log(
+    2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
 
-    Eq. 14 prints d_i times the sum of alignment and U. Here U, which belongs to the whole batch, is
-    added once and not once per anchor, and vectors h_i with d_i = 0 are constant in U. The method
-    ``per_anchor`` adds U / N to the loss of each anchor.
+    Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch, so the
+    code adds it once and not once per anchor; vectors h_i with d_i = 0 are constant in U.
+    ``per_anchor()`` adds U / N to the loss of each anchor.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l}
-    e^{h_k.h_l/tau}), which includes the push on h_i as a negative of anchor j; R = r.
+    e^{h_k.h_l/tau}); R = r. W_ij includes the push that h_i receives as a negative of anchor j.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (W_ij
@@ -329,19 +333,19 @@ class ModifiedMHS(
 ):
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
-    Loss (a surrogate, everything but h_i constant):
-    L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. With
-    variant="direct" it is the printed loss, which has the same gradient, averaged in the same way:
-    L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j != i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and
-    h_j constant.
+    Loss (a surrogate, with all but h_i constant): L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged
+    over the anchors and both directions. With variant="direct", it is the loss printed in the
+    paper, with the same gradient and the same average: L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j !=
+    i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and h_j constant.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
-    of the same view (0 if closer than 0.01), else 0: the W of MHS, unchanged; R = r. Appendix E
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest h_j
+    of the same view (0 at a distance below 0.01), else 0; R = r. W is that of ``MHS``. Appendix E
     prints r / (2 max_j ||h_i - h_j||) before the alignment, but the gradient needs the minimum.
 
     With variant="released" both directions are summed, and the nearest j is in the other view, at
-    the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. Then GD_i = 1[1 - max_k h_i.h_k < m] and R_i =
-    r (1 + W'_i / W_i), with W' the weight of the positive, which has a gradient in both directions.
+    the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. The positive has
+    a gradient in both directions, so R_i = r (1 + W'_i / W_i), with W' the weight of h'_i as an
+    anchor.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 

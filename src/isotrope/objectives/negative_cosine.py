@@ -1,4 +1,4 @@
-"""Negative cosine: pull the positive and push nothing, as BYOL and SimSiam do."""
+"""Negative cosine: pulls the positive and pushes nothing, as in BYOL and SimSiam."""
 
 import torch
 from torch import Tensor
@@ -18,15 +18,16 @@ class NegativeCosine(
         "Draganov et al., 2024, proposition 3.1",
     ),
 ):
-    r"""Maximise the cosine of each pair; the training method prevents collapse.
+    r"""Minus the cosine of each pair; only the training method prevents collapse.
 
-    The training methods (BYOL, SimSiam) add predictors, stopped gradients and moving averages, and
-    detach the targets.
+    The training methods BYOL and SimSiam add a predictor and hold the targets constant. BYOL takes
+    the targets from a moving average of the encoder's weights.
 
-    Loss: L_i = -h_i.h'_i. BYOL's ||h_i - h'_i||^2 = 2 + 2 L_i has twice the gradient.
+    Loss: L_i = -h_i.h'_i. The loss of BYOL, ||h_i - h'_i||^2 = 2 + 2 L_i, has twice this gradient.
 
-    Gradient: GD = 1; W = 0; the pull of the positive is 1. The gradient at a raw embedding
-    z_i is -(I - h_i h_i^T) h'_i / ||z_i||. Its norm is sin(theta_ii') / ||z_i||.
+    Gradient: GD = 1; W = 0; the pull of the positive is 1. With respect to the embedding z_i before
+    normalisation, the gradient is -(I - h_i h_i^T) h'_i / ||z_i||. Its norm is sin(theta_ii') /
+    ||z_i||.
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 

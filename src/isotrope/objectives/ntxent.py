@@ -1,4 +1,4 @@
-"""NTXent: SimCLR's cross-entropy; every view of the batch is an anchor against all others."""
+"""NTXent: the cross-entropy of SimCLR, in which both views of every row serve as anchors."""
 
 from dataclasses import replace
 
@@ -22,23 +22,24 @@ class NTXent(
         "Manna et al., 2023, supplement, eq. 52, table 2",
     ),
 ):
-    r"""InfoNCE over all 2N views: each is an anchor with both views of the others as negatives.
+    r"""InfoNCE with all 2N views as anchors; the negatives are both views of all other rows.
 
-    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} +
-    e^{s_ij/tau})) ); the same with the views exchanged; mean over all 2N.
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} + e^{s_ij/tau}))
+    ) for the first view, and the same with the views exchanged for the second. The mean is over all
+    2N anchors.
 
-    Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}),
-    GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); W_ij = e^{s_ij/tau} / (tau S_i) over the 2N - 2 columns
-    of both views; R = 1. The residual is the gradient that h_i receives as a negative of the
-    others and as a positive, because the other N anchors are views too.
+    Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}); GD_i = 1 / (1 + e^{s_ii'/tau} /
+    S_i); W_ij = e^{s_ij/tau} / (tau S_i) for each of the 2N - 2 negatives; R = 1. The residual is
+    the rest of the gradient: what h_i receives as the positive of h'_i and as a negative of the
+    other anchors.
 
     The default temperature is the value that Manna et al. (2023) use for SimCLR; Draganov et al.
     (2024) use 0.5.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: Manna et al., 2023, supplement, eq. 52 and table 2, which prints the repelling part
-    with e^{-s/tau}; e^{+s/tau} is correct.
+    Reference: Manna et al., 2023, supplement, eq. 52 and table 2. The table prints e^{-s/tau} in
+    the part that repels; e^{+s/tau} is correct.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""MPT, MET and MAT: triplet losses on the hardest negative, with a margin on three distances."""
+"""MPT, MET and MAT: triplet losses with the hardest negative, each with another distance."""
 
 import math
 from typing import Annotated, ClassVar
@@ -19,14 +19,14 @@ _TITLE = (
     "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of "
     "Sentence Representations"
 )
-_TABLE = "Nie et al., 2023, table 2, tuned with their code (variant=released)"
+_TABLE = "Nie et al., 2023, table 2, with variant=released, which the preset does not set"
 
-# the released code masks the positives with this similarity: a cosine of 0, a distance of 2
+# the released code replaces positives by this cosine before it takes the hardest negative
 _COVER: dict[Metric, float] = {"dot": 0.0, "distance": -1.0, "angle": 0.0}
 
 
 class _Triplet:
-    """Common base of the triplet losses, which differ in the metric; precedes ``Objective``."""
+    """Common base, listed before ``Objective``, of the triplet losses; only the metric differs."""
 
     metric: ClassVar[Metric]
     margin: float
@@ -34,12 +34,12 @@ class _Triplet:
 
     @property
     def coupling(self) -> Coupling:
-        """In the released code all anchors are negatives of a positive."""
+        """In the released code, each positive is compared with all anchors."""
         return "none" if self.variant == "paper" else "batch"
 
     @property
     def takes_negatives(self) -> bool:
-        """The released code passes additional negatives only to InfoNCE."""
+        """Only the paper's variant takes any: the released code uses them in InfoNCE alone."""
         return self.variant == "paper"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -56,13 +56,13 @@ class _Triplet:
         return Terms(
             dissipation=Margin(margin=self.margin, metric=self.metric)(pairs),
             weight=Hardest(metric=self.metric)(pairs),
-            # not the ratio times the weight: the positive pulls even if the negative is clamped
+            # not ratio times weight: the positive pulls even if the negative is clamped
             pull=slope(pairs.positive, self.metric),
             scale=1 / len(pairs.views.anchors),
         )
 
     def _by_column(self, pairs: Pairs) -> Terms:
-        """Gradient on h_i as the positive of its own column and as a negative in others."""
+        """Return the gradient on h_i as the positive of h'_i and as a negative of others."""
         columns, least = pairs.swapped(), _COVER[self.metric]
         hardest = columns.hardest()
         far = dissimilarity(hardest.clamp_min(least), self.metric)
@@ -83,23 +83,24 @@ class MPT(
     Objective,
     paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 13; Li et al., 2024, table 1"),
 ):
-    r"""Minimum dot Product Triplet loss: a margin between two similarities.
+    r"""Minimum dot Product Triplet loss: a margin on the difference of two similarities.
 
     Loss: L_i = max(0, m - s_ii' + max_{k != i} s_ik').
 
-    Gradient: GD_i = 1[s_ii' - s_in' < m], n the hardest negative (first index at ties);
-    W_in = 1, all other W_ij = 0; R = 1.
+    Gradient: GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first of equal
+    ones); W_in = 1, all other W_ij = 0; R = 1.
 
-    The mean is over all anchors, also those with GD_i = 0. Li et al. (2024) print the triplet form
-    with - max d(h_i, h'_j); - min is correct, because the hardest negative is the nearest. Nie et
-    al. (2023, eq. 20) print the condition s_ii' + max s_ik' < m; the difference is correct.
+    The mean is over all anchors, also those with GD_i = 0. In the triplet form, Li et al. (2024)
+    print max d(h_i, h'_j) where min is correct: the hardest negative is the nearest. Nie et al.
+    (2023, eq. 20) print the condition with a plus sign, s_ii' + max s_ik' < m; a minus sign is
+    correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives (similarities below 0 count as 0): L_i = max(0, m - s_ii' + max(0, max_{k != i}
-    s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged.
-    There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i is pulled by A_i.
-    Each h'_j whose hardest negative is h_i pushes h_i with W_ij = A_j. GD_i = 1 while h_i is pulled
-    or pushed.
+    s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. This
+    variant takes no additional negatives. Let A_i = 1 if L_i > 0, else 0. Then h_i is pulled with
+    strength A_i. Each h'_j whose hardest negative is h_i pushes h_i with W_ij = A_j. GD_i = 1 while
+    h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -113,7 +114,7 @@ class MPT(
     """
 
     margin: Annotated[
-        float, Hyper("m", "gap of similarity at which the gradient stops", at_least=0)
+        float, Hyper("m", "difference of similarity at which the gradient stops", at_least=0)
     ] = 0.23
     variant: Variant = "paper"
 
@@ -131,24 +132,24 @@ class MET(
     Objective,
     paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 14; Li et al., 2024, table 1"),
 ):
-    r"""Minimum Euclidean distance Triplet loss: a margin between two distances.
+    r"""Minimum Euclidean distance Triplet loss: a margin on the difference of two distances.
 
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
 
-    Gradient: GD_i = 1[d_in' - d_ii' < m], n the hardest negative (first index at ties);
-    W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. These are the derivative of
+    Gradient: GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first of equal
+    ones); W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. These are derivatives of d =
     sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an additional part along h_i, which the
     normalisation removes.
 
     A pair closer than 0.01 is clamped at 0.01 and neither pulls nor pushes. Li et al. (2024,
-    appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m; d_in' - d_ii' <
-    m is correct.
+    appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m, but d_in' -
+    d_ii' < m is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
-    views exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i
-    is pulled by A_i / d_ii'. Each h'_j whose hardest negative is h_i pushes h_i with W_ij = A_j /
-    d_ij'. GD_i = 1 while h_i is pulled or pushed.
+    views exchanged. This variant takes no additional negatives. Let A_i = 1 if L_i > 0, else 0.
+    Then h_i is pulled with strength A_i / d_ii'. Each h'_j whose hardest negative is h_i pushes h_i
+    with W_ij = A_j / d_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -161,7 +162,7 @@ class MET(
     """
 
     margin: Annotated[
-        float, Hyper("m", "gap of distance at which the gradient stops", at_least=0)
+        float, Hyper("m", "difference of distance at which the gradient stops", at_least=0)
     ] = 0.45
     variant: Variant = "paper"
 
@@ -175,22 +176,22 @@ class MET(
 
 
 class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 15")):
-    r"""Minimum Angle Triplet loss: a margin between two angles.
+    r"""Minimum Angle Triplet loss: a margin on the difference of two angles.
 
     Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), in radians.
 
-    Gradient: GD_i = 1[theta_in' - theta_ii' < m], n the hardest negative (first index at ties);
-    W_in = 1 / sin theta_in', all other W_ij = 0; R = sin theta_in' / sin theta_ii'.
+    Gradient: GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the first of
+    equal ones); W_in = 1 / sin theta_in', all other W_ij = 0; R = sin theta_in' / sin theta_ii'.
 
-    A pair within 0.01 of 0 or of pi is clamped there and neither pulls nor pushes. Nie et al.
-    (2023, eq. 22) print the condition with the difference reversed.
+    An angle within 0.01 of 0 or of pi is clamped; its pair neither pulls nor pushes. In the
+    condition, Nie et al. (2023, eq. 22) print theta_ii' - theta_in'.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2,
-    min_{k != i} theta_ki')). If no minimum is above pi/2, this equals the loss above with the two
-    views exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i
-    is pulled by A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes h_i with W_ij =
-    A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
+    negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
+    theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
+    exchanged. This variant takes no additional negatives. Let A_i = 1 if L_i > 0, else 0. Then h_i
+    is pulled with strength A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes h_i
+    with W_ij = A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -203,7 +204,7 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     """
 
     margin: Annotated[
-        float, Hyper("m", "gap of angle, in radians, at which the gradient stops", at_least=0)
+        float, Hyper("m", "difference of angle (radians) where the gradient stops", at_least=0)
     ] = 0.15 * math.pi
     variant: Variant = "paper"
 

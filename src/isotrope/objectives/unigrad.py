@@ -1,4 +1,4 @@
-"""UniGrad: losses with the gradient of another objective; all but the anchor is constant."""
+"""Losses defined by a gradient of Tao et al. (2022); everything but the anchor is constant."""
 
 from typing import Annotated, Literal
 
@@ -22,20 +22,20 @@ Weight = Annotated[float, Hyper("nu", "weight of the negatives' gradient", at_le
 class BarlowTwinsGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4.2, L^eB"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4.2 (named L^eB)"),
 ):
     r"""The gradient of Barlow Twins on the sphere, written as a loss of each anchor.
 
-    Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
+    Loss (a surrogate, with all but h_i constant), summed over the anchors of both views:
     L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
 
-    Gradient: the same as ``BarlowTwins`` in the tangent space: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2;
-    the pull is (2/N) A, A = I - (1 - nu) diag C. Tao et al. train with diagonal=False, which
-    means A = I, and nu = 50.
+    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is (2/N) A, with A = I -
+    (1 - nu) diag C. In the tangent space, it equals the gradient of ``BarlowTwins``. Tao et al.
+    train with nu = 50 and with A = I (diagonal=False).
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, section 4.2 and eq. 10; its released code trains this form in
+    Reference: Li et al., 2024, section 4.2 and eq. 10. Their released code trains this loss in
     place of Barlow Twins.
 
     Example:
@@ -55,7 +55,7 @@ class BarlowTwinsGrad(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The diagonal of C depends on the axes."""
+        """A rotation changes the diagonal of C."""
         return super().invariances - ({"rotation"} if self.diagonal else frozenset())
 
     @property
@@ -79,21 +79,21 @@ class BarlowTwinsGrad(
 class VICRegGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, table 2, appendix E, L^eV"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, appendix E (named L^eV)"),
 ):
     r"""The gradient that Li et al. (2024) use for VICReg, without centring and without a hinge.
 
-    Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
+    Loss (a surrogate, with all but h_i constant), summed over the anchors of both views:
     L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
-    Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; pull 2/N. In the tangent space it is the
-    gradient of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), with
-    C = sum_i h_i h_i^T / (N - 1) not centred and nu = 2 nu1 N^2 / (D (N-1)^2). The sum over k and l
-    includes the diagonal. The gradient of ``VICReg`` as printed is another one.
+    Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N. In the tangent
+    space, it equals the gradient of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2),
+    which includes the diagonal of C. Here C = sum_i h_i h_i^T / (N - 1) is not centred, and nu = 2
+    nu1 N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a different gradient.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, eq. 11 and appendix E; its released code trains this form
+    Reference: Li et al., 2024, eq. 11, table 2, appendix E. Their released code trains this loss
     under the name VICReg.
 
     Example:
@@ -127,21 +127,21 @@ class SimCLRGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The gradient of NT-Xent on its anchors, without the part they receive as negatives.
+    r"""The part of NT-Xent's gradient on an anchor that comes from the anchor's own loss.
 
-    Loss (a surrogate, everything but h_i constant):
+    Loss (a surrogate, with all but h_i constant):
     L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both views
     except h_i and h'_i.
 
-    Gradient: p is the softmax of s / tau over both views except h_i, and p_i its value at the
-    positive: GD_i = 1 - p_i, W_ij = p_ij / (tau (1 - p_i)), R = 1.
+    Gradient: GD_i = 1 - p_i; W_ij = p_ij / (tau (1 - p_i)); R = 1. Here p is the softmax of s / tau
+    over all rows of both views except h_i, and p_i is its value at the positive.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022. They take the targets from a momentum encoder, which is left to the
-    training method here. They also count the target of h_i itself as a negative. Here it is not
-    counted: without a momentum encoder it equals h_i, so its push would be along h_i and would only
-    change the normaliser of the softmax.
+    Reference: Tao et al., 2022. They take the targets from a momentum encoder; here, that is part
+    of a training method. They also count the target of h_i itself as a negative; this class does
+    not. Without a momentum encoder that target equals h_i, so it would push along h_i and only
+    change the denominator of the softmax.
 
     Example:
         >>> import torch
@@ -168,19 +168,20 @@ class UniGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The gradient that Tao et al. distil from siamese objectives: a pull and one moment matrix.
+    r"""The common gradient of siamese objectives: a pull, and a push by second moments.
 
-    Loss (a surrogate, everything but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
+    Loss (a surrogate, with all but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
     F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
 
-    Gradient: GD = 1; over both views W_ij = nu h_i.x_j / 2N, of both signs; the pull is
-    1 - nu s_ii' / 2N, because h'_i is in F too; the residual nu / 2N h_i is parallel to h_i.
+    Gradient: GD = 1; W_ij = nu h_i.x_j / 2N, positive or negative, for every other row x_j of both
+    views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains h'_i too; the residual,
+    (nu / 2N) h_i, is parallel to h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022; nu as in their released configuration. F is the moment of
-    the batch. Its moving average (0.99) and the momentum encoder of the targets are state, so they
-    belong to a training method.
+    Reference: Tao et al., 2022; the default nu is that of their released configuration. Here F is
+    computed from one batch. Tao et al. use a moving average of F (0.99) and a momentum encoder for
+    the targets. Both keep a state, so they are left to a training method.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""VICReg: keep the variance of each coordinate, remove their covariances."""
+"""VICReg: keeps the variance of each coordinate and removes the covariances."""
 
 from typing import Annotated, Literal
 
@@ -23,28 +23,28 @@ class VICReg(
         "Li et al., 2024, section 4.1, table 2",
     ),
 ):
-    r"""Pull positives, keep each coordinate's deviation above gamma, and remove covariances.
+    r"""Pull positives, keep each coordinate's standard deviation above gamma, remove covariances.
 
     Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')). Let C =
     sum_i x_i x_i^T / (N - 1) be the covariance of the centred rows x_i = h_i - mean. Then v = (1/D)
     sum_{k != l} C_kl^2 penalises covariances, and c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k
-    = sqrt(C_kk + epsilon), penalises small deviations. v and c are the letters of Li et al. (2024);
-    Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1 ``cov_coeff`` and nu2
-    ``var_coeff``.
+    = sqrt(C_kk + epsilon), penalises small standard deviations. v and c are the letters of Li et
+    al. (2024); Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1
+    ``cov_coeff`` and nu2 ``var_coeff``.
 
-    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the pull is
-    2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4
-    nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The residual is
-    (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the
-    rows, so it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are no
-    components.
+    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the pull is 2
+    lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4 nu1
+    C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The residual is (2
+    lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the
+    rows: it is the gradient of another loss, ``VICRegGrad``. GD, W and R are not defined for
+    space="raw".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults. Rows are l2-normalised
     as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et al. divides the
-    first term by D and averages the deviations of the two views: sim_coeff=25/D, var_coeff=12.5. Li
-    et al., 2024 use sim_coeff=1 and epsilon=0.
+    first term by D and averages c over the two views, which here is sim_coeff=25/D and
+    var_coeff=12.5. Li et al. (2024) use sim_coeff=1 and epsilon=0.
 
     Example:
         >>> import torch
@@ -67,7 +67,7 @@ class VICReg(
         float, Hyper("epsilon", "number added to the variance under the root", at_least=0)
     ] = 1e-4
     space: Annotated[
-        Literal["sphere", "raw"], Hyper("", "normalise each row, or take it as it is")
+        Literal["sphere", "raw"], Hyper("", "whether to normalise each row or to take it as it is")
     ] = "sphere"
 
     batch_level = True
@@ -81,15 +81,15 @@ class VICReg(
         return both | {"scale"} if self.space == "sphere" else both
 
     def prepare(self, views: Views) -> Views:
-        """Check raw ``views`` and return them.
+        """Check ``views`` and return them.
 
         Raises:
-            Overflow: The embeddings are raw and in float16.
+            Overflow: ``space="raw"`` and the embeddings are in float16.
         """
         if self.space == "raw" and views.anchors.dtype == torch.float16:
             raise Overflow(
-                "pass float32 or bfloat16, or choose space='sphere': the gradient of VICReg on raw "
-                "embeddings grows with the third power of their norm and overflows float16 at 65504"
+                "pass float32 or bfloat16, or choose space='sphere': without normalisation, the "
+                "gradient grows with the third power of the norm and overflows float16 at 65504"
             )
         return super().prepare(views)
 
@@ -114,7 +114,7 @@ class VICReg(
         return covariances * (self.cov_coeff / d) + shortfall * (self.var_coeff / d)
 
     def _deviation(self, variance: Tensor) -> Tensor:
-        """Return D standard deviations; at variance 0 both the value and the slope are 0."""
+        """Return D standard deviations; at variance 0, value and derivative are both 0."""
         variance = variance + self.epsilon
         if self.epsilon > 0:
             return variance.sqrt()

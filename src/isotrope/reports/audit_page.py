@@ -1,4 +1,4 @@
-"""Writes the folder of an audit: its page, its JSON and the files for a training."""
+"""Writes the folder of an audit: a page, a JSON file, and data files for a training."""
 
 import sys
 from pathlib import Path
@@ -13,14 +13,14 @@ _FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.j
 
 
 def check_folder(folder: Path, *inputs: object) -> None:
-    """Refuse, before an audit, a folder whose files the audit both reads and would replace."""
+    """Before an audit, refuse a folder in which it would replace a file that it reads."""
     check_outputs(folder, _FILES, inputs)
 
 
 def write_audit(audited: Audit, folder: Path) -> None:
-    """Write ``audit.html``, ``audit.json`` and, for text, the files for a training.
+    """Write ``audit.html``, ``audit.json`` and, for text, data files for a training.
 
-    Files of an earlier audit are removed. A file with fewer than two rows is not written, and a
+    Files of an earlier audit are removed. A data file with fewer than two rows is not written; a
     message on stderr says why.
     """
     files = {

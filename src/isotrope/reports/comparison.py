@@ -1,4 +1,4 @@
-"""Compares runs: their numbers side by side, the best run, and a sentence on each."""
+"""Compares runs: their numbers side by side, the best run, and a sentence on each run."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One number of a table: its text, reason if missing, gain, whether it is best, and label."""
+    """One cell of a table; ``title`` is the reason for a missing number, ``note`` a label."""
 
     text: str
     title: str = ""
@@ -23,7 +23,7 @@ class ComparisonCell:
 
 
 def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
-    """Return key, heading and meaning of each column that the runs can fill."""
+    """Return key, heading and meaning of each column for these kinds of runs."""
     kinds = {"images" if run.of_images else "text" for run in runs}
     score = "kNN" if kinds == {"images"} else "Dev"
     return [
@@ -51,13 +51,13 @@ def _signed(value: float, digits: int) -> str:
 
 
 def _dev_digits(runs: Sequence[Run]) -> int:
-    """Return the decimals of dev scores: percentages get two, fractions four."""
+    """Return the number of decimals of dev scores: two for percentages, four for fractions."""
     scores = [value for run in runs if (value := run.metric("dev_best")) is not None]
     return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
 
 
 def _same_dev_data(runs: Sequence[Run]) -> bool:
-    """Whether the runs are known to be scored on the same data; a user's own loop names none."""
+    """Whether the runs were surely scored on the same data; a custom loop records no data."""
     if len(runs) > 1 and any(run.foreign and run.metric(run.saved) is not None for run in runs):
         return False
     finished = [run for run in runs if run.finished]
@@ -70,17 +70,15 @@ def headline(runs: Sequence[Run]) -> str:
     """Return one sentence on which run to use."""
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
-        return f"No {_score_name(runs[0])} was measured, so no run can be called the best."
+        return f"No {_score_name(runs[0])} was measured, so the best run is not known."
     if not _same_dev_data([run for _, run in scored]):
-        return (
-            "The scores of the runs cannot be compared, because the dev data differ or are unknown."
-        )
+        return "The scores of the runs cannot be compared: their dev data differ or are not known."
     score, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
     if not step or (start is not None and score <= start):
         leads = {"worse": "Training made it worse", "within noise": "No change beyond noise"}
         lead = leads.get(run.outcome, "No gain")
-        return f"{lead}: the best model is the one before training, step 0."
+        return f"{lead}: the best model is the one before training (step 0)."
     where = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {step:,.0f}"
     gain = (
         f", {_signed(score - start, digits)} over the model before training"
@@ -93,17 +91,17 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def verdict(run: Run) -> str:
-    """Return one sentence on a run: its judgement, or its state without one."""
+    """Return one sentence on a run: its judgement or, without a judgement, its best score."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
-    state = "In your own training loop, until" if run.foreign else "In progress (or stopped) at"
+    state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
     if run.judgement is not None:
         text = run.judgement.sentence
     elif best is None:
         text = f"no {_score_name(run)} was measured."
     elif not step:
-        text = f"no step has beaten step 0 ({number(best, digits)})."
+        text = f"no step has a better score than step 0 ({number(best, digits)})."
     else:
         gain = f" ({_signed(best - start, digits)})" if start is not None else ""
         text = f"best {_score_name(run)} {number(best, digits)}{gain} at step {step:,.0f}."
@@ -141,14 +139,14 @@ def _why_missing(run: Run, key: str) -> str:
         missing = "labelled test images" if run.of_images else "--dev data"
         return f"not measured: the run had no {missing}"
     if key == "ratio":
-        return "not defined: the pull of this objective is a matrix, or no negative had a weight"
+        return "not defined: the objective pulls by a matrix, or all weights of negatives were 0"
     if key == "hardest_share":
-        return "not defined: no anchor was active at the last measurement"
+        return "not defined: at the last measurement, GD was below 0.01 for every anchor"
     return "not measured in this run"
 
 
 def _unsaved(run: Run, key: str) -> str:
-    """Return the label of a score that is not the saved model's."""
+    """Return the label of a score if it is not that of the saved model."""
     if key not in ("dev_best", "dev_final") or key == run.saved or not run.finished:
         return ""
     if run.of_images:
@@ -157,7 +155,7 @@ def _unsaved(run: Run, key: str) -> str:
 
 
 def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
-    """Return the cells of the comparison, one row per run, without the run's own column."""
+    """Return the cells of the comparison: one row per run, without the names of the runs."""
     rows: list[list[ComparisonCell]] = [[] for _ in runs]
     scores = [run.metric(run.saved) for run in runs]
     top = max((score for score in scores if score is not None), default=math.nan)

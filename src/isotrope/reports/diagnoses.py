@@ -1,4 +1,4 @@
-"""Reads the diagnoses of ``isotrope diagnose RUN`` from run folders, and words them."""
+"""Reads the diagnoses that ``isotrope diagnose`` wrote into run folders, and writes sentences."""
 
 import math
 import os
@@ -12,11 +12,11 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.findings import Diagnosis, Evidence
 from isotrope.reports.comparison import number
 
-_MOST_NAMED = 3  # runs whose causes stand in the first sentence
+_MOST_NAMED = 3  # runs whose faults are named in the summary
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return the text and class of the coloured label, which is green only if nothing is wrong."""
+    """Return text and CSS class of the coloured label, which is green if nothing is wrong."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"
@@ -29,7 +29,7 @@ def command(folder: Path) -> str:
 
 
 def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
-    """Return one sentence on the health of the runs; empty if none has a diagnosis."""
+    """Return a summary: which runs are healthy; empty if no run has a diagnosis."""
     diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
     unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
     if not diagnosed:
@@ -64,13 +64,13 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
         return Diagnosis.from_json(text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} is not a diagnosis ({type(error).__name__}: {error}); "
-            f"run `{command(folder)}` again"
+            f"run `{command(folder)}` again: {path} is not a diagnosis "
+            f"({type(error).__name__}: {error})"
         ) from error
 
 
 def table_row(evidence: Evidence) -> tuple[str, str, str]:
-    """Return a number as a row: its name, its value, and its threshold or an empty text."""
+    """Return a measured number as a row: name, value, and threshold (or an empty text)."""
     unit = f" {evidence.unit}" if evidence.unit else ""
     limit = evidence.threshold
     against = "" if limit is None else f"{evidence.side} {_number(limit)}".strip()
@@ -78,7 +78,7 @@ def table_row(evidence: Evidence) -> tuple[str, str, str]:
 
 
 def _number(value: float) -> str:
-    """Return a number in four significant digits."""
+    """Return a number with four significant digits."""
     if not math.isfinite(value):
         return "not finite"
     without_decimals = value == round(value) or abs(value) >= 1000

@@ -63,32 +63,32 @@ def write_report(
     """
     if not runs:
         raise InputError(
-            "a report needs at least one run; give the `--output` folder of a training"
+            "give the `--output` folder of a training: a report needs at least one run"
         )
     output = Path(output)
     read_files = [file for run in runs for file in vars(RunFolder(run)).values() if file.is_file()]
     check_outputs(output.parent, [output.name], read_files)
     if pictures is not None and Path(pictures).resolve() == output.resolve():
-        raise InputError(f"{output} cannot be both page and folder of pictures; give two names")
+        raise InputError(f"give the folder of pictures another name than the page ({output})")
     read = _named([read_run(Path(run)) for run in runs])
     page = _page(read, title, tables)
     with atomic_replace(output) as temporary:
-        # a folder's name may be no text
+        # a folder's name may not be valid UTF-8
         temporary.write_text(page, encoding="utf-8", errors="replace")
-        if pictures is not None:  # within: all is written, or nothing
+        if pictures is not None:  # in this block, so that page and pictures are written, or neither
             write_pictures(read, pictures)
     return output
 
 
 def tables_page(title: str, lead: str, tables: Sequence[TitledTable]) -> str:
-    """Return a page of tables and nothing else, with the style of a report."""
+    """Return a page that has only tables, in the style of a report."""
     template = _environment().get_template("tables.html")
     cells_of = [(table, _cells(table)) for table in tables]
     return template.render(title=title, lead=lead, tables=cells_of, sheet=source("sheet.css"))
 
 
 def _environment() -> Environment:
-    """Return an environment that escapes every value and refuses names that are not given."""
+    """Return the environment of the templates: it escapes values and refuses unknown names."""
     return Environment(
         loader=PackageLoader("isotrope.reports", "."),
         autoescape=True,
@@ -133,7 +133,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
         .get_template("template.html")
         .render(
             title=title,
-            # what is wrong comes before which is best
+            # faults come before the best run
             headlines=[health, headline(runs)] if unhealthy else [headline(runs), health],
             runs=blocks,
             findings=[
@@ -168,7 +168,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
-    """Add parents' names to runs whose folders have the same name, until they differ."""
+    """Add the names of parent folders to runs with the same name, until the names differ."""
     parts = [run.folder.resolve().parts for run in runs]
     named = []
     for run, part in zip(runs, parts, strict=True):
@@ -185,7 +185,7 @@ def _named(runs: Sequence[Run]) -> list[Run]:
 
 
 def _parameters(parameters: Mapping[str, Any]) -> str:
-    """Return ``temperature 0.05, dissipation margin:0.3``."""
+    """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
     return ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in parameters.items()
@@ -239,13 +239,13 @@ def _origin(run: Run) -> list[tuple[str, str]]:
 
 
 def source(name: str) -> Markup:
-    """Return a file of this folder for the page."""
+    """Return the text of a file in this folder, for the page."""
     text = files("isotrope.reports").joinpath(name).read_text(encoding="utf-8")
-    return Markup(text)  # noqa: S704 - our own file, without words of users
+    return Markup(text)  # noqa: S704 - our own file, without text from users
 
 
 def permission(script: str) -> Markup:
-    """Return the content security policy source that allows only this script."""
+    """Return the source for the content security policy that allows only this script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Markup(f"'sha256-{digest}'")  # noqa: S704 - letters, digits, +, / and =
 
@@ -255,7 +255,7 @@ def data(
     diagnoses: Sequence[Diagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
-    """Return all shown data as JSON that cannot close its script element."""
+    """Return all data of the page as JSON without "<", which could end its script element."""
     records = [
         {
             "name": run.name,
@@ -280,5 +280,5 @@ def data(
 
 
 def _short(values: NDArray[np.float64]) -> list[float | None]:
-    """Return six significant digits of each value, None where nothing was measured."""
+    """Return six significant digits of each value; None if it was not measured."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]

@@ -1,7 +1,6 @@
-"""Turns pictures into small SVG elements of the page, with scales from points to numbers.
+"""Draws pictures as small SVG elements of the page, with scales that convert points to numbers.
 
-Every picture is transparent and takes the text colour of the page. The same runs give the same
-bytes.
+Every picture is transparent and has the text colour of the page. The same runs give the same bytes.
 """
 
 import html
@@ -20,22 +19,22 @@ from isotrope.reports.plots import INK, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import SECTIONS, Quantity, Section
 from isotrope.reports.runs import Run
 
-# points; a point is a CSS pixel where a picture is shown at its own size
+# in points; a point is a CSS pixel if the picture is not scaled
 _WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150
-_MOST_LABELS = 8  # runs named at their lines' ends; beyond, the legend of the page has to do
+_MOST_LABELS = 8  # with more runs, names are in the legend only, not at the ends of lines
 _LONGEST = 21  # characters of a name that fit beside the curves
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of the points of a picture, for the page's script.
+    """The scales of a picture's axes, for the script of the page.
 
     Attributes:
         across: The quantity on the horizontal axis.
         along: Whether the cursor follows the horizontal axis instead of the points.
         box: Left, top, right and bottom of the axes.
         x: Offset and slope of the horizontal axis.
-        lines: The run, column, name, spread, and offset and slope of the height of each line.
+        lines: For each line: run, column, name, spread, and offset and slope of the height.
         log: Whether the vertical axis is logarithmic.
     """
 
@@ -49,7 +48,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class ReportPanel:
-    """One picture: its quantity, heading, one-line note, SVG elements, and their scales.
+    """One picture of the page.
 
     Attributes:
         key: The key of the quantity, unique on the page.
@@ -57,8 +56,7 @@ class ReportPanel:
         note: A line on how to read the picture.
         names: If a run has several lines (solid, dotted), the names of those lines.
         svg: The SVG element.
-        wide: The same element with the names of the runs at the ends of the lines. It is empty if
-            there is no such element.
+        wide: A wider element, with the names of the runs at the ends of the lines; or empty.
         scales: Scales of ``svg`` and ``wide``.
         without: Names of the runs that have not measured this quantity.
     """
@@ -76,8 +74,7 @@ class ReportPanel:
 def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
     """Draw the measured quantities by subject, and list those that no run has measured.
 
-    Returns:
-        The pictures of each subject, and the headings of those left out.
+    Returns: For each subject, its pictures and the titles of the quantities without a picture.
     """
     sections_ = []
     for section in SECTIONS:
@@ -91,15 +88,15 @@ def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list
 
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Return whether runs of these kinds measure the quantity at all."""
+    """Return whether runs on text, or on images, measure the quantity at all."""
     kinds = {run.of_images for run in runs}
-    # most runs hold nothing out, and need not be told so
+    # most runs hold no data out, so a missing held-out loss is not listed
     only: dict[str, set[bool]] = {"dev": {False}, "knn": {True}, "held_out_contrastive": set()}
     return bool(kinds & only.get(quantity.lines[0].column, {True, False}))
 
 
 def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
-    """Return the picture, or None if no run has measured it."""
+    """Return the picture of a quantity, or None if no run has measured it."""
     key = quantity.key
     svg, scale, drawn = _picture(quantity, runs, _WIDTH)
     if not drawn:
@@ -115,17 +112,17 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
     )
     have = {curve.run for curve in drawn}
     missing = [run for i, run in enumerate(runs) if i not in have]
-    if quantity.runs is not None:  # the others have another metric, or are named with the first
+    if quantity.runs is not None:  # runs without a dev score are listed at the first dev picture
         missing = [run for run in missing if key == "dev" and not np.isfinite(run.scores).any()]
     without = tuple(run.name for run in missing if _expected(quantity, [run]))
     return ReportPanel(key, title, note, names, svg, wide, scales, without)
 
 
 def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, Scale, list[Curve]]:
-    """Return one picture as an ``<svg>`` element, its scale and its description."""
+    """Return one picture as an ``<svg>`` element, its scale, and the curves in it."""
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
-        # ids stay unique among the pictures of a page
+        # makes ids unique among the pictures of a page
         "svg.hashsalt": f"isotrope {quantity.key} {width}",
         "font.size": 11,
         "axes.unicode_minus": True,
@@ -153,7 +150,7 @@ def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, 
 
 
 def _scale(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> Scale:
-    """Return where the points are; heights are counted from the top, as SVG does."""
+    """Return the scales of the axes; heights are counted from the top, as in SVG."""
     log = axes.get_yscale() == "log"
     ends = axes.transData.transform([(0.0, 1.0), (1.0, 10.0 if log else 2.0)])
     (x0, y0), (x1, y1) = (tuple(map(float, end)) for end in ends)
@@ -189,7 +186,7 @@ def _in_words(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -
 
 
 def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict[str, str]:
-    """Mark where the runs' names go in the finished SVG; return placeholder -> text."""
+    """Write placeholders for the names of runs at the ends of lines; return their texts."""
     ends = sorted(
         (float(axes.transData.transform((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn
     )
@@ -214,7 +211,7 @@ def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict
 
 
 def _element(document: str, description: str, labels: dict[str, str]) -> str:
-    """Return the bare ``<svg>`` element of matplotlib's document, ready for a page."""
+    """Return only the ``<svg>`` element of matplotlib's document, for use in a page."""
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # it would style the whole page
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
@@ -227,6 +224,6 @@ def _element(document: str, description: str, labels: dict[str, str]) -> str:
         svg,
     )
     svg = re.sub(r"\s*\n\s*", " ", svg).strip()
-    # words of users come last: nothing above reads them
+    # names of users are inserted last, so that no replacement above changes them
     svg = re.sub(r">(label-\d+)<", lambda match: f">{html.escape(labels[match[1]])}<", svg)
     return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(description)}"', 1)

@@ -18,8 +18,8 @@ from isotrope.reports.runs import Run, read_run
 from isotrope.reports.surfaces import Picture, settings, written
 
 _LONGEST = 40  # characters of a name in a legend
-_USUAL = ("loss", "dev", "dissipation", "hardest_share")  # of a figure in a notebook
-_WIDE = 2  # pictures side by side in it
+_USUAL = ("loss", "dev", "dissipation", "hardest_share")  # the default in a notebook
+_WIDE = 2  # pictures side by side in a notebook
 
 
 def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
@@ -30,7 +30,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; give the name of a folder for the pictures")
+        raise InputError(f"give the name of a folder for the pictures: {folder} is a file")
     files = {}
     for quantity in expanded(QUANTITIES, runs):
         drawn = picture(quantity, runs)
@@ -56,13 +56,13 @@ def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
             axes.set_ylabel(quantity.lines[0].column)
         handles = _legend(quantity, drawn, runs)
         figure.legend(handles=handles, loc="outside right upper", frameon=False)
-        with warnings.catch_warnings():  # a name in a script without a font stands as boxes
+        with warnings.catch_warnings():  # letters without a font are drawn as boxes
             warnings.filterwarnings("ignore", "Glyph", UserWarning)
             return written(figure)
 
 
 def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> list[Line2D]:
-    """Return a line for each run, then one for each kind of line where a run has several."""
+    """Return the legend: a line for each run, then the kinds of lines if there are several."""
     handles = []
     for index in sorted({curve.run for curve in drawn}):
         name, style = runs[index].name, styles(len(runs))[index]
@@ -93,13 +93,12 @@ class Drawing(Figure):
 
 
 def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
-    """Draw quantities of a run as its report does, each with its heading.
+    """Draw quantities of a run, each with its heading, as in its report.
 
     Args:
         folder: The folder of the run.
-        quantities: Columns of metrics.csv to draw. If it is empty, the loss, dev score, gradient
-            dissipation and the share of the hardest negative are drawn, as far as they were
-            measured.
+        quantities: Columns of metrics.csv to draw; by default the loss, the dev score, the gradient
+            dissipation and the share of the hardest negative, if they were measured.
     """
     run = read_run(Path(folder))
     known = {
@@ -110,12 +109,12 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
     }
     for name in quantities:
         if name not in known:
-            raise InputError(unknown("there is no picture of", name, known))
+            raise InputError(unknown("nothing was measured under the name", name, known))
     chosen = list(
         {known[name].key: known[name] for name in quantities or _USUAL if name in known}.values()
     )
     if not chosen:
-        raise InputError(f"{folder} has no logged values yet that could be plotted")
+        raise InputError(f"wait for the first logged step: {folder} has no values to plot yet")
     rows = -(-len(chosen) // _WIDE)
     figure = Drawing(figsize=(4.6 * min(len(chosen), _WIDE), 2.8 * rows), layout="constrained")
     for place, quantity in enumerate(chosen, start=1):

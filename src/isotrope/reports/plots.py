@@ -1,7 +1,7 @@
-"""Plots one quantity of several runs: lines, bands and marks.
+"""Plots one quantity of several runs: lines, bands and markers.
 
-Line colours have a contrast of three to one against white and near-black, and can be distinguished
-by colour-blind readers; text and axes are grey.
+The colours of lines have a contrast of three to one against white and near-black, and colour-blind
+readers can distinguish them. Text and axes are grey.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,17 +18,17 @@ from isotrope.reports.quantities import Line, Quantity
 from isotrope.reports.runs import Run
 
 INK = "#7d838c"
-# Okabe and Ito's palette without its yellow; sky blue and orange are darkened to show on white
+# the palette of Okabe and Ito without yellow; sky blue and orange are darker, to be seen on white
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c2679a", "#3a8fc4", "#b07d00")
 _DASHES = ((), (5.0, 2.0), (1.5, 1.5), (6.0, 1.5, 1.5, 1.5))
 SECOND = (1.0, 1.7)
-"""Dashes of the second line of a run."""
-_SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the raw line
-_MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
+"""Dash pattern of the second line of a run."""
+_SMOOTH_FROM = 30  # least number of points with which the running mean is drawn
+_MOST_FAINT = 6  # largest number of runs with which values are drawn behind the running means
 _TITLE = 40  # characters; a longer title would leave no room for the picture
-_MOST_BANDS = 3  # runs whose standard deviations are drawn
-_SEEN = 1.5  # pixels between lines that are told apart
-_DECADES = 30  # largest over smallest value from which an axis may be logarithmic
+_MOST_BANDS = 3  # largest number of runs with which standard deviations are drawn
+_SEEN = 1.5  # least distance, in pixels, at which two lines can be distinguished
+_DECADES = 30  # a logarithmic axis is allowed if largest / smallest value is above this
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Curve:
         y: Vertical positions of the points, m values.
         spread: Standard deviations of y, m values, or None.
         origin: Number that is subtracted from y before the line is drawn.
-        unit: Number by which y - origin is then divided. If all runs share an axis, the origin is 0
-            and the unit 1.
+        unit: Number by which y - origin is divided. If all runs share an axis, the origin is 0 and
+            the unit is 1.
     """
 
     run: int
@@ -69,21 +69,21 @@ class Curve:
 
 
 def styles(count: int) -> list[Style]:
-    """Return one style per run; the colours repeat with another dash after the sixth."""
+    """Return one style for each run; after six, the colours repeat with another dash."""
     n = len(_COLOURS)
     return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
 
 
 def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Return whether the runs cannot share an axis: their losses are of different objectives."""
+    """Return whether runs cannot share an axis, because their objectives differ."""
     objectives = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
     return quantity.key == "loss" and len(objectives) > 1
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return one picture of the dev score for each metric; other pictures are unchanged.
+    """Return the pictures to draw, with one picture of the dev score for each dev metric.
 
-    For an unfinished run, the metric is taken from another run with the same dev setting.
+    For an unfinished run, the metric is that of another run with the same ``dev`` setting.
     """
     names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}
@@ -111,7 +111,7 @@ def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
-    """Return the title of a plot, with a note if its losses have different units."""
+    """Return the title of a plot and its note, which says if losses have different units."""
     if quantity.lines[0].column == "dev":
         name = next((name for name in _dev_names(quantity, runs) if name), "")
         title = f"{name[:1].upper()}{name[1:]}" or quantity.title
@@ -121,13 +121,13 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     if _share_no_unit(quantity, runs):
         return (
             "Loss, scaled to 0-1",
-            "Each run has its own range, because losses have no common unit.",
+            "Each run is scaled by itself, because the losses have no common unit.",
         )
     return quantity.title, quantity.note
 
 
 def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
-    """Return what the runs have measured, the lines of one run after each other."""
+    """Return the measured lines of the quantity, run by run."""
     values = [
         _curve(quantity, i, run, line)
         for i, run in enumerate(runs)
@@ -178,7 +178,7 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
 
 
 def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the running mean over about a fifteenth of the points, shorter at both ends."""
+    """Return the running mean over a fifteenth of the points; at the ends, over fewer."""
     if len(values) < _SMOOTH_FROM:
         return values
     window = np.ones(2 * max(2, len(values) // 30) + 1)
@@ -187,7 +187,7 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> Line2D:
-    """Draw one line; a long one as its running mean, with the raw values faintly behind."""
+    """Draw one line. If it is long, draw its running mean, and faintly the values behind it."""
     x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
     if quantity.kind in ("course", "path"):
         if count <= _MOST_FAINT and len(y) >= _SMOOTH_FROM and curve.spread is None:
@@ -201,7 +201,7 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int
         axes.fill_between(x, low, high, color=style.colour, alpha=0.2, lw=0)
     marker = "o" if len(y) == 1 else ""
     width = 1.5 if second else 1.8
-    # what lies on a bound of the axes is seen whole
+    # lines on a limit of the axes are not cut off
     (line,) = axes.plot(
         x, y, color=style.colour, lw=width, marker=marker, ms=4, clip_on=quantity.least is None
     )
@@ -216,7 +216,7 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int
 
 
 def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
-    """Return the groups of lines of which only the last would be seen."""
+    """Return groups of lines that hide each other, so that only the last would be seen."""
     groups: list[list[Line2D]] = []
     for line in lines:
         group = next((some for some in groups if _hides(line, some[0])), None)
@@ -228,7 +228,7 @@ def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
 
 
 def _hides(line: Line2D, other: Line2D) -> bool:
-    """Return whether all points of the shorter of two lines visibly lie on the other."""
+    """Return whether one line lies on the other, as far as a reader can see."""
     assert line.axes is not None
     (x, y), (u, v) = (
         line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
@@ -256,7 +256,7 @@ def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
 
 
 def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
-    """Draw where each run started (one grey line if they agree) and the step that was saved."""
+    """Draw the score at the start (one grey line if all agree) and at the saved step."""
     styled = [
         (run, style)
         for i, (run, style) in enumerate(zip(runs, styles(len(runs)), strict=True))
@@ -275,7 +275,7 @@ def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
 
 
 def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: float) -> None:
-    """Set ticks, grid and limits, with a margin around a constant or single value."""
+    """Set ticks, grid and limits."""
     _limit(axes, quantity, drawn)
     stepwise = quantity.across == "step"
     if stepwise:
@@ -306,7 +306,7 @@ def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
         return
     if quantity.floor is not None:
         low, high = min(low, quantity.floor), max(high, quantity.floor)
-    flat = 0.02 if quantity.key == "ratio" else 1e-9  # fixed by the objective: rounding noise
+    flat = 0.02 if quantity.key == "ratio" else 1e-9  # a constant ratio has rounding errors
     constant = high - low <= flat * max(abs(low), abs(high))
     room = (0.05 * abs(low) or 0.5) if constant else 0.05 * (high - low)
     bottom, top = low - (0.4 * room if low == quantity.floor else room), high + room
@@ -326,7 +326,7 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
 
 
 def _tick(value: float) -> str:
-    """Return a tick's number without rounding noise, with thousands apart and a true minus."""
+    """Return the text of a tick: rounded, with thousands separators and a real minus sign."""
     short = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
     return short.replace("-", "\N{MINUS SIGN}")
 

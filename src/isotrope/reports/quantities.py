@@ -1,4 +1,4 @@
-"""The pictures of a report and their glossary, by subject, from the table of metrics."""
+"""The pictures of a report, by subject, and the glossary, both from the table of metrics."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ class Line:
 
     Attributes:
         column: The column of metrics.csv.
-        name: The name in the key of the picture; empty if each run has one line.
+        name: The name in the legend of the picture; empty if each run has only one line.
         spread: The column of a standard deviation, drawn as a band around the line.
     """
 
@@ -27,8 +27,8 @@ class Quantity(Panel):
     """One picture: a panel with its lines.
 
     Attributes:
-        lines: Lines to draw for every run; the second is dotted.
-        runs: Positions of the runs that are drawn; None for all runs.
+        lines: Lines to draw for every run; the second line is dotted.
+        runs: Positions of the runs to draw; None for all runs.
     """
 
     lines: tuple[Line, ...] = ()
@@ -42,7 +42,7 @@ class Quantity(Panel):
 
 @dataclass(frozen=True)
 class Section:
-    """The pictures of one subject, with a heading and a question."""
+    """The pictures of one subject, with a heading and a note."""
 
     title: str
     note: str
@@ -63,15 +63,15 @@ def _section(key: str, title: str, note: str) -> Section:
 
 
 SECTIONS = (
-    _section("training", "Training", "Does it learn, and is the score still rising when it ends?"),
+    _section("training", "Training", "Does the model learn? Is the score still rising at the end?"),
     _section(
         "gradient",
         "Gradient of one anchor",
-        "How much it still teaches, which negatives it pushes, how hard it pulls.",
+        "How strong is it still, which negatives push, and how strong is the pull?",
     ),
-    _section("norms", "Norms", "Long embeddings get short gradients: training slows down."),
+    _section("norms", "Norms", "Long embeddings have small gradients, so training slows down."),
     _section("angles", "Angles", "Are positives nearer than negatives, and by how much?"),
-    _section("spread", "Spread", "Do the embeddings use the space, or collapse?"),
+    _section("spread", "Spread", "Do the embeddings use all dimensions, or do they collapse?"),
 )
 QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quantities)
 

@@ -1,4 +1,4 @@
-"""Reads run folders: config.yaml, metrics.csv and result.json as one frozen record."""
+"""Reads run folders: config.yaml, metrics.csv and result.json become one record."""
 
 import math
 import os
@@ -23,10 +23,10 @@ HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
 
 Series = NDArray[np.float64]
 
-_LARGEST = 1e100  # no float32 is; axes overflow before a float64 does
+_LARGEST = 1e100  # larger numbers, which cannot come from float32, would overflow the axes
 
 IMAGES = "train-images"
-"""Kind of the result of a training on images; on text it is ``train``."""
+"""Kind of the result of a training on images; for text it is ``train``."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Run:
     Attributes:
         name: The folder's name.
         folder: Folder from which it was read.
-        settings: Settings in config.yaml; empty for the log of your own training loop.
+        settings: Settings in config.yaml; empty if a custom training loop wrote the log.
         steps: Numbers of the t logged steps, in ascending order.
         series: Values of each column of metrics.csv at these steps, NaN if not measured.
         result: Contents of result.json; None while the run is in progress (or was stopped).
@@ -53,36 +53,36 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """Whether training helped, in the words of the judgement; ``"not known"`` without one."""
+        """Whether training helped, as the judgement says; ``"not known"`` without a judgement."""
         return "not known" if self.judgement is None else self.judgement.outcome
 
     @property
     def weights(self) -> str | None:
-        """The fingerprint of the saved weights; None if the run has none."""
+        """The fingerprint of the saved weights; None if it is not known."""
         model = self.result.details.get("model") if self.result else None
         fingerprint = model.get("fingerprint") if isinstance(model, Mapping) else None
         return None if fingerprint is None else str(fingerprint)
 
     @property
     def finished(self) -> bool:
-        """Whether the run wrote its result."""
+        """Whether the run has written its result."""
         return self.result is not None
 
     @property
     def foreign(self) -> bool:
-        """Whether this is the log of your own training loop, which has numbers only."""
+        """Whether a custom training loop wrote the log: then there are only numbers."""
         return self.result is None and not self.settings
 
     @property
     def of_images(self) -> bool:
-        """Whether it is a run on images."""
+        """Whether the run is a training on images."""
         if self.result is not None:
             return self.result.kind == IMAGES
         return "data" in self.settings and "files" not in self.settings
 
     @property
     def method(self) -> str:
-        """Name of the method of a run on images, with the divisor of its initial weights."""
+        """Name of the training method of a run on images, with its ``--cut`` if it is not 1."""
         details = self.result.details if self.result else {}
         recorded = details.get("method", self.settings.get("method", ""))
         name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def objective(self) -> str:
-        """Registered name of the objective, ``"?"`` if no file names it."""
+        """Registered name of the objective; ``"?"`` if it is not known."""
         return str(self._objective().get("name", "?"))
 
     @property
@@ -111,10 +111,10 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """Fingerprint of the scored data, which must agree for two dev scores to be comparable.
+        """Fingerprint of the scored data; two dev scores are comparable only if it is the same.
 
-        Runs of older versions have no fingerprint. It is replaced by the name of the score and the
-        settings, and by the data for ``--dev auto`` and nearest neighbours.
+        Runs of older versions have no fingerprint. The name of the score and the settings replace
+        it, for ``--dev auto`` and nearest neighbours also the fingerprint of the training data.
         """
         if recorded := self._dev("data"):
             return recorded
@@ -131,28 +131,28 @@ class Run:
 
     @property
     def dev_settings(self) -> str:
-        """The settings that determine the scored data; during a run nothing else is known."""
+        """The settings that determine the scored data, for runs without a result."""
         names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 
     @property
     def saved(self) -> str:
-        """The score of the saved model, which is from the best step (for images, the last).
+        """Name of the saved model's score, which is that of the best step (for images, the last).
 
-        For images, the score is from the test part, which must not choose a step.
+        For images, the score is from the test part, which must not be used to choose a step.
         """
         return "dev_final" if self.of_images else "dev_best"
 
     @property
     def saved_step(self) -> float | None:
-        """The step of the model that was saved; None if none was scored."""
+        """The step of the saved model; None if no step was scored."""
         if not self.of_images:
             return self.metric("dev_best_step")
         measured = self.steps[np.isfinite(self.scores)]
         return float(measured[-1]) if len(measured) else None
 
     def metric(self, name: str) -> float | None:
-        """Return a final number: from the result, else from the metrics so far; None if missing.
+        """Return a number of the result or, during a run, of the log so far; None if missing.
 
         For a run on images, ``dev_best`` and similar names stand for ``knn_best`` and so on.
         """
@@ -190,7 +190,7 @@ class Run:
         return {name: float(value) for name, value in numbers.items()}
 
     def _objective(self) -> dict[str, Any]:
-        """Return name and parameters from the result, else from the settings."""
+        """Return name and parameters from the result or, without a result, from the settings."""
         recorded = self.result.details.get("objective") if self.result else None
         if isinstance(recorded, Mapping):
             return dict(recorded)
@@ -208,15 +208,15 @@ def read_run(folder: Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is not a folder; give the `--output` folder of `isotrope train`"
+            f"give the `--output` folder of `isotrope train`; {folder} is not a folder"
         )
     RunFolder(folder).check()
     result_file = RunFolder(folder).result
     result = Result.load(result_file) if os.path.lexists(result_file) else None
     if result is not None and result.kind not in ("train", IMAGES):
         raise InputError(
-            f"{result_file} holds a result of kind {result.kind!r}, not of training; "
-            "give the `--output` folder of `isotrope train`"
+            f"give the `--output` folder of `isotrope train`; {result_file} is the result of "
+            f"another command ({result.kind})"
         )
     config, name = RunFolder(folder).config, legible(folder.resolve().name)
     watched = RunFolder(folder).recording() if result is None else None
@@ -229,7 +229,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _series(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
-    """Return steps and columns of a log, NaN where nothing was measured."""
+    """Return steps and columns of a log, with NaN if a number was not measured."""
     names, rows = read_log(path, complete=complete)
     series = {
         name: np.array([row.get(name, math.nan) for row in rows.values()], dtype=np.float64)

@@ -1,9 +1,9 @@
 """Plots a quantity over two angles: heatmaps, and curves where one angle is fixed.
 
-The axes are those of the papers: the angle to the negatives to the right, the angle to the
-positive upwards, ticks in multiples of pi. Colours go from dark to light, so they also work in
-greyscale and for colour-blind readers; undefined values are grey and hatched. The same numbers give
-the same bytes.
+The axes are those of the papers. The horizontal axis is the angle to the negatives, the vertical
+axis is the angle to the positive, and ticks are multiples of pi. Colours go from dark to light, so
+they also work in greyscale and for colour-blind readers. Undefined values are grey and hatched. The
+same numbers give the same file, byte for byte.
 """
 
 import io
@@ -39,7 +39,7 @@ _COLUMNS = 4
 
 @dataclass(frozen=True)
 class Surface:
-    """One panel or curve.
+    """The values of one panel or curve.
 
     Attributes:
         title: Title above the panel, or in the legend.
@@ -58,7 +58,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture in two formats, each the bytes of a file."""
+    """One picture as the bytes of an SVG file and of a PNG file."""
 
     svg: bytes
     png: bytes
@@ -76,10 +76,10 @@ def heatmaps(
 
     Args:
         surfaces: One or more surfaces, each with at least 2 x 2 values.
-        quantity: The meaning of the colours.
-        limits: The limits of the colours for all panels. Without limits, every panel has limits of
-            its own, which include 0.
-        lines: Values at which a contour is drawn.
+        quantity: Name of the coloured quantity.
+        limits: Limits of the colours for all panels. By default, every panel has its own limits,
+            which include 0.
+        lines: Values at which contours are drawn.
         labels: The labels of the axes x and y.
     """
     columns = min(_COLUMNS, len(surfaces))
@@ -108,7 +108,7 @@ def heatmaps(
 
 
 def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
-    """Draw the first row of each ``value`` over ``x``; the vertical axis is from 0 to 1."""
+    """Draw the first row of each ``value`` against ``x``; the vertical axis is from 0 to 1."""
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))
@@ -128,9 +128,9 @@ def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
 
 
 def settings(salt: str) -> dict[Any, Any]:
-    """Return the style of our pictures; equal salts give equal bytes."""
+    """Return matplotlib's settings for our pictures; ``salt`` makes the ids in an SVG constant."""
     return {
-        "svg.fonttype": "path",  # a file of its own, shown wherever: it cannot count on fonts
+        "svg.fonttype": "path",  # a separate file cannot rely on the fonts of its reader
         "svg.hashsalt": f"isotrope {salt}",
         "font.size": 9,
         "axes.titlesize": 10,
@@ -156,7 +156,7 @@ def surface_panel(
     visible = np.ma.masked_where(~surface.defined, surface.value)
     inside = visible.compressed() if surface.defined.any() else np.zeros(1)
     low, high = limits or (min(0.0, float(inside.min())), float(inside.max()))
-    if low == high:  # a surface without relief still needs a scale
+    if low == high:  # a constant surface needs a scale, too
         low, high = low - 0.5, high + 0.5
     mesh = axes.pcolormesh(
         surface.x, surface.y, visible, cmap=_COLOURS, vmin=low, vmax=high, rasterized=True
@@ -194,13 +194,13 @@ def colour_scale(
     bar = figure.colorbar(mesh, cax=axes, ticks=MaxNLocator(5))
     bar.outline.set_visible(False)
     bar.ax.ticklabel_format(axis="y", scilimits=(-2, 3))
-    axes.yaxis.set_offset_position("left")  # its power of ten starts above the bar
+    axes.yaxis.set_offset_position("left")  # the power of ten begins above the bar
     axes.tick_params(length=0, pad=3)
     axes.set_ylabel(label)
 
 
 def written(figure: Figure) -> Picture:
-    """Return a figure in both formats, without the date."""
+    """Return a figure as SVG and PNG, without the date, which would change the bytes."""
     figure.patch.set_alpha(0)
     svg, png = io.BytesIO(), io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -210,12 +210,12 @@ def written(figure: Figure) -> Picture:
 
 
 def slices(study: "optuna.Study", score: str) -> bytes:
-    """Return Optuna's picture of a study, a panel for each setting over its score, as SVG."""
+    """Return Optuna's picture of a study as SVG: a panel with the scores for each setting."""
     import matplotlib.pyplot as plt
     from optuna.visualization.matplotlib import plot_slice
 
     with mpl.rc_context(settings(score)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is experimental, or that a setting has one value
+        warnings.simplefilter("ignore")  # it is experimental; a setting has only one value
         plot_slice(study, target_name=score)
         try:
             return written(plt.gcf()).svg

@@ -377,9 +377,10 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
     first, last = said
     assert first.startswith(
         "isotrope: MultipleNegativesRankingLoss is a softmax over the batch, temperature 0.05 "
-        "(scale=20); 7 negatives an anchor; "
+        "(scale=20); 7 negatives for each anchor; "
     )
-    assert "of the anchors are done (GD < 0.01); the hardest negative has " in first
+    assert "of the anchors learn almost nothing (GD < 0.01); " in first
+    assert "of the push is from the hardest negative (" in first
     assert "% of the push (14% if even)" in first
     assert last == f"isotrope: verdict: healthy (nothing was found); see {tmp_path / 'isotrope'}"
     told = [one for one in logged if "loss" in one]
@@ -391,7 +392,7 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
     tiny.model_card_data.local_files_only = True
     assert (
         "MultipleNegativesRankingLoss is a softmax over the batch, temperature 0.05 (scale=20), "
-        "with 7 negatives an anchor. The final verdict is `healthy`"
+        "with 7 negatives for each anchor. The final verdict is `healthy`"
     ) in generate_model_card(tiny)
 
 
@@ -566,7 +567,7 @@ def test_hardness_weighting_is_told_as_the_lower_temperature_that_it_is(
     theirs = trainer(tiny, loss, data, tmp_path, max_steps=1)
     watching(theirs, say=said.append)
     theirs.train()
-    assert "temperature 0.04 (scale=25) where the loss says 0.05" in said[0]
+    assert "temperature 0.04 (scale=25), although its setting is 0.05" in said[0]
 
 
 def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path) -> None:

@@ -38,11 +38,11 @@ LOGGED = (
     "effective_rank",
     "misfit",
 )
-"""The columns that go to the trainer's loggers, as ``isotrope/dissipation`` and so on."""
+"""The columns that the trainer's loggers get, as ``isotrope/dissipation`` and so on."""
 
-_NOT_YET = ("not-enough-seen",), ("not-examined",)  # said at the end
-_LEAST_ROWS = 3  # before which no verdict is reported
-_TIMES = 20  # every row is diagnosed up to here, from there on one in each 5% more
+_NOT_YET = ("not-enough-seen",), ("not-examined",)  # verdicts that are reported only at the end
+_LEAST_ROWS = 3  # number of rows from which verdicts are reported
+_TIMES = 20  # up to twice this number, each new row is diagnosed; later only one row in several
 
 
 class Doctor:
@@ -54,9 +54,9 @@ class Doctor:
         transformers.Trainer(..., callbacks=[isotrope.Doctor()])
         lightning.Trainer(callbacks=[isotrope.Doctor()])
 
-    In the backward pass, the Doctor sees which pairs the loss compares, so it works with any model,
-    loss and batch. If the loss compares no pairs, or the pairs explain less than 98% of the
-    gradient at the embeddings, the verdict is ``not-examined``.
+    In the backward pass, the Doctor sees which pairs of embeddings the loss compares, so it works
+    with any model and batch. If the loss compares no pairs, or the pairs explain less than 98% of
+    the gradient at the embeddings, the verdict is ``not-examined``.
 
     The Doctor prints one line at the first measured step, one line when its verdict changes, and
     the verdict at the end. The trainer's loggers get the numbers as ``isotrope/...``. The folder
@@ -80,20 +80,20 @@ class Doctor:
         path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
         temperature: Temperature of the loss's softmax, used only if the gradient does not show it.
             The default is the loss's own ``temperature``, or 1 / ``scale``.
-        dev: Name of the validation metric to judge by; larger must be better. The default is the
-            trainer's ``metric_for_best_model``.
+        dev: Name of the validation metric that shows whether training helps; larger must be better.
+            The default is the trainer's ``metric_for_best_model``.
         say: Function that receives each printed line. With None, nothing is printed.
 
     Attributes:
         anatomy: The rows, one per measured step (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
         losses: Properties of each loss by its name: family, temperature, misfit, negatives.
-        off: Whether an error has stopped the doctor.
+        off: Whether an error has stopped the Doctor.
 
     Raises:
         ValueError: ``every`` or the temperature is not positive.
     """
 
-    # by which Lightning keeps the rows in its checkpoints
+    # the key under which Lightning stores the rows in its checkpoints
     state_key = _legacy_state_key = "isotrope.Doctor"
 
     def __init__(
@@ -125,19 +125,19 @@ class Doctor:
         return str(self.diagnose())
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Return the handler of a trainer's event ``on_...``; it does nothing for most events."""
+        """Return the handler of a trainer's event ``on_...``, which often does nothing."""
         if not name.startswith("on_") and name not in ("setup", "teardown"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return functools.partial(self._receive, name)
 
     def _receive(self, event: str, *arguments: Any, **details: Any) -> None:
-        """Pass an event to its handler; transformers gives details by name, Lightning none."""
+        """Pass an event to its handler; only transformers passes details by name."""
         handler = getattr(self._hugging_face if details else self._lightning, event, None)
         if handler is not None:
             self.quietly(handler)(*arguments, *([details] if details else []))
 
     def quietly(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Return the function in a wrapper that raises no errors, and that does nothing if off."""
+        """Wrap a function so that it raises no errors, and does nothing if the Doctor is off."""
 
         @functools.wraps(function)
         def guarded(*args: Any) -> None:
@@ -145,7 +145,7 @@ class Doctor:
                 return
             try:
                 function(*args)
-            except Exception as error:  # of any kind: the training continues
+            except Exception as error:  # after any error, the training continues
                 self.stop(f"{type(error).__name__}: {error}")
 
         return guarded
@@ -158,15 +158,15 @@ class Doctor:
         logger.warning("the Doctor stops measuring (%s); the training continues unchanged", why)
 
     def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
-        """Measure a batch of a custom loop in the backward pass of its loss, if its step is due.
+        """Measure a batch of a custom loop in the backward pass, if its step is to be measured.
 
-        Call ``observe(loss)`` before ``loss.backward()``. The row is then the last of :attr:`rows`.
-        ``observe(anchors, positives, loss)`` does the same, because the loss contains the pairs.
+        Call ``observe(loss)`` before ``loss.backward()``. After that, the new row is ``rows[-1]``.
+        ``observe(anchors, positives, loss)`` does the same: the embeddings are ignored.
 
         Args:
             batch: The loss as the last argument; embeddings before it are ignored.
             loss: Scalar to minimise, before it is scaled for float16 or for accumulation.
-            step: Number of the step; by default the number of the call, from 0.
+            step: Number of the step; by default the number of the call, counted from 0.
 
         Raises:
             InputError: The loss is not a tensor of one number.
@@ -188,7 +188,7 @@ class Doctor:
         if not due:
             return
         if loss.grad_fn is None:
-            raise InputError("the loss has no graph: observe it before loss.backward()")
+            raise InputError("call observe(loss) before loss.backward(): the loss has no graph")
         GraphReading(loss, self.quietly(functools.partial(self._seen, at)))
 
     def _seen(self, step: int, reading: GraphReading) -> None:
@@ -196,7 +196,7 @@ class Doctor:
             self.noted("the loss", row)
 
     def keep_in(self, folder: Path | None) -> None:
-        """Save into this folder of the trainer, unless the doctor has its own ``path``."""
+        """Save into this folder of the trainer, unless the user gave a ``path``."""
         self.path = self._own_path or folder
 
     def forget(self) -> None:
@@ -206,7 +206,7 @@ class Doctor:
         self._verdict = (HEALTHY,)
 
     def noted(self, name: str, row: Row) -> None:
-        """Record the loss of a new row, and report the verdict if it changed."""
+        """Record the properties of a loss from a new row; report the verdict if it changed."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind
@@ -222,14 +222,14 @@ class Doctor:
         self._judge()
 
     def _judge(self) -> None:
-        """Report the verdict if it changed; with more rows, check less often."""
+        """Report the verdict if it changed; the more rows, the less often this is checked."""
         looks = len(self.rows)
         if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
             return
         diagnosis = self.diagnose()
         if diagnosis.verdict in (self._verdict, *_NOT_YET):
             return
-        if diagnosis.verdict == self._verdict[:1]:  # healthy, and no longer remarkable
+        if diagnosis.verdict == self._verdict[:1]:  # still healthy; only a remark has ended
             return
         new = [f for f in diagnosis.findings if f.verdict not in self._verdict]
         self._verdict = diagnosis.verdict
@@ -264,7 +264,7 @@ class Doctor:
             learning_rate: Peak learning rate, if the trainer does not report it.
             kind: Kind of the inputs; text by default.
         """
-        from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
+        from isotrope.diagnostics.doctor import diagnose  # here, because it imports many modules
 
         case = self.anatomy.case(
             self.losses.values(), batch_size=batch_size, learning_rate=learning_rate, kind=kind
@@ -275,7 +275,7 @@ class Doctor:
         """Write metrics.csv and diagnosis.json, and return their folder.
 
         Args:
-            path: Folder of the files; by default the doctor's own folder.
+            path: Folder of the files; by default the Doctor's ``path``.
 
         Raises:
             ValueError: There is no folder to save to.
@@ -283,7 +283,7 @@ class Doctor:
         """
         folder = self.path if path is None else Path(path)
         if folder is None:
-            raise ValueError("there is no folder to save to; pass path=")
+            raise ValueError("pass path=: there is no folder to save to")
         save(folder, self.anatomy, self.diagnose())
         return folder
 
@@ -295,16 +295,16 @@ class Doctor:
             self.save()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows and the number of calls, which go into Lightning's checkpoints."""
+        """Return the rows and the number of calls, for Lightning's checkpoints."""
         return {"rows": self.anatomy.rows, "calls": self.anatomy.calls}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume with the rows of a checkpoint."""
+        """Continue with the rows of a checkpoint."""
         self.anatomy.rows, self.anatomy.calls = list(state_dict["rows"]), state_dict["calls"]
 
 
 def _alert(title: str, text: str) -> None:
-    """Send an alert to trackio if the training uses it; trackio raises without a run."""
+    """Send an alert to trackio if the training uses it; ignore its error without a run."""
     tracker = sys.modules.get("trackio")
     if tracker is not None and hasattr(tracker, "alert"):
         with contextlib.suppress(Exception):

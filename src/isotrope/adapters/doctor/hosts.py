@@ -1,7 +1,7 @@
-"""The words of trainers and loss libraries for their settings, one record each.
+"""The names of settings in trainers and loss libraries, one record for each library.
 
-The Doctor works without a record. With a record, its advice names the trainer's own settings;
-otherwise the advice is in plain words.
+With a record, the Doctor's advice names the settings of the user's library. Without a record, the
+advice is in general words.
 """
 
 from collections.abc import Iterable
@@ -59,13 +59,13 @@ HOSTS: dict[str, Words] = {
     "stable_pretraining": _LOSS_ARGUMENT,
     "transformers": _TRANSFORMERS,
 }
-"""Records by package; a package comes before those that it is built on."""
+"""Records by package; a package comes before the packages on which it is built."""
 
 
 def words_of(things: Iterable[object]) -> Words:
-    """Return the words of the first known package that defines one of the objects.
+    """Return the record of the first known package that defines one of the objects.
 
-    An argument for the temperature is named only if one of the objects has it.
+    Its argument for the temperature is named only if one of the objects has this argument.
     """
     known = list(things)
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}

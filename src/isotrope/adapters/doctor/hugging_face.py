@@ -1,9 +1,8 @@
 """Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
 Such a trainer does not pass itself to its callbacks, but it is on the call stack when training
-begins. During ``training_step`` the Doctor receives each loss whose backward pass begins. The
-Doctor moves to the front of the trainer's callbacks, so that loggers write the numbers that it adds
-to a log.
+begins. During ``training_step`` the Doctor receives each loss whose backward pass begins. It puts
+itself first among the trainer's callbacks, so that loggers write the numbers that it adds to a log.
 """
 
 import contextlib
@@ -81,8 +80,8 @@ class HuggingFaceEvents:
     def on_train_begin(
         self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
     ) -> None:
-        """Install the hooks; a resumed training continues with its earlier rows."""
-        self.close()  # a training that was broken off has left its hooks
+        """Replace ``training_step``; a resumed training continues with its earlier rows."""
+        self.close()  # an interrupted training may have left its replacement
         doctor = self.doctor
         trainer = _trainer(args)
         if args.n_gpu > 1:
@@ -104,7 +103,7 @@ class HuggingFaceEvents:
         if trainer is not None:
             handler = trainer.callback_handler
             handler.callbacks = [doctor, *(c for c in handler.callbacks if c is not doctor)]
-            model = trainer.model  # without what DistributedDataParallel puts around it
+            model = trainer.model  # not wrapped in DistributedDataParallel
             self._watch(trainer)
         self._model = model
         self._name = type(losses[0] if losses else model).__name__
@@ -114,7 +113,7 @@ class HuggingFaceEvents:
             doctor.anatomy.resume(doctor.path, state.global_step)
 
     def _watch(self, trainer: Any) -> None:
-        """Wrap the trainer's ``training_step``, to receive the losses of steps to measure."""
+        """Wrap the trainer's ``training_step``, to receive the losses of measured steps."""
         original, self._trainer = trainer.training_step, trainer
 
         @functools.wraps(original)
@@ -131,10 +130,10 @@ class HuggingFaceEvents:
         trainer.training_step = training_step
 
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
-        """Read the settings that the diagnosis needs from arguments and losses."""
+        """Read the settings for the diagnosis from the trainer's arguments and losses."""
         anatomy = self.doctor.anatomy
         anatomy.words = words_of([trainer, *(m for loss in losses for m in loss.modules())])
-        # not those of an earlier training
+        # a new dict, without the settings of an earlier training
         anatomy.settings = {
             "trainer": "sentence-transformers" if losses else "transformers",
             "batch-size": args.per_device_train_batch_size,
@@ -152,7 +151,7 @@ class HuggingFaceEvents:
         self._trainer, self._readings = None, []
 
     def on_substep_end(self, *_: object) -> None:
-        """Measure a batch, or one of several with accumulated gradients."""
+        """Measure the batch, which may be one of several whose gradients are accumulated."""
         readings, self._readings = self._readings, []
         step = self._state.global_step
         row = self.doctor.anatomy.see(
@@ -169,7 +168,7 @@ class HuggingFaceEvents:
     on_pre_optimizer_step = on_substep_end  # before the weights change
 
     def on_log(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
-        """Add our numbers to the trainer's; note the norm of the step's gradient."""
+        """Add the Doctor's numbers to the trainer's log; record the norm of the gradient."""
         logs = details.get("logs")
         if not logs or "loss" not in logs:
             return
@@ -182,7 +181,7 @@ class HuggingFaceEvents:
             state.log_history[-1].update(numbers)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
-        """Record this step's dev score, which the trainer uses to choose the best model."""
+        """Record this step's dev score: ``dev``, or the metric that chooses the best model."""
         metrics = details.get("metrics")
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
         for key in (name, f"eval_{name}") if name else ():
@@ -217,7 +216,7 @@ def _trainer(args: Any) -> Any:
 
 
 def _losses(trainer: Any) -> list[nn.Module]:
-    """Return the losses of a sentence-transformers trainer; none for another."""
+    """Return the losses of a sentence-transformers trainer; an empty list for others."""
     trainer_loss = getattr(trainer, "loss", None)
     candidates: Iterable[object] = (
         trainer_loss.values() if isinstance(trainer_loss, dict) else [trainer_loss]
@@ -226,18 +225,18 @@ def _losses(trainer: Any) -> list[nn.Module]:
 
 
 def _margin(loss: nn.Module) -> dict[str, float]:
-    """Return the margin of a triplet loss, and the largest distance of unit vectors."""
+    """Return the margin of a triplet loss and the largest distance of two unit vectors."""
     margin = getattr(loss, "triplet_margin", None)
     distance = getattr(loss, "distance_metric", None)
     if isinstance(margin, (int, float)) and callable(distance):
-        unit = torch.full((1, _DIMENSIONS), _DIMENSIONS**-0.5)  # L1 distances are largest, too
-        with contextlib.suppress(Exception):  # it may compare a batch with itself only
+        unit = torch.full((1, _DIMENSIONS), _DIMENSIONS**-0.5)  # the largest distance in L1, too
+        with contextlib.suppress(Exception):  # some distances accept only a batch and itself
             return {"margin": margin, "largest-distance": float(distance(unit, -unit))}
     return {}
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:
-    """Return the temperature of the losses, if they all have the same."""
+    """Return the temperature of the losses if it is the same for all, else None."""
     temperatures = set()
     for loss in losses:
         scale, temperature = getattr(loss, "scale", None), getattr(loss, "temperature", None)
@@ -250,7 +249,7 @@ def _temperature(losses: list[nn.Module]) -> float | None:
 
 
 def _tokens(inputs: object) -> list[Tensor]:
-    """Return the token ids in the inputs of a step, in their order."""
+    """Return all tensors of token ids in the inputs of a step, in order."""
     if isinstance(inputs, Mapping):
         found = []
         for name, value in inputs.items():
@@ -267,7 +266,8 @@ def _tokens(inputs: object) -> list[Tensor]:
 def _repeated(columns: list[Tensor]) -> float:
     """Return the share of the rows whose anchor or positive equals a text of another row.
 
-    Only two columns of equal length count; other columns may have shared negatives.
+    Only the first two columns count, and only if their lengths are equal; other columns may be
+    negatives that all rows share.
     """
     repeated = None
     for tokens in columns[:2]:

@@ -1,7 +1,7 @@
 """Handles the events of Lightning's trainer for the doctor.
 
-Lightning passes each loss to its callbacks before the backward pass, even under manual
-optimisation, so modules stay unchanged.
+Lightning passes each loss to its callbacks before the backward pass, even with manual optimisation,
+so nothing has to be wrapped.
 """
 
 from pathlib import Path
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 class LightningEvents:
-    """Handlers of the Lightning events that the Doctor needs.
-
-    The first process writes and prints.
-    """
+    """Handlers of the Lightning events that the Doctor needs; only the first process writes."""
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
@@ -46,11 +43,11 @@ class LightningEvents:
         doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
-        """Record the number of the step; under manual optimisation, the optimiser advances it."""
+        """Record the number of the step, which the optimiser may increase within the batch."""
         self._step, self._readings = trainer.global_step, []
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        """Record the backward pass of a loss, if its step is due."""
+        """Record the backward pass of a loss, if its step is to be measured."""
         if self.doctor.anatomy.due(self._step) and loss.grad_fn is not None and loss.numel() == 1:
             self._readings.append(GraphReading(loss))
 
@@ -83,7 +80,7 @@ class LightningEvents:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
     def on_fit_end(self, *_: object) -> None:
-        """Report the verdict, and save the rows: they may show why a training failed."""
+        """Report the verdict and save the rows, which may show why a training failed."""
         self.close()
         self.doctor.finish()
 

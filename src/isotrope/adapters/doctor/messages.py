@@ -1,4 +1,4 @@
-"""Words the lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
+"""Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ _KINDS = {
     "softmax": "a softmax over the batch",
     "other": "a loss that pulls and pushes within the batch, but not a softmax",
     "pairs": "a loss of pairs, without in-batch negatives",
-    "targets": "a loss that pulls embeddings to targets without a gradient: not examined",
+    "targets": "a loss that pulls embeddings to constant targets: not examined",
     "nothing": "not recognised yet: its gradient is zero",
     "unseen": "not examined",
     "broken": "not examined: its embeddings are not finite",
@@ -34,17 +34,18 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
         stated = anatomy.temperature
         if stated is not None and abs(tau / stated - 1) > 0.02:
             parts[0] += (
-                f" where the loss says {stated:.3g}: hard negatives are weighted as by a softmax "
-                f"of {tau:.3g}"
+                f", although its setting is {stated:.3g}: it weights hard negatives like a softmax "
+                f"with temperature {tau:.3g}"
             )
     if kind == "pairs":
         return parts[0]
     if count:
-        parts.append(f"{count:.0f} negatives an anchor")
+        parts.append(f"{count:.0f} negatives for each anchor")
     if row["dead"] is not None:
-        parts.append(f"{row['dead']:.0%} of the anchors are done (GD < 0.01)")
+        parts.append(f"{row['dead']:.0%} of the anchors learn almost nothing (GD < 0.01)")
     if share is not None and count:
-        parts.append(f"the hardest negative has {share:.0%} of the push ({1 / count:.0%} if even)")
+        even = f"{1 / count:.0%} if all push alike"
+        parts.append(f"{share:.0%} of the push is from the hardest negative ({even})")
     return "; ".join(parts)
 
 
@@ -71,13 +72,13 @@ def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
 
 
 def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> str:
-    """Return the paragraph on a training for the card of its model."""
+    """Return the paragraph on a training for the model card."""
     sentences = ["isotrope measured the gradient of the loss on the embeddings during training."]
     for loss in losses:
         what = _KINDS.get(loss["family"], f"the objective {loss['family']}").partition(";")[0]
         tau, count = loss.get("temperature"), loss.get("negatives")
         what += f", temperature {tau:.3g} (scale={1 / tau:.3g})" if tau else ""
-        what += f", with {count:.0f} negatives an anchor" if count else ""
+        what += f", with {count:.0f} negatives for each anchor" if count else ""
         sentences.append(f"{loss['name']} is {what}.")
     verdicts = ", ".join(f"`{word}` ({VERDICTS[word].title})" for word in diagnosis.verdict)
     pages = [f"`docs/diagnoses/{word}.md`" for word in diagnosis.verdict if word != HEALTHY]

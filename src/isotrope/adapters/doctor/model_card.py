@@ -1,7 +1,7 @@
 """Adds a paragraph on the training to the model card of sentence-transformers.
 
-sentence-transformers renders a model's card from ``model_card_data.template_path`` whenever it
-saves the model. After the training, this path names a copy of the template with one more section.
+Whenever sentence-transformers saves a model, it renders the card from the template at
+``model_card_data.template_path``. After the training, this path names a copy with one more section.
 """
 
 import atexit
@@ -19,7 +19,7 @@ _NEXT = "### Framework Versions"
 
 
 def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
-    """Add a section on the training to the card of a model, in place of an earlier one."""
+    """Add a section on the training to a model's card; it replaces an earlier section."""
     data = getattr(model, "model_card_data", None)
     path = getattr(data, "template_path", None)
     if data is None or path is None:

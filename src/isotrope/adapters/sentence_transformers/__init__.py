@@ -1,8 +1,8 @@
 """Objectives as losses, and protocols as evaluators, for the sentence-transformers trainer.
 
-``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, and
-``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` measures these
-losses like any other::
+``ObjectiveLoss`` and ``CachedObjectiveLoss`` turn any objective into a loss. ``ProtocolEvaluator``
+gives the same scores as ``isotrope evaluate``. :class:`isotrope.Doctor` measures these losses like
+any other loss::
 
     from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator
 

@@ -19,34 +19,34 @@ from isotrope.core.distributed import all_reduce_max, world_size
 from isotrope.data.text.batches import cut, fewer
 from isotrope.encoders.device import pass_overhead
 
-_PROMPT = "prompt_length"  # the same of every row, in each of its forms
+_PROMPT = "prompt_length"  # one value for all rows, a number or a tensor
 
 
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return the embeddings of each column, n x d.
 
-    Some columns cannot be joined and get a forward pass each: images whose patches are not rows,
-    inputs without padding, columns with different routes, and columns from which a wrapper reads
-    other model outputs (``AdaptiveLayerLoss``). Every process makes the same number of forward
-    passes, as DDP, FSDP and ZeRO-3 require.
+    Some columns cannot be joined, so each gets its own forward pass: images whose patches are not
+    rows, inputs without padding, columns for different ``Router`` routes, and columns from which a
+    wrapper reads other model outputs (``AdaptiveLayerLoss``). Every process makes the same number
+    of forward passes, as DDP, FSDP and ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:
         return [model(column)["sentence_embedding"] for column in columns]
     mask = merged["attention_mask"]
-    # padding in front stays, so that the end of a text padded there is the width of its column
+    # padding on the left is kept, so a text that is padded there ends at the width of its column
     ends = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
     lengths = ends.cpu().numpy()[np.concatenate(places)]
     order = np.argsort(lengths, kind="stable")
     lengths = np.maximum(lengths[order], 1)  # a text without a token
     bounds = cut(lengths, pass_overhead(mask.device))
     if world_size() > 1:
-        # without gradients other processes need not be here; then one pass serves all wrappers
+        # without gradients, other processes may not be here; one pass then suits every wrapper
         own = len(bounds) - 1
         fewest = -all_reduce_max(-own, mask.device) if torch.is_grad_enabled() else 1
         bounds = fewer(bounds, lengths, fewest)
     rows = torch.from_numpy(np.concatenate(places)[order]).to(mask.device)
-    # the longest first: the allocator then finds room for the shorter in what they leave
+    # the longest first, because the allocator can reuse their memory for shorter texts
     parts = [
         model(_rows(merged, rows[start:end], int(lengths[end - 1])))["sentence_embedding"]
         for start, end in reversed(list(pairwise(bounds)))
@@ -58,7 +58,7 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
 def _merged(
     columns: Sequence[dict[str, Any]],
 ) -> tuple[dict[str, Any] | None, list[NDArray[np.int64]]]:
-    """Return all columns as one list of rows, or None, and the places of each column's rows."""
+    """Return all columns joined (None if impossible), and the places of each column's rows."""
     masks = [column.get("attention_mask") for column in columns]
     if len(columns) < 2 or not all(isinstance(mask, Tensor) and mask.ndim == 2 for mask in masks):
         return None, []
@@ -81,7 +81,7 @@ def _filled(column: Mapping[str, Any], size: int, most: int) -> dict[str, Any]:
 
 
 def _rows(merged: Mapping[str, Any], rows: Tensor, length: int) -> dict[str, Any]:
-    """Return the inputs of some rows, their tokens up to a length."""
+    """Return the inputs of some rows, with their tokens cut to a length."""
     width = merged["attention_mask"].shape[1]
     return {
         key: value

@@ -23,15 +23,16 @@ from isotrope.evaluation.embed import Encoder
 
 
 class ProtocolEvaluator(BaseEvaluator):
-    """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
+    """Evaluates by isotrope's protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
-        primary: Name of the returned metric that the trainer uses to choose the best step; None for
-            the first returned metric.
+        primary: Name of the metric by which the trainer chooses the best step; by default the first
+            metric that is returned.
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
         write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's
-            output, or to ``..._results-2.csv`` and so on if the file has other metrics.
+            output folder. If that file has other columns, the line goes to ``..._results-2.csv``,
+            and so on.
         protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. The mode of
             transfer tasks is ``prototyping`` by default.
 
@@ -66,13 +67,14 @@ class ProtocolEvaluator(BaseEvaluator):
             The metrics of ``isotrope.evaluate``, by name.
 
         Raises:
-            InputError: There is nothing to evaluate on, the data cannot be read, or the
-                metric does not exist.
+            InputError: No data are given, the data cannot be read, or the metric does not exist.
         """
         numbers = evaluate(cast("Encoder", model), **self._options).metrics
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
-            raise InputError(f"no metric {self._primary!r}; choose one of {', '.join(metrics)}")
+            raise InputError(
+                f"set primary to one of {', '.join(metrics)}: there is no {self._primary!r}"
+            )
         self.primary_metric = self._primary or next(iter(metrics))
         if output_path is not None and self.write_csv:
             self._write(Path(output_path), {"epoch": epoch, "steps": steps, **numbers})
@@ -99,7 +101,7 @@ class ProtocolEvaluator(BaseEvaluator):
 
 
 def _header(file: Path) -> list[str] | None:
-    """Return the names in the first line of a CSV file, or None if there are none."""
+    """Return the column names in the first line of a CSV file; None without a file or a line."""
     if not file.exists():
         return None
     with file.open(newline="", encoding="utf-8") as handle:

@@ -1,7 +1,7 @@
 """Wraps any objective as a loss for the sentence-transformers trainer.
 
 The columns of the data are anchors, positives and any number of hard negatives, as for
-``MultipleNegativesRankingLoss``. With a single column, each text is its own positive with another
+``MultipleNegativesRankingLoss``. With a single column, the positive is the same text with another
 dropout mask (SimCSE)::
 
     loss = ObjectiveLoss(model, "met")  # or an objective with its hyperparameters
@@ -9,10 +9,10 @@ dropout mask (SimCSE)::
     loss = CachedObjectiveLoss(model, "infonce", mini_batch_size=64)  # batches of any size
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
-less padding than a pass per column (``columns.py``). Value and gradient are the same. The objective
-receives the model's embeddings of all rows of a batch, in float32 even under autocast. The losses
-work with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers
-(``BatchSamplers.NO_DUPLICATES`` prevents that duplicates are pushed apart).
+less padding than a forward pass per column (``columns.py``). Value and gradient are the same. The
+objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
+with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
+With ``BatchSamplers.NO_DUPLICATES``, equal texts are not pushed apart.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,9 +39,9 @@ class ObjectiveLoss(nn.Module):
     Args:
         model: The model to train.
         objective: An objective, or the name of a registered objective. A hyperparameter that is an
-            ``nn.Parameter`` (such as a temperature) is trained too. A resumed training restarts it
-            from the value given here, because checkpoints of the sentence-transformers trainer
-            store only the model's parameters.
+            ``nn.Parameter`` (such as a temperature) is trained too. In a resumed training it starts
+            again from the value given here, because checkpoints of the sentence-transformers
+            trainer store only the model's parameters.
         gather_across_devices: Whether to compute one loss over the rows of all processes. By
             default, each process compares only its own rows.
         groups: Whether rows with the same integer in the column ``label`` (or ``score``), as in
@@ -53,8 +53,8 @@ class ObjectiveLoss(nn.Module):
         settings: Hyperparameters of an objective that is given by name.
 
     Attributes:
-        observe: Function called with the views of each batch (of all processes if they are
-            gathered), or None.
+        observe: Function that is called with the views of each batch (of all processes, with
+            ``gather_across_devices``), or None.
 
     Raises:
         InputError: The objective or one of its settings is unknown, or a hyperparameter requires a
@@ -77,7 +77,7 @@ class ObjectiveLoss(nn.Module):
             learnt = [k for k, v in settings.items() if isinstance(v, Tensor) and v.requires_grad]
             if learnt:
                 raise InputError(
-                    "pass an objective, such as "
+                    "pass an objective object, such as "
                     f"InfoNCE({learnt[0]}=nn.Parameter(torch.tensor(0.05))): {learnt[0]} cannot "
                     "be learnt if the objective is given by name"
                 )
@@ -85,7 +85,7 @@ class ObjectiveLoss(nn.Module):
         elif settings:
             raise InputError(
                 f"set {', '.join(settings)} in {type(objective).__name__}(...): "
-                "hyperparameters can be given here only with the name of an objective"
+                "hyperparameters are accepted here only if the objective is given by name"
             )
         self.model = model
         self.objective = objective
@@ -117,18 +117,17 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             embeddings: One n x d tensor for each column: anchors, positives and any hard negatives.
-            labels: Group of each row, n integers; used only if the loss takes groups.
+            labels: Group of each row, n integers; used only with ``groups=True``.
 
         Returns:
-            The loss. It is 0 for a single row at the end of an epoch if the objective compares
-                rows.
+            The loss. It is 0 for a single row (the end of an epoch) if the objective compares rows.
 
         Raises:
-            InputError: There is a single column, the objective takes no hard negatives, or the loss
-            takes groups and there are no labels.
+            InputError: There is only one column; or there are hard negatives, and the objective
+                takes none; or groups are used without labels.
         """
         if len(embeddings) < 2:
-            raise InputError(f"a loss needs anchors and positives; found {len(embeddings)} column")
+            raise InputError(f"pass anchors and positives; found {len(embeddings)} column")
         anchors, positives, *hard = embeddings
         if hard and not self.objective.takes_negatives:
             raise InputError(
@@ -141,7 +140,7 @@ class ObjectiveLoss(nn.Module):
             whole = all_gather_views(views) if self.gather_across_devices else None
             seen = views if whole is None else whole.views
             if len(seen.anchors) < self.objective.least_rows and not hard:
-                # their trainer's last batch of an epoch: there is nothing to compare a row with
+                # the last batch of an epoch can be one row, which has no other row to compare
                 return 0.0 * (anchors.sum() + positives.sum())
             if self.observe is not None:
                 self.observe(seen)
@@ -185,7 +184,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         objective: See :class:`ObjectiveLoss`.
         mini_batch_size: Number of rows of a column to embed at a time.
         mini_batch_num_tokens: Number of tokens to embed at a time, instead of a number of rows.
-        show_progress_bar: Whether to show a progress bar over the pieces.
+        show_progress_bar: Whether to show a progress bar that counts the pieces.
         settings: Arguments of :class:`ObjectiveLoss`: ``gather_across_devices``, ``groups``,
             ``backend``, ``prefixes``, and hyperparameters.
 
@@ -213,7 +212,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         self.mini_batch_size = mini_batch_size
         self.mini_batch_num_tokens = mini_batch_num_tokens
         self.show_progress_bar = show_progress_bar
-        self._of_learnt: Sequence[Tensor] = ()  # gradients, from the pieces' pass to the loss
+        self._of_learnt: Sequence[Tensor] = ()  # gradients of the learnt hyperparameters
 
     @property
     def objective(self) -> Objective:
@@ -240,7 +239,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
                 "train the hyperparameters of a cached loss"
             )
         loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
-        if loss.requires_grad:  # so that their gradient has every factor that the loss will get
+        if loss.requires_grad:  # adds 0, so that gradients get all factors that the loss will get
             for parameter, gradient in zip(self._learnt, self._of_learnt, strict=True):
                 loss = loss + ((parameter - parameter.detach()) * gradient).sum()
         return loss
@@ -248,7 +247,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """Return the loss of the pieces; ``with_backward`` also runs its backward pass."""
+        """Return the loss of the embedded pieces; ``with_backward`` runs the backward pass too."""
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
         if not with_backward:
             return loss
@@ -257,7 +256,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             self._of_learnt = torch.autograd.grad(loss, self._learnt, retain_graph=True)
         torch.autograd.backward(loss, inputs=pieces)
         for piece in pieces:
-            if piece.grad is None:  # a column that is held constant, as hard negatives may be
+            if piece.grad is None:  # the objective may hold a column constant
                 piece.grad = torch.zeros_like(piece)
         return loss.detach()
 
@@ -277,7 +276,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
 def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
     """Return the columns to embed; a single column is returned twice."""
-    # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
+    # not copies, because AdaptiveLayerLoss reads what the model stored in these dicts
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
 
@@ -289,7 +288,7 @@ def _first(views: Views, d: int) -> Views:
 def _groups(labels: Tensor | None) -> Tensor:
     """Return the groups of the rows."""
     if labels is None:
-        raise InputError("groups=True needs a column 'label' of integers, which the data lack")
+        raise InputError("add a column 'label' of integers to the data, or set groups=False")
     groups = labels.long().flatten()
     if labels.is_floating_point() and bool((groups != labels.flatten()).any()):
         raise InputError("groups=True needs a column 'label' of integers; found fractions")
