@@ -144,7 +144,7 @@ def test_a_run_folder_asks_nobody(run, encoder: Path, tmp_path: Path, asked: lis
         assert found.code == 0, found.err
         (folder / "diagnosis.json").unlink()
     found = run("diagnose", folder)
-    assert "was not probed: evilorg/ds" in found.out
+    assert "was not probed: to open evilorg/ds" in found.out
     assert asked == []
 
 
@@ -243,9 +243,9 @@ def test_pictures_that_only_a_strangers_run_names_are_not_opened(
     assert f"use `isotrope evaluate {folder} --labels={data}`" in found.err
     found = run("diagnose", folder)
     assert found.code == 0
-    assert "blobs.npz is not opened" in found.out
+    assert "it is not opened" in found.out
     config.write_text(f"data: digits\nclasses: {data}\n")
-    assert "digits is not opened" in run("evaluate", folder, "--knn", "--device", "cpu").err
+    assert "it is not opened" in run("evaluate", folder, "--knn", "--device", "cpu").err
     assert opened == []
     assert "images, two crops of each" in run("diagnose", folder, "--data", data).out
 

@@ -87,7 +87,7 @@ class Result:
                     raise TypeError(f"{name} must be an object")
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
-                f"{path} is not a result of isotrope ({error}); restore it if it was edited"
+                f"{path} is not a result of isotrope ({error}); if it was cut short, restore it"
             ) from error
         return result
 
