@@ -28,7 +28,7 @@ from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, Surrogate
 
 BACKENDS = ("eager", "rowblock", "bfloat16")
 
-# bytes of similarities held as one matrix: always (CPU, GPU), if not fused, if directions share them
+# bytes of similarities held at once: always (CPU, GPU), if not fused, if directions share blocks
 EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES, SHARED_BYTES = 1 << 17, 1 << 26, 1 << 26, 1 << 17
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
