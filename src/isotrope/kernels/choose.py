@@ -31,6 +31,7 @@ BACKENDS = ("eager", "rowblock", "bfloat16")
 # bytes of similarities held at once: always (CPU, GPU), if not fused, if directions share blocks
 EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES, SHARED_BYTES = 1 << 17, 1 << 26, 1 << 26, 1 << 17
 
+
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views, and the reason for the choice.
 
