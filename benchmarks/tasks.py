@@ -21,8 +21,8 @@ so a run that was stopped continues.
 Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths;
 those whose ``origin`` is ``baseline`` were made earlier by another script with the same settings
 (on an Intel processor) and hold the means alone, so a difference from them has no interval.
-Cells of D whose ``origin`` is ``earlier rules`` were made before the rules of the recipe changed for
-such data; the table marks them with a dagger, and ``run`` makes them again.
+Cells of D whose ``origin`` is ``earlier rules`` were made before the recipe's rules for such data
+changed; the table marks them with a dagger, and ``run`` makes them again.
 STS-B is the Spearman correlation on its test part, the price paid elsewhere.
 
 One thread a process; a cell takes from one minute to an hour of a core.
