@@ -79,7 +79,7 @@ def test_diagnose(outcome: Any) -> None:
         objective_settings={"temperature": 0.1},
     )
     assert "texts" in str(model)
-    with pytest.raises(InputError, match="objective_settings needs an objective given"):
+    with pytest.raises(InputError, match="give the objective by name"):
         isotrope.diagnose(outcome, objective_settings={"temperature": 0.1})
 
 

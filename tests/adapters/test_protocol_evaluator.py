@@ -69,7 +69,7 @@ def test_rows_of_other_metrics_have_a_file_of_their_own(pairs: Path, tmp_path: P
 
 def test_what_cannot_be_scored_is_said(pairs: Path) -> None:
     model = scratch()
-    with pytest.raises(InputError, match="nothing to evaluate on"):
+    with pytest.raises(InputError, match="give data to evaluate on"):
         ProtocolEvaluator()(model)
     with pytest.raises(InputError, match=r"set primary to one of .*: there is no 'sts'"):
         ProtocolEvaluator(sts=pairs, primary="sts")(model)

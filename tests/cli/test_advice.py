@@ -73,7 +73,7 @@ READ = "--device cpu --results R"
 SCORE = f"evaluate M {READ}"
 CASES = [  # what is typed, what is proposed, and what is typed then
     (f"train odd.csv {TRAIN}", "--columns 'die Frage,die Antwort'", "{} {advice}"),
-    (f"train one.jsonl --groups one {TRAIN}", "a column of --groups with several", "{} --groups n"),
+    (f"train one.jsonl --groups one {TRAIN}", "name a column that has several", "{} --groups n"),
     (f"train texts.txt --views pairs {TRAIN}", "--views dropout", "{} {advice}"),
     (f"train pairs.tsv --views adjacent {TRAIN}", "--views pairs", "{} {advice}"),
     (f"train texts.txt --patience 2 {TRAIN}", "add --dev", "{} --dev pairs.csv"),
@@ -92,12 +92,12 @@ CASES = [  # what is typed, what is proposed, and what is typed then
     ("encode M scored.csv -o OUT.npy", "--columns sentence1", "{} {advice}"),
     (
         f"evaluate M --retrieval odd.csv {READ}",
-        "rename the columns",
+        "rename its columns",
         f"evaluate M --retrieval pairs.csv {READ}",
     ),
     (
         f"evaluate M --corpus odd.csv {READ}",
-        "rename the columns",
+        "rename its columns",
         f"evaluate M --corpus pairs.csv {READ}",
     ),
     (f"evaluate M {READ}", "--corpus FILE", "{} --corpus texts.txt"),

@@ -144,7 +144,8 @@ def test_a_run_folder_asks_nobody(run, encoder: Path, tmp_path: Path, asked: lis
         assert found.code == 0, found.err
         (folder / "diagnosis.json").unlink()
     found = run("diagnose", folder)
-    assert "was not probed: to open evilorg/ds" in found.out
+    assert "the saved model embedded no data: " in found.out
+    assert "evilorg/ds" in found.out
     assert asked == []
 
 

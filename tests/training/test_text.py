@@ -371,7 +371,7 @@ def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: 
     encoder.model.default_prompt_name = "own"
     encoder.save(tmp_path / "prompted")
     changed = {**quick, "encoder": str(tmp_path / "prompted")}
-    with pytest.raises(InputError, match=r"puts its own prompt before every text, 'about: '"):
+    with pytest.raises(InputError, match=r"puts its own prompt 'about: ' before every text"):
         fit(**changed, query_prompt="query: ")
 
 
@@ -517,7 +517,7 @@ def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path)
         ({"objective_settings": {"temperature": -1}}, r"must be >= 0\.0001; found -1"),
         (
             {"encoder": "all-MiniLM-L6-v2", "max_length": 600},
-            "max_length=600 is more than all-MiniLM-L6-v2 takes",
+            "max_length=600 is more than all-MiniLM-L6-v2 can read",
         ),
         ({"device": "mps"}, "mps"),
     ],
