@@ -216,7 +216,9 @@ class TestBadInput:
 
     def test_files(self, table, tmp_path):
         (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
-        with pytest.raises(InputError, match=r"a\.tsv: remove or complete 1 row with an empty text .line 2."):
+        with pytest.raises(
+            InputError, match=r"a\.tsv: remove or complete 1 row with an empty text .line 2."
+        ):
             corpus(table, tmp_path / "a.tsv")
         with pytest.raises(InputError, match="no such file"):
             corpus(table, tmp_path / "b.tsv")

@@ -118,7 +118,9 @@ def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("a\tb\nc\t\n")
     encoder = Failing({}, calls=0)
-    with pytest.raises(InputError, match=r"pairs.tsv: remove or complete 1 row with an empty text .line 2."):
+    with pytest.raises(
+        InputError, match=r"pairs.tsv: remove or complete 1 row with an empty text .line 2."
+    ):
         isotrope.evaluate(encoder, sts=own, corpus=pairs)
     single = tmp_path / "single.txt"
     single.write_text("one text\n")

@@ -244,7 +244,9 @@ def test_a_run_does_not_go_on_with_other_text(runs: dict, stopped: dict) -> None
     corpus = Path(runs["files"][0])
     whole = corpus.read_text()
     corpus.write_text("\n".join(sentences(300, seed=9)) + "\n")
-    with pytest.raises(CannotResume, match="restore the data, or .* They have changed since the checkpoint"):
+    with pytest.raises(
+        CannotResume, match="restore the data, or .* They have changed since the checkpoint"
+    ):
         fit(**stopped, resume=True)
     corpus.write_text(whole)
     manifest.unlink()
@@ -259,7 +261,9 @@ def test_a_run_does_not_go_on_with_another_dev_file(quick: dict, tmp_path: Path)
     with power_cut(5):
         fit(**settings)
     dev.write_text("".join(scored[:8]))
-    with pytest.raises(CannotResume, match=r"the data of the dev STS Spearman \(dev.tsv\), or .* They have"):
+    with pytest.raises(
+        CannotResume, match=r"the data of the dev STS Spearman \(dev.tsv\), or .* They have"
+    ):
         fit(**settings, resume=True)
     dev.write_text("".join(scored))
     assert fit(**settings, resume=True).result.metrics["steps"] == quick["max_steps"]

@@ -75,7 +75,7 @@ def test_a_stream_of_the_hub(
         ({"streaming": 1}, r"^streaming=\d+:? input should be greater than or equal to 2"),
         (
             {"streaming": 20},
-            r"larger buffer, such as streaming=200, or .* of the first 20 records, 11 can be trained on",
+            r"larger buffer, such as streaming=200, or .* first 20 records, 11 can be trained on",
         ),
         ({"streaming": 1000}, r"one buffer of streaming=1000 holds all 300 records"),
         ({"files": sentences(4)}, r"streaming=\d+ .give a file: your data are already in memory"),
