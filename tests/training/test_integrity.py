@@ -245,7 +245,7 @@ def test_a_run_does_not_go_on_with_other_text(runs: dict, stopped: dict) -> None
     whole = corpus.read_text()
     corpus.write_text("\n".join(sentences(300, seed=9)) + "\n")
     with pytest.raises(
-        CannotResume, match="restore the data, or .* They have changed since the checkpoint"
+        CannotResume, match=r"restore the data, or .* They have changed since the checkpoint"
     ):
         fit(**stopped, resume=True)
     corpus.write_text(whole)
