@@ -143,6 +143,14 @@ def test_the_model_before_training_keeps_all() -> None:
     assert kept(None, minilm, worse) is None
 
 
+@pytest.mark.parametrize(("loss", "rate"), [(0.1, 3e-5), (0.2, 1e-4), (0.4, 3e-4), (2.0, 3e-4)])
+def test_the_less_there_is_to_learn_the_lower_the_rate(
+    loss: float, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: loss)
+    assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
+
+
 def test_a_larger_budget_trains_longer_and_then_twice(tmp_path: Path) -> None:
     rows = [
         (f"{a} {b}", f"the {b} that is {a}, number {i}") for i in range(4) for a, b in pairs(75)
