@@ -37,11 +37,13 @@ example, if all embeddings are one point, no negative can be harder than another
 
 ## Thresholds
 
-The table has all thresholds. A threshold is skipped if its value was not measured. On the pages of
-the verdicts, a value "at the end" is the median of the last third of the logged steps. A saved
-model is measured on 256 inputs.
+The table has all thresholds. Most of them show a fault if they are crossed. Some only select
+another threshold or change, or prevent the verdict; the page of the verdict says which. A threshold
+is skipped if its value was not measured. A value "at the end" is the median of the last third of
+the logged steps; a value "in the first third" is the median of the first third, without the first
+step. A saved model is measured on 256 inputs.
 
-| threshold | verdict | fault if | unit |
+| threshold | verdict | crossed if | unit |
 |---|---|---|---|
 {thresholds}
 
@@ -75,10 +77,20 @@ _SOURCES = {
 }
 """Sources that "How it was tested" explains, in short."""
 
-_FIRST = (
-    "`isotrope diagnose RUN` and `isotrope.Doctor` print this verdict with the numbers behind it "
-    "and, for a fault, one setting to change. After the change, train and diagnose again."
+_PRINT = "`isotrope diagnose RUN` and `isotrope.Doctor` print this verdict with"
+_FIRST = f"{_PRINT} the numbers behind it and one change to make. Then train and diagnose again."
+_UNKNOWN = (
+    f"{_PRINT} the reason, and with what the Doctor needs to judge the training. It is no fault of "
+    "the training."
 )
+_SOUND = f"{_PRINT} the numbers behind it. It is no fault, so there is nothing to change."
+_TIMES = {
+    "at the end": '"At the end" is the median of the last third of the logged steps.',
+    "in the first third": '"In the first third" is the median of the first third of the logged '
+    "steps, without the first step.",
+    " is crossed": "A threshold is crossed if the number is on the side in the second column.",
+}
+"""Explanations of words in the table of thresholds, for the pages that have them."""
 
 _ANGLE = re.compile(r"\{(\w+)\}")
 _LENGTH_AND_DATA = re.compile(r" \{(?:text|longer|scratch)\}")
@@ -138,10 +150,10 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         ValueError: One of these sections is missing.
     """
     verdict = VERDICTS[word]
-    head = "| threshold | fault if | unit | what is measured | source |"
+    head = "| threshold | crossed if | unit | what is measured | source |"
     blocks = [
         f"# {word}",
-        _FIRST,
+        _first(word),
         "## What it means",
         verdict.meaning,
         "## What to do",
@@ -153,11 +165,26 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         "## What decides",
         _by_hand(page, word, "What decides").partition(f"\n\n{head[:12]}")[0],
         "\n".join([head, "|---|---|---|---|---|", *map(_row, verdict.thresholds)]),
+        *_times(verdict.thresholds),
         *_order(word),
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
     ]
     letters = legend("\n\n".join(blocks))
     return "\n\n".join([*blocks[:-1], *filter(None, [letters]), blocks[-1]]) + "\n"
+
+
+def _first(word: str) -> str:
+    """What a diagnosis prints with a verdict."""
+    if not VERDICTS[word].is_fault:
+        return _SOUND
+    return _UNKNOWN if VERDICTS[word].only_if_healthy else _FIRST
+
+
+def _times(thresholds: Sequence[Threshold]) -> list[str]:
+    """The explanations that a table of thresholds needs, as one paragraph or none."""
+    table = "\n".join(map(_row, thresholds))
+    found = [text for words, text in _TIMES.items() if words in table]
+    return [" ".join(found)] if found else []
 
 
 def _by_hand(page: str, word: str, title: str) -> str:
@@ -205,11 +232,12 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
         shown = _LENGTH_AND_DATA.sub("", row["command"]).replace("{data}/", "")
         command = _ANGLE.sub(lambda found: found[1].upper(), shown).replace("|", "\\|")
         lines.append(f"| `isotrope {command}` | `{row['verdict']}` | {change} |")
+    these = "This training" if len(lines) == 3 else "These trainings"
     return [
-        "These trainings of the benchmark have this fault ([how it was tested]"
-        "(../diagnosis.md#how-it-was-tested)). The table shows the verdict and the change that "
-        "`isotrope diagnose` printed. Words in capitals stand for files and encoders. Options that "
-        "only make the training small are left out.",
+        f"{these} of the benchmark {'has' if len(lines) == 3 else 'have'} this fault ([how it was "
+        "tested](../diagnosis.md#how-it-was-tested)). The table shows the verdict and the change "
+        "that `isotrope diagnose` printed. Words in capitals stand for names: of encoders, files "
+        "and columns. Options that only make the training small are left out.",
         "\n".join(lines),
     ]
 

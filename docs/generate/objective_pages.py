@@ -154,9 +154,9 @@ def page(cls: type[Objective]) -> str:
         blocks += [
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
             "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
-            "both panels, the vertical axis is the angle between the anchor and its positive, and "
-            "the horizontal axis is the mean angle between the anchor and its negatives (standard "
-            "deviation 0.1). The middle panel shows W of each negative by its angle to the anchor; "
+            "these two panels, the vertical axis is the angle between the anchor and its positive, "
+            "and the horizontal axis is the mean angle between the anchor and its negatives "
+            "(standard deviation 0.1). The middle panel shows W of each negative by its angle to the anchor; "
             "there, the positive is at π/6.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
@@ -258,10 +258,11 @@ def _limits(objective: Objective) -> list[str]:
 
 def _declared(objective: Objective) -> str:
     both = "the rows of each view in turn"
+    usual = " (with the default settings)" if "space" in hypers(type(objective)) else ""
     value = (
         "one number"
         if objective.batch_level
-        else f"the {objective.reduction} of one loss per anchor"
+        else f"the {objective.reduction} of the losses of the anchors"
     )
     first = (
         f"the rows of the first view. `{type(objective).__name__}().symmetric()` is the mean of "
@@ -273,15 +274,23 @@ def _declared(objective: Objective) -> str:
         else "`groups` has no effect"
     )
     lines = [
-        f"- Input: {_SPACES[objective.space]}.",
+        f"- Input: {_input(objective)}.",
         f"- Value: {value}.",
         f"- Anchors: {both if objective.two_directions else first}.",
         f"- Additional negatives: {_accepted(objective)}.",
         f"- Groups: {grouped}.",
         f"- Stop-gradient: {_HELD[objective.holds]}.",
-        f"- Invariances: {', '.join(sorted(objective.invariances))}.",
+        f"- Invariances{usual}: {', '.join(sorted(objective.invariances))}.",
     ]
     return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
+
+
+def _input(objective: Objective) -> str:
+    """What an objective does to its inputs, by its setting ``space`` if it has one."""
+    space = hypers(type(objective)).get("space")
+    spaces = space.choices if space is not None else (objective.space,)
+    known = [_SPACES[one] + ("" if space is None else f' (`space="{one}"`)') for one in spaces]
+    return "; ".join([known[0], *(text.removeprefix("embeddings; ") for text in known[1:])])
 
 
 def _accepted(objective: Objective) -> str:

@@ -132,4 +132,4 @@ def test_a_loss_of_sentence_transformers_has_no_objective(tmp_path: Path) -> Non
     assert "the components GD, W and R of CoSENTLoss are not logged" in case.notes
     (found,) = diagnose(case).findings
     assert found.verdict == "not-enough-seen"
-    assert found.change == "isotrope.Doctor() in your own trainer, with this loss"
+    assert found.change == "train with this loss in your own trainer, watched by isotrope.Doctor()"

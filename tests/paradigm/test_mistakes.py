@@ -77,10 +77,10 @@ def test_what_is_right_is_said_to_be() -> None:
 
 def test_where_nothing_can_be_said() -> None:
     assert mistakes(InfoNCE(in_batch=False)) == [
-        "only additional negatives push: compare with autograd by hand"
+        "compare the gradient with autograd yourself: only additional negatives push"
     ]
     assert mistakes(BarlowTwins()) == [
-        "the pull is one for each coordinate: compare with autograd by hand"
+        "compare the gradient with autograd yourself: the pull differs by coordinate"
     ]
 
 

@@ -24,14 +24,14 @@ SHELLS = ("bash", "zsh")
 
 # one line each; the modules are imported only when used
 VERBS = {
-    "train": "fine-tune a sentence encoder on unlabelled text or pairs",
+    "train": "fine-tune a sentence encoder on texts, pairs or scored pairs",
     "train-images": "train an image encoder on unlabelled images",
     "evaluate": "score an encoder, or compare several: STS, transfer, retrieval, kNN, linear probe",
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
-    "check": "check that a loss has the same gradient in chunks and on two processes",
-    "simulate": "plot the gradient of an objective on an anchor at every angle, without data",
+    "check": "check that a loss has one gradient: for a whole batch, in chunks, on two processes",
+    "simulate": "plot how a gradient depends on the angles to positive and negatives, without data",
     "audit": "show before training what an objective will do to the data",
     "diagnose": "name what is wrong with a run or a model, and what to change",
     "sweep": "train with many values of some settings, and find the best",

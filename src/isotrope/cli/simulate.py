@@ -1,4 +1,4 @@
-"""``isotrope simulate``: plot an objective's gradient on an anchor at all angles, without data."""
+"""``isotrope simulate``: plot how an objective's gradient depends on angles, without data."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ KINDS = {
 NOTES = {
     "dissipation": "Mean angle to the negatives (mu_neg, rad) at which GD falls below 0.5 if the "
     "positive is at pi/6 (mu_pos), and the largest standard error of any mean:",
-    "weight": "The hardest negative's share of the weight at mu_neg:",
+    "weight": "The hardest negative's share of the push, by mean angle to the negatives (mu_neg):",
     "ratio": "R at the angles where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the "
     "share of these angles with R from 1 to 2:",
     "norm": "The norm, and the share of the angles with less than 1% of the largest norm:",
@@ -165,7 +165,7 @@ run = Command(
     "simulate",
     SimulateSettings,
     simulate,
-    "See what objectives do to an anchor at all angles to its positive and its negatives,\n"
+    "See how an objective's gradient depends on the angles of anchor, positive and negatives,\n"
     f"without data and without training.\n\nkinds:\n{_KINDS}",
     EPILOG,
 )

@@ -34,7 +34,7 @@ run = Training(
     "train",
     TrainSettings,
     train,
-    "Fine-tune a sentence encoder on unlabelled text or pairs.",
+    "Fine-tune a sentence encoder on texts, pairs or scored pairs.",
     EPILOG + EXIT_CODES,
     usage="isotrope train FILE ... --output DIR [settings]",
 )

@@ -43,7 +43,7 @@ def _struct(data: mmap, at: int) -> tuple[dict[int, int], int]:
 
 
 def _integer(data: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
-    """Read an integer that is stored in seven bits of each byte; return it and its end."""
+    """Return an integer of seven bits in each byte, and the position after its last byte."""
     value = shift = 0
     while True:
         byte, at = data[at], at + 1

@@ -101,8 +101,8 @@ METRICS = (
     Metric(
         "hardest_share",
         "Weight",
-        "share of the push, by the weights W, that the hardest negative gets",
-        "Share of an anchor's push that its hardest negative gets: 1 if only the hardest negative "
+        "share of the push on an anchor (sum of its weights W) by its hardest negative",
+        "Share of the push on an anchor that comes from its hardest negative: 1 if only this one "
         "is pushed, 1/(N \u2212 1) if all N \u2212 1 negatives are pushed alike.",
         symbol="W",
         panel=Panel(

@@ -132,7 +132,7 @@ def _metric(name: str, result: Result) -> str:
 
 
 def _same_weights(results: Sequence[Result]) -> list[list[int]]:
-    """Return the positions of models that are the same, in groups of two or more."""
+    """Return groups of two or more results of the same model, as positions in ``results``."""
     groups: dict[str, list[int]] = {}
     for i, result in enumerate(results):
         identity = (result.details.get("model") or {}).get("fingerprint")

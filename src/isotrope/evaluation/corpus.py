@@ -62,11 +62,11 @@ def corpus(
       0 shows a dimension that is not used.
     - ``effective_rank`` of the centred embeddings, and ``rankme`` of the embeddings as they are.
     - ``mean_cosine`` of all pairs of rows, and ``uniformity`` (t = 2) of those in the sample.
-      For pairs of texts, each is the mean of its value for anchors and its value for positives.
+      If the records are pairs, both are averages of one value for anchors and one for positives.
     - ``alignment`` (alpha = 2) of all positives; ``distance_gap`` and ``margin_gap``
       (:mod:`isotrope.measures.distance_gap`) in the sample, where the other positives are the
-      negatives. They are None without positives. For single texts, all three use at most 1,000
-      texts, each encoded twice with the model's own dropout.
+      negatives. For single texts, all three use at most 1,000 texts, each encoded twice with the
+      model's own dropout. Without dropout, single texts have no positives, and all three are None.
 
     Equal texts count as often as they occur.
 
@@ -123,7 +123,7 @@ def corpus(
 
 
 def corpus_records(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the records of a file or folder, single texts or pairs."""
+    """Yield the records of a file or folder; each is a single text or a pair."""
     reading, count = read([path], paired=False, scored=True, choose=0), 0
     for record in reading:
         count += 1

@@ -38,7 +38,7 @@ class Evaluation(Settings):
     )
     only: list[str] = setting(
         [],
-        "Transfer tasks to score, such as MR TREC, instead of all.",
+        "Transfer tasks to score, for example `MR TREC` (default: all).",
         "TASK",
         many=True,
         name="--tasks",

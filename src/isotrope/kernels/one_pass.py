@@ -1,16 +1,18 @@
-"""Computes value and gradients in one pass over blocks of rows, each differentiated when formed.
+"""Computes value and gradients in one pass over blocks of rows.
 
-A block of rows is compared with all columns and reduced to statistics. The formula is evaluated on
-these and differentiated. Two matrix products turn the block into gradients. This takes 6 n c d
-floating-point operations. It is possible for these declared couplings (``Coupling``):
+A block of n rows is compared with all c columns, in d dimensions, and reduced to statistics. The
+formula is evaluated on these and differentiated. Two matrix products turn the block into gradients.
+The comparison and both products take 6 n c d floating-point operations. One pass suffices if the
+objective declares one of these couplings, that is, how the loss of a row depends on other rows:
 
-- ``none``: the loss of a row needs only its own statistics; - ``positives``, ``linear``: the
-derivatives by a row's own statistics also need all positives, which are known beforehand, but not
-the statistics of other rows; - ``total``: the derivatives by the sums of e^{s/tau} are one number,
-which multiplies everything at the end;
-- ``batch``: any dependence is possible, so one block must hold all rows.
+- ``none``: it needs only the row's own statistics.
+- ``positives``, ``linear``: its derivatives need the row's own statistics and all positives, which
+  are known beforehand.
+- ``total``: all sums of e^{s/tau} have the same derivative, a factor that is applied at the end.
+- ``batch``: it may need all statistics, so one block must hold all rows.
 
-At the end all statistics are known, and the assumed derivatives are compared with the true ones.
+The derivatives are computed before other rows are known, as the coupling permits. At the end all
+statistics are known, and the derivatives are compared with the true ones.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
 ``record`` calls a formula with invented statistics of four rows, ignores its values, and records
-which statistics it uses. ``Known`` supplies the computed statistics of the batch. If the formula
-then uses anything else (the matrix, the embeddings, or another temperature, chosen by a branch on
-the numbers), ``Unfused`` is raised, and the caller computes the formula in another way.
+which statistics it uses. ``Known`` supplies the computed statistics of the batch. If an ``if`` in
+the formula depends on the values, it may then use what was not recorded: the matrix, the embeddings
+or another temperature. ``Unfused`` is then raised, and the caller computes it in another way.
 """
 
 from collections.abc import Callable

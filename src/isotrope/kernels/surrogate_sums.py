@@ -394,12 +394,14 @@ class SurrogatePairs(Pairs):
         return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
 
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
-        """Return weights rows_i.x_j, 0 for j = i, in 4 n d^2 operations for each view.
+        """Return weights W_ij = rows_i.x_j (W_ii = 0), without a matrix n x n.
+
+        Their product with the columns takes 4 n d^2 operations for each view.
 
         Args:
             against: Views from which the columns come.
             rows: The vectors rows_i, n x d.
-            compared: The vectors x_j, n x d for each of these views.
+            compared: The vectors x_j, n x d for each view in ``against``.
         """
         met = list(zip(compared, Mask(self.views, against).columns, strict=True))
         squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]

@@ -188,7 +188,7 @@ class _TwoPasses:
         return gradients
 
     def finish(self, gradients: list[Tensor]) -> Gradients:
-        """Add the positives' gradients; convert all from unit vectors to given embeddings."""
+        """Add the positive pairs' gradients; convert each gradient to that of the raw vector."""
         for rows in blocks(0, self.n, 2048):
             by = self.by_positive[rows, None]
             gradients[0][rows] += by * self.both[1].rows(rows)

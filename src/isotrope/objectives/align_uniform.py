@@ -91,7 +91,7 @@ class AlignUniform(
 
     @property
     def coupling(self) -> Coupling:
-        """Across the views the energy is one sum; within the views each has its own sum."""
+        """Across the views, the energy is one sum; within the views, one sum for each view."""
         return "total" if self.pairs == "cross" else "batch"
 
     @property

@@ -59,7 +59,7 @@ class InfoNCE(
     }
 
     def prepare(self, views: Views) -> Views:
-        """Check the given ``views``; return them, without in-batch negatives if ``in_batch=False``.
+        """Check and return ``views``; ``in_batch=False`` marks other rows as no negatives.
 
         Raises:
             ValueError: ``in_batch`` is False and there are no additional negatives.

@@ -34,7 +34,7 @@ class _Triplet:
 
     @property
     def coupling(self) -> Coupling:
-        """In the released code, each positive is compared with all anchors."""
+        """Anchors are independent, but in the authors' code each positive meets all anchors."""
         return "none" if self.variant == "paper" else "batch"
 
     @property
@@ -137,9 +137,9 @@ class MET(
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
 
     Gradient: GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first of equal
-    ones); W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. These are derivatives of d =
-    sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an additional part along h_i, which the
-    normalisation removes.
+    ones); W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. W and R follow from
+    the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an additional
+    part along h_i, which the normalisation removes.
 
     A pair closer than 0.01 is clamped at 0.01 and neither pulls nor pushes. Li et al. (2024,
     appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m, but d_in' -

@@ -68,7 +68,7 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
 
 
 def first_rows(views: Views) -> Views:
-    """Return the first 4,096 rows, with their positives, of a batch too large for matrices."""
+    """Return a batch, shortened to 4,096 rows and their positives to limit its matrices."""
     if len(views.positives) <= MOST:
         return views
     groups = None if views.groups is None else views.groups[views.rows][:MOST]

@@ -1,8 +1,8 @@
-"""The similarities that a loss compared, as anchors with their candidates.
+"""Arranges the similarities that a loss compared as tables: each anchor with its candidates.
 
-:mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table shows
-which pairs are pulled together and which are pushed apart. This module merges tables that belong
-together.
+:mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table
+(``Compared``) says for each pair whether the loss pulls it together or pushes it apart. ``joined``
+merges tables of one softmax, such as one over the positives and one over additional negatives.
 """
 
 from collections.abc import Callable, Sequence

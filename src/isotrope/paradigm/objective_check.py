@@ -216,10 +216,10 @@ def mistakes(objective: Objective) -> list[str]:
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:
-        return ["only additional negatives push: compare with autograd by hand"]
+        return ["compare the gradient with autograd yourself: only additional negatives push"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
-        return ["the pull is one for each coordinate: compare with autograd by hand"]
+        return ["compare the gradient with autograd yourself: the pull differs by coordinate"]
     rest = torch.zeros_like(anchors) if claimed.residual is None else claimed.residual
     if claimed.extra is not None:
         rest = rest + claimed.dissipation[:, None] * claimed.extra

@@ -125,7 +125,7 @@ class Fraction(Dissipation):
 
 @dataclass(frozen=True)
 class Ratio(Component):
-    """R_i as a function of the positive and the hardest similarity of anchor i."""
+    """R_i as a function of anchor i's similarity to its positive and to its hardest negative."""
 
 
 @dataclass(frozen=True)

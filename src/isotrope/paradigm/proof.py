@@ -240,7 +240,7 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
 def _ways(
     objective: Objective, inputs: list[Tensor], groups: Tensor | None
 ) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Value and gradients by the eager backend and by each of the other ways."""
+    """Compute value and gradients with the eager backend, and in each other way."""
     n = len(inputs[0])
     temperature = objective.hyperparameters().get("temperature")
     constant = objective.space != "sphere" or objective.holds == "everything"

@@ -38,13 +38,13 @@ def fit(
 
     Args:
         files: One or several paths of files; or ``"user/dataset"``, whose training split is read
-            from the Hugging Face hub; or data in memory. Data in memory are a list of texts, of
-            pairs ``(anchor, positive)`` or of triples ``(anchor, positive, hard negative)``; one
-            column of a table, as a list of texts; or a DataFrame (pandas, polars) or
-            ``datasets.Dataset`` with the columns ``text``, or ``anchor`` and ``positive``, or those
-            in ``columns``. They are written to ``output/data-from-python.jsonl``. A dictionary
-            ``{"qa": ..., "nli": ...}`` of any of these defines several data sets; each batch comes
-            from one of them.
+            from the Hugging Face hub; or data in memory. These are a list of texts, of pairs
+            ``(anchor, positive)`` or of triples ``(anchor, positive, hard negative)``; or a table
+            (DataFrame of pandas or polars, ``datasets.Dataset``). A table needs the column
+            ``text``, or ``anchor`` and ``positive``; the setting ``columns`` gives other names. A
+            column of a table counts as a list of texts. Data in memory are written to
+            ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` of any of
+            these defines several data sets; each batch comes from one of them.
         resume: Whether to continue an interrupted run, as with ``--resume``.
         callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
             called between steps, after those of isotrope.

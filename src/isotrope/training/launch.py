@@ -46,7 +46,7 @@ class Terminated(BaseException):
 
 
 def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
-    """Raise the exception of a request to stop."""
+    """Stop the program as a signal requests: raise KeyboardInterrupt or Terminated."""
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 

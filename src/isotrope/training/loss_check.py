@@ -230,7 +230,8 @@ _TURNED = (
     "others, because a margin proportional to a similarity changes its sign with it"
 )
 _UNUSED = (
-    "a larger margin changes nothing on this batch, even with all anchors reversed: is it used?"
+    "check that the margin is used: a larger one does not change the loss of this batch, or of "
+    "the batch with all anchors multiplied by -1"
 )
 _OWN = "the loss gathers no rows of other processes, so each compares only its own"
 _BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the rounding of its inputs"

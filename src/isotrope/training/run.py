@@ -133,7 +133,7 @@ class Outcome:
 
 
 def empty_result(output: Path) -> Result:
-    """Return a result for a process that has no numbers of the run."""
+    """Return an empty result, for a process that has measured nothing of the run."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
 

@@ -327,7 +327,7 @@ class TrainSettings(RunSettings):
     minutes: float | None = in_steps(
         None,
         "Number of minutes that the training may take. --recipe auto measures the time of a step. "
-        "If necessary, it skips the second training or trains for fewer epochs.",
+        "If time is short, it trains for fewer epochs, and not once more on all records.",
         gt=0,
         used=Used(
             lambda planned: planned,

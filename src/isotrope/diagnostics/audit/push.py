@@ -52,11 +52,11 @@ class Ledger:
 
     Attributes:
         partners: Partners of each row, the strongest first, int64 (n x k); -1 if there are fewer.
-        push: Geometric mean of the push in both directions, in units of ``unit``, n x k.
-        force: Arithmetic mean of the push in both directions, in the same units, n x k.
+        push: Geometric mean of the push in both directions, in units of ``unit``, n x k; for ranks.
+        force: Arithmetic mean of the same, in the same units, n x k; for shares of all push.
         row_force: Sum of the force over all rows that the row was compared with, n values.
-        unit: Sum of an anchor's weights, averaged over anchors (1/temperature for InfoNCE). A push
-            of 1 is then the largest possible one.
+        unit: Sum of an anchor's weights, averaged over anchors. For InfoNCE, all anchors have the
+            same sum, 1/temperature, so a push of 1 is the largest possible one.
     """
 
     partners: NDArray[np.int64]
@@ -130,9 +130,10 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
 
 
 def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b rows, the rows that are nearest by any similarity (b x q), and 4 x b x q cosines.
+    """Yield b rows, the rows nearest to each (b x q), and the cosines of these pairs (4 x b x q).
 
-    A row with fewer than q of them is filled with -1 and -inf.
+    The rows nearest to a row are those of ``near``, by any of the four similarities. For a row with
+    fewer than q, the remaining numbers are -1 and the remaining cosines -inf.
     """
     views = embedded.anchors, embedded.positives
     for rows in torch.arange(len(embedded)).split(_BESIDE):

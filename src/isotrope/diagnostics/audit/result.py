@@ -34,12 +34,12 @@ class Audit(ABC):
     Attributes:
         objective: The audited objective.
         batch_size: Number of rows in a batch.
-        settings: Numbers of the first step, for each value of each setting.
+        settings: What was measured at the first step, for each value of each setting.
         recommendations: Recommended values, with reasons.
-        alike: Pairs of rows that may belong together, those with the largest evidence first.
-        suspects: Number of likely false negatives: the first pairs of ``alike``.
+        alike: Pairs of rows that may belong together, the most alike first (``alike.evidence``).
+        suspects: How many pairs of ``alike``, from its start, are likely false negatives.
         groups: Group of each row, int64 (n); rows of one group are likely to belong together.
-        found: Numbers of unusual rows, by kind.
+        found: Row numbers of the unusual rows, by kind.
     """
 
     encoder: str

@@ -53,10 +53,10 @@ def _diverging(case: RunEvidence) -> Found | None:
     spread, labelled = _over_first(case, "std", case.end), bool(case.series("label_gap"))
     jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
     ways = {
-        "erased the difference between the labelled pairs, and the loss is above its start": (
+        "halved the lead of pairs with high labels, and the loss is above its start": (
             (gap, rise) if labelled else ()
         ),
-        "moved the embeddings together and erased the lead of positives over negatives": (
+        "moved the embeddings together and halved the lead of positives over negatives": (
             gap,
             ("lost_spread_at_the_end", spread),
         ),
@@ -168,7 +168,7 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread",
             "spread of the embeddings after a third of the run",
-            "mean standard deviation of the dimensions: first third, divided by step 0",
+            "mean standard deviation of the dimensions: in the first third, divided by step 0",
             ZOO,
             below=0.2,
             unit="of the start",
@@ -176,9 +176,9 @@ DIVERGING = Verdict(
         Threshold(
             "lost_gap",
             "lead of positives over negatives at the end",
-            "how much closer positives are than negatives (with labels: higher than lower labels), "
-            "in standard deviations: at the end, divided by the first logged step. Counts only if "
-            "`loss_rise` or `lost_spread_at_the_end` is crossed as well",
+            "how much closer positives are than negatives (with labels: pairs with higher labels "
+            "than others), in standard deviations: at the end, divided by the first logged step. "
+            "Counts only if `loss_rise` or `lost_spread_at_the_end` is crossed as well",
             "our choice, made after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
             unit="of the start",
@@ -200,7 +200,7 @@ DIVERGING = Verdict(
             "mean standard deviation of the dimensions at the end, divided by that at step 0. "
             "Counts only if `loss_well_above` is crossed as well and no copies are pushed apart",
             "two layers of all-MiniLM-L6-v2, trained at 100 times the usual learning rate, end at "
-            "0.57 (benchmarks/hosts.py). For healthy trainings see `lost_spread_at_the_end`",
+            "0.57 (benchmarks/hosts.py); `lost_spread_at_the_end` has the value of a healthy one",
             below=0.65,
             unit="of the start",
         ),
@@ -218,7 +218,7 @@ DIVERGING = Verdict(
             "loss at the end",
             "for scores other than cosines: loss of the last third, divided by the larger of the "
             "loss at step 0 and the loss of guessing among the negatives",
-            "our choice; a training that only fails to learn ends near 1, the loss of guessing",
+            "our choice; a training that learns nothing ends near 1, with the loss of guessing",
             above=3.0,
             unit="times the start, or the loss of guessing",
         ),
@@ -227,8 +227,8 @@ DIVERGING = Verdict(
             "effective rank after a third of the run",
             "effective rank in the first third, divided by that at step 0. Counts only if "
             "`loss_up_early` is crossed as well",
-            "a network with batch normalisation has 0.62 at 100 times the learning rate, and 1.0 "
-            "at the usual rate (benchmarks/hosts.py)",
+            "for a network with batch normalisation, it is 0.62 at 100 times the usual learning "
+            "rate, and 1.0 at the usual one (benchmarks/hosts.py)",
             below=0.75,
             unit="of the start",
         ),
@@ -351,14 +351,15 @@ COLLAPSED = Verdict(
             "deviation of the dimensions at the end",
             "mean standard deviation of the dimensions of the normalised embeddings, median of the "
             "last third. It also detects embeddings of zeros, whose uniformity is undefined",
-            "only equal embeddings are below it; evenly spread ones have 1/sqrt(d)",
+            "only equal embeddings are below it; for evenly spread ones, it is 1/sqrt(d)",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay. Above the threshold, it is named as the cause",
-            "Draganov et al., 2024, table 1 (SimCLR): chance at 5e-2; 54.0, not 81.3, at 5e-3",
+            "for images: weight decay. It only selects the cause and the change that are printed",
+            "Draganov et al., 2024, table 1 (SimCLR): accuracy is at chance at 5e-2, and 54.0 "
+            "instead of 81.3 at 5e-3",
             above=5e-3,
         ),
     ),
@@ -473,8 +474,8 @@ NORMS_TOO_LARGE = Verdict(
             "norm_without_decay",
             "mean norm of the embeddings",
             "mean norm, as for `norm`. Counts only if `decay_that_holds` is crossed as well",
-            "Draganov et al., 2024, table 1: 13.5 to 31.4 without decay, 0.41 to 0.81 at a decay "
-            "of 5e-4",
+            "Draganov et al., 2024, table 1: the norm is 13.5 to 31.4 without weight decay, and "
+            "0.41 to 0.81 with 5e-4",
             above=1.0,
         ),
         Threshold(

@@ -70,34 +70,34 @@ def _cooler(case: RunEvidence) -> str:
 NEGATIVES_NOT_HARD = Verdict(
     "negatives-not-hard",
     "every negative is pushed alike: the temperature is too high",
-    "All negatives are pushed with nearly equal force. The temperature is so high that the softmax "
-    "cannot tell near negatives from far ones.",
+    "The loss pushes all negatives away with nearly equal force. The temperature is so high that "
+    "the softmax cannot tell near negatives from far ones.",
     thresholds=(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "hardest negative's share of the push, times the number of negatives. With fewer than "
-            "62 negatives, the value is converted to that of 62",
-            "Li et al., 2024, figure 3 and section 3.2.2 (the share falls from temperature 0.3 "
-            f"on); {ZOO}",
+            "at the end: hardest negative's share of the push, times the number of negatives. With "
+            "fewer than 62, the product is converted to the one that 62 negatives would give",
+            "Li et al., 2024, figure 3 and section 3.2.2 (the share falls as the temperature "
+            f"rises); the value was {ZOO}",
             below=1.5,
             unit="times an even share",
         ),
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "used instead of `hardest_times_uniform` for cosines at a temperature above "
-            "`high_temperature`",
-            "a small network that starts from random weights has 1.7 at a temperature of 1, and 15 "
-            "at 0.1 (62 negatives, benchmarks/hosts.py)",
+            "the same product. This threshold replaces `hardest_times_uniform` if the loss "
+            "compares cosines and `high_temperature` is crossed",
+            "with 62 negatives, the product for a small network that starts from random weights is "
+            "1.7 at a temperature of 1, and 15 at 0.1 (benchmarks/hosts.py)",
             below=2.5,
             unit="times an even share",
         ),
         Threshold(
             "high_temperature",
             "temperature",
-            "temperature of the loss",
-            "our choice; the highest published temperature for images is 0.5 (SimCLR)",
+            "temperature of the loss. No fault by itself: it selects one of the other thresholds",
+            "our choice; papers train images at 0.07 (MoCo) to 1 (MoCo v3 with ResNet-50)",
             above=0.7,
         ),
     ),
@@ -142,7 +142,7 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "copies",
             "texts with a near-copy",
-            "texts, in a sample of the data, that have a copy which differs in a few words only",
+            "share of the texts in a sample of the data that have a copy but for a few words",
             ZOO,
             above=0.2,
             unit="of the texts",
@@ -151,9 +151,9 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "anchors with a negative that looks like a positive, both in the first third and at "
-            "the end (only at the end, if positives are then a standard deviation nearer than "
-            "negatives)",
+            "share of the anchors with a negative that looks like a positive. The share must be "
+            "above the value in the first third of the run and at the end. At the end is enough if "
+            "positives are then a standard deviation nearer than negatives",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -242,7 +242,7 @@ NEVER_DISSIPATING = Verdict(
             "dissipation (GD) on an ideal batch",
             "GD of the objective on an ideal batch: each anchor equals its positive and is "
             "orthogonal to its negatives",
-            "Li et al., 2024, table 2: 1 for ineffective objectives, 0 if the gradient ends",
+            "Li et al., 2024, table 2: GD is 1 for ineffective objectives, and can be 0 for others",
             above=0.5,
         ),
         Threshold(
@@ -255,8 +255,8 @@ NEVER_DISSIPATING = Verdict(
         Threshold(
             "unreachable_margin",
             "margin",
-            "for a triplet loss of another library: margin divided by the largest distance, 2",
-            "by definition: two distances of unit vectors differ by 2 at most",
+            "for a triplet loss of another library: margin divided by the largest distance",
+            "by definition: above 1, no difference of two distances reaches the margin",
             above=1.0,
             unit="times the largest distance of unit vectors",
         ),
@@ -340,8 +340,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative at the first logged step",
             "hardest negative's share of the push at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative is "
-            "pushed. all-MiniLM-L6-v2 on docstrings has 0.38 to 0.58 at a temperature of 0.05, and "
-            "at least 0.96 at 0.005 and below (31 to 255 negatives)",
+            "pushed. For all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is 0.38 "
+            "to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
             above=0.95,
             unit="of the push",
         ),
@@ -351,8 +351,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "for cosines at a temperature below `temperature_of_cosines`, where it decides alone: "
             "hardest negative's share of the push at the first logged step from which the "
             "temperature is known, or at the end if that is larger",
-            "at a temperature of 0.05, two layers of all-MiniLM-L6-v2 have 0.15 to 0.29; at 0.002, "
-            "0.93 (7 to 31 negatives), and a small network with random weights has 0.7 to 0.99",
+            "two layers of all-MiniLM-L6-v2 with 7 to 31 negatives: the share is 0.15 to 0.29 at a "
+            "temperature of 0.05, and 0.93 at 0.002 (0.7 to 0.99 for a small random network)",
             above=0.6,
             unit="of the push",
         ),
@@ -366,9 +366,9 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "done_by_temperature",
             "done (GD below 0.01) at the first logged step",
-            "for scores other than cosines: anchors with GD < 0.01 at the first logged step",
-            "the trainings named at `hardest_at_first` have 0.07 to 0.16 at a temperature of 0.05, "
-            "and at least 0.6 at 0.005 and below",
+            "for scores other than cosines: share of anchors with GD < 0.01, first logged step",
+            "for the trainings described at `hardest_at_first`, the share of these anchors is 0.07 "
+            "to 0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
             above=0.3,
             unit="of the anchors",
         ),
@@ -377,8 +377,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "mean GD plus share of done anchors at the first logged step",
             "mean GD plus the share of anchors with GD < 0.01, at the first logged step. Used "
             "instead of `done_by_temperature` if `hardest_at_first` is also crossed at the end",
-            "1 at a temperature of 0, where each GD is 0 or 1. A masked language model has 0.86 at "
-            "a temperature of 0.02 with 31 negatives, and 0.90 at 0.05 with 63",
+            "the sum is 1 at a temperature of 0, where each GD is 0 or 1. For a masked language "
+            "model, it is 0.86 at 0.02 with 31 negatives, and 0.90 at 0.05 with 63",
             above=0.95,
             unit="of the anchors",
         ),

@@ -50,7 +50,7 @@ _GAIN = Threshold(
     "gain",
     "gain on the dev set",
     "highest dev score minus the first, if there is a dev set. nothing-left-to-learn and "
-    "dissipated-early are reported only below this gain",
+    "dissipated-early are reported only if the gain is smaller than this",
     OURS,
     below=1.0,
     unit="points",
@@ -76,8 +76,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "done (GD below 0.01) throughout",
-            "share of the anchors with GD < 0.01, median of the whole run. Without a dev score, it "
-            "must be above the value of `dead_early` (see dissipated-early)",
+            "share of the anchors with GD < 0.01, median of the whole run. Without a dev score, "
+            "the share must be above 0.9, the value of `dead_early` (see dissipated-early)",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -124,7 +124,7 @@ DISSIPATED_EARLY = Verdict(
             "dead_early",
             "done (GD below 0.01) after the first fifth",
             "share of the anchors with GD < 0.01, median of the run without its first fifth",
-            f"0.01 as in the released code of Li et al., 2024; the share is {OURS}",
+            f"the limit of 0.01 is that of Li et al.'s (2024) code; the share of 0.9 is {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,
@@ -162,9 +162,9 @@ LOSING_PULL = Verdict(
         Threshold(
             "above_bound",
             "anchors whose ratio is above the bound of Lemma 1",
-            "anchors whose ratio exceeds the lower bound of Lemma 1, which a small step brings "
-            "nearer to their positives",
-            f"Li et al., 2024, Lemma 1 and figure 8; the share is {OURS}",
+            "share of anchors with a ratio above the lower bound of Lemma 1, at the end. A small "
+            "step brings these anchors nearer to their positives",
+            f"Li et al., 2024, Lemma 1 and figure 8; the share of 0.5 is {OURS}",
             below=0.5,
             unit="of the active anchors",
             measure=lambda case: case.end("above_bound"),
@@ -172,8 +172,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "positive_closer",
             "angle of positives, its change since the first logged step",
-            "change of the mean angle to positives since the first logged step. If the angle has "
-            "fallen by more than this, the verdict is not reported",
+            "mean angle to positives at the end, minus that at the first logged step. If it has "
+            "fallen by more than 0.02, the verdict is not given",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -181,7 +181,7 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "mean ratio (R) at the end. For a loss of another library, the verdict is not reported "
+            "mean ratio (R) at the end. For a loss of another library, the verdict is not given "
             "below this value, because a loss may stop pulling at its margin without a fault",
             OURS,
             below=0.01,
@@ -226,16 +226,16 @@ ANISOTROPIC_START = Verdict(
             "mean_cosine",
             "mean cosine of different texts",
             "mean cosine of different texts",
-            f"about 0.5 for pretrained BERT (Li et al., 2024, figure 5); the value is {OURS}",
+            f"it is about 0.5 for pretrained BERT (Li et al., 2024, figure 5); the value is {OURS}",
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
         Threshold(
             "spread",
             "uniformity at the end (0: one point, -4: evenly spread)",
-            "for a training: uniformity at the end. Above the threshold, negatives-not-hard is not "
-            "reported, except for cosines at a high temperature",
-            ZOO,
+            "for a training: uniformity at the end. Above the value, negatives-not-hard is not "
+            "given, except for cosines at a temperature above `high_temperature`",
+            f"the value was {ZOO}",
             above=-1.0,
         ),
     ),
@@ -390,17 +390,17 @@ def _examined(case: RunEvidence) -> str:
 NOT_EXAMINED = Verdict(
     "not-examined",
     "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
-    "The Doctor judges a training by the pairs of embeddings that its loss compares. It saw no "
-    "pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
-    "pairs belong together. It therefore cannot say whether the training is healthy.",
+    "The Doctor judges a training by the pairs of embeddings that its loss compares. Here it saw "
+    "no pairs, or other terms of the loss also act on the embeddings, or nothing shows that these "
+    "are real pairs and not memorised. It therefore cannot say whether the training is healthy.",
     (
         Threshold(
             "left_out",
             "gradient at the embeddings that does not come from the compared pairs",
             "for a training outside isotrope: share of the gradient at the embeddings that does "
             "not come from the compared pairs",
-            "The share is 0 for a loss that only compares pairs. Rounding in a backward pass in "
-            "bfloat16 changes it by up to 0.005, so the threshold is above that",
+            "our choice: the share is 0 for a loss that only compares pairs, and up to 0.005 if "
+            "its backward pass is rounded to bfloat16",
             above=0.02,
             unit="of the gradient",
         ),
@@ -421,7 +421,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
         return Found(evidence)
     change = "use an encoder that makes one vector for each text"
     if case.settings.get("loss"):
-        change = "isotrope.Doctor() in your own trainer, with this loss"
+        change = "train with this loss in your own trainer, watched by isotrope.Doctor()"
     told = (
         "The Doctor saw the loss but no embeddings, so it cannot say whether the training is "
         "healthy."
@@ -437,7 +437,7 @@ NOT_ENOUGH_SEEN = Verdict(
         Threshold(
             "logged_steps",
             "logged steps",
-            "for a training: logged steps",
+            "for a training: number of logged steps",
             "a trend needs three points: a first step, a last step, and a step between them",
             below=3,
         ),

@@ -57,7 +57,7 @@ NO_NEGATIVES = Verdict(
         Threshold(
             "without_negatives",
             "batches in which no anchor has a negative",
-            "logged steps in which no anchor has a negative",
+            "share of the logged steps in which no anchor has a negative",
             "our choice: more than half; a batch of one row, or of one group, has no negatives",
             above=0.5,
             unit="of the logged steps",
@@ -98,7 +98,7 @@ DEAD_VIEWS = Verdict(
             "view_angle",
             "largest angle between the two views of a text",
             "mean angle of anchors and positives, in the logged step where it is largest",
-            f"0 without dropout, up to rounding; the value was {ZOO}",
+            f"without dropout, the angle is 0, up to rounding; the value was {ZOO}",
             below=0.001,
             unit="rad",
             measure=_largest_view_angle,
@@ -238,9 +238,10 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "separation",
             "how much closer positives are than negatives before training",
-            "before training: mean angle to negatives minus mean angle to positives, divided by "
-            "the larger standard deviation of the two. Without a sample of the data: median over "
-            "the first third of at least nine logged steps",
+            "mean angle to negatives minus mean angle to positives, divided by the larger standard "
+            "deviation of the two, in a sample of the data before training. Without a sample: "
+            "median of this number over all steps of the first third of the log; if there are fewer "
+            "than nine logged steps, its value at the first of them",
             ZOO,
             below=0.15,
             unit="standard deviations",
@@ -250,18 +251,18 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer pairs with high labels are at the first logged step",
             "for labelled pairs, at the first logged step: mean angle of the pairs with lower "
             "labels minus the mean angle of the others, in standard deviations",
-            f"two standard errors if each side has 8 pairs. The value is {NEWER}",
+            f"{NEWER}. If each side has 8 pairs, 1 standard deviation is two standard errors",
             below=-1.0,
             unit="standard deviations",
         ),
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "anchors with a negative that looks like a positive. Above this value in the first "
-            "third and at the end, the verdict is not reported: copies of positives are as near as "
-            "positives",
-            "with four captions per picture and batches of 32, the share is 1; with shuffled "
-            "captions, 0 to 0.05 (benchmarks/hosts.py)",
+            "share of anchors with a negative that looks like a positive. The verdict is not given "
+            "if it is above the value in the first third of the run and at the end: then negatives "
+            "are copies of positives, and as near as these",
+            "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
+            "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,
             unit="of the anchors",
         ),
@@ -281,7 +282,7 @@ ONLY_PULLED = Verdict(
         Threshold(
             "pulled",
             "pairs that are pulled together",
-            "share of the labelled pairs with a gradient that are pulled, if all labels are equal",
+            "if all labels are equal: share of the pairs with a gradient that is pulled together",
             "by definition: with equal, high labels the share is 1",
             above=0.99,
             unit="of the pairs",

@@ -251,8 +251,8 @@ class ImageMethod(nn.Module, ABC):
         if turn > TURN:
             warn(
                 f"warning: train without --cut {self.cut:g}, or with --learning-rate "
-                f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the divided weights by "
-                f"{turn:.2g} radians, and in our trainings a cut did harm above {TURN:g}"
+                f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the direction of "
+                f"the weights by {turn:.2g} radians. In our trainings, --cut did harm above {TURN:g}"
             )
 
     @property

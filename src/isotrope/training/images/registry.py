@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find_method(name: str) -> "type[ImageMethod]":
-    """Import and return the class of the method ``name``, in upper or lower case."""
+    """Import and return the class of a method, whose name may be in upper case."""
     if name.lower() not in METHODS:
         raise InputError(unknown("unknown method", name, METHODS))
     record = METHODS[name.lower()]
