@@ -156,8 +156,8 @@ def page(cls: type[Objective]) -> str:
             "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
             "these two panels, the vertical axis is the angle between the anchor and its positive, "
             "and the horizontal axis is the mean angle between the anchor and its negatives "
-            "(standard deviation 0.1). The middle panel shows W of each negative by its angle to the anchor; "
-            "there, the positive is at π/6.",
+            "(standard deviation 0.1). The middle panel shows W of each negative by its angle to "
+            "the anchor; there, the positive is at π/6.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]

@@ -276,8 +276,8 @@ def test_a_cut_that_will_do_harm_is_told_before_the_first_step(
     told = capsys.readouterr().err
     assert "warning: train without --cut 1.5, or with --learning-rate" in told
     assert (
-        "turns the direction of the weights by 0.79 radians. In our trainings, --cut did harm above "
-        "0.02" in told
+        "the direction of the weights by 0.79 radians. In our trainings, --cut harmed above 0.02"
+        in told
     )
     made.step = 1
     made.before_update(made.step, optimizer)

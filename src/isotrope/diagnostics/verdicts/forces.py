@@ -340,8 +340,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative at the first logged step",
             "hardest negative's share of the push at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative is "
-            "pushed. For all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is 0.38 "
-            "to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
+            "pushed. For all-MiniLM-L6-v2 on docstrings (31 to 255 negatives), the share is 0.38 to "
+            "0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
             above=0.95,
             unit="of the push",
         ),
@@ -352,7 +352,7 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative's share of the push at the first logged step from which the "
             "temperature is known, or at the end if that is larger",
             "two layers of all-MiniLM-L6-v2 with 7 to 31 negatives: the share is 0.15 to 0.29 at a "
-            "temperature of 0.05, and 0.93 at 0.002 (0.7 to 0.99 for a small random network)",
+            "temperature of 0.05, and 0.93 at 0.002 (random weights: 0.7 to 0.99)",
             above=0.6,
             unit="of the push",
         ),

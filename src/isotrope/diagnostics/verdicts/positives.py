@@ -240,8 +240,8 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer positives are than negatives before training",
             "mean angle to negatives minus mean angle to positives, divided by the larger standard "
             "deviation of the two, in a sample of the data before training. Without a sample: "
-            "median of this number over all steps of the first third of the log; if there are fewer "
-            "than nine logged steps, its value at the first of them",
+            "median of this number over all steps of the first third of the log (with fewer than "
+            "nine logged steps: its value at the first)",
             ZOO,
             below=0.15,
             unit="standard deviations",

@@ -252,7 +252,7 @@ class ImageMethod(nn.Module, ABC):
             warn(
                 f"warning: train without --cut {self.cut:g}, or with --learning-rate "
                 f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the direction of "
-                f"the weights by {turn:.2g} radians. In our trainings, --cut did harm above {TURN:g}"
+                f"the weights by {turn:.2g} radians. In our trainings, --cut harmed above {TURN:g}"
             )
 
     @property
