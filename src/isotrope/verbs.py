@@ -129,7 +129,7 @@ def audit_images(
         progress: Whether to show bars on stderr.
         settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
             ``batch_size=256``; settings of the optimiser have no effect. Two pictures are likely
-            false negatives if they are at least as similar as ``suspect`` (0.6, like a cosine).
+            false negatives if their evidence (``Audit.alike``) is at least ``suspect`` (0.6).
 
     Returns:
         The audit. ``print`` shows its tables, ``to_json()`` returns everything.

@@ -340,8 +340,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative at the first logged step",
             "hardest negative's share of the push at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative is "
-            "pushed. For all-MiniLM-L6-v2 on docstrings (31 to 255 negatives), the share is 0.38 to "
-            "0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
+            "pushed. For all-MiniLM-L6-v2 on docstrings (31 to 255 negatives), the share is 0.38 "
+            "to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
             above=0.95,
             unit="of the push",
         ),
