@@ -289,7 +289,7 @@ def _input(objective: Objective) -> str:
     """What an objective does to its inputs, by its setting ``space`` if it has one."""
     space = hypers(type(objective)).get("space")
     spaces = space.choices if space is not None else (objective.space,)
-    known = [_SPACES[one] + ("" if space is None else f' (`space="{one}"`)') for one in spaces]
+    known = [_SPACES[str(one)] + ("" if space is None else f' (`space="{one}"`)') for one in spaces]
     return "; ".join([known[0], *(text.removeprefix("embeddings; ") for text in known[1:])])
 
 

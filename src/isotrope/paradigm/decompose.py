@@ -114,7 +114,7 @@ def decompose(
         positives: Embeddings of the other view, m x d, m >= n. Row i is the positive of anchor i,
             and the other rows are its negatives.
         of: Arguments of the loss: the two embeddings (the default, as for every objective here) or
-            their similarities. They are not guessed from the loss.
+            their similarities. The choice is not inferred from the loss.
         against: View of the negatives: the other view, the anchors' own (for losses such as
             uniformity within a view), or both. A wrong choice shows in ``residual``.
         reduction: How the loss combines n values. The components are those of one anchor's loss, so
