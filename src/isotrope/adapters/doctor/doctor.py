@@ -85,7 +85,7 @@ class Doctor:
         say: Function that receives each printed line. With None, nothing is printed.
 
     Attributes:
-        anatomy: Log with a row for each measured step (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
+        anatomy: Log of the measured steps (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
         losses: Properties of each loss by its name: family, temperature, misfit, negatives.
         off: Whether an error has stopped the Doctor.
 
