@@ -214,7 +214,7 @@ def test_what_pushes_nothing_has_no_ratio_and_no_repulsion() -> None:
 
 def test_a_hyperparameter_without_its_name_is_refused_with_the_names() -> None:
     with pytest.raises(
-        TypeError, match=r"by name \(temperature, in_batch\); found 0.1 without one"
+        TypeError, match=r"by name \(temperature, in_batch\); found 0.1 without a name"
     ):
         InfoNCE(0.1)  # type: ignore[misc]
 

@@ -50,7 +50,7 @@ def test_what_is_not_there_is_near_something(toys: Path) -> None:
 def test_a_package_that_is_not_installed_names_its_extra(toys: Path) -> None:
     folder = toys.parent / "papers" / "toys"
     (folder / "table8.py").write_text("import no_such_package\n")
-    with pytest.raises(MissingExtra, match=r"'no_such_package'.*\.\[all\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[all\].*'no_such_package'"):
         function("papers.toys.table8:render")
     (folder / "table7.py").write_text("import isotrope.no_such_module\n")
     with pytest.raises(ModuleNotFoundError, match=r"isotrope\.no_such_module"):
