@@ -264,7 +264,7 @@ def _yaml() -> Iterator[Case]:
     )
     values = "".join(f"a{i}: {'x' * 1000}\n" for i in range(3000))
     yield Case("YAML/megabytes", written(lambda path: content(path, values)), "")
-    yield Case("YAML/gigabytes", written(gigabytes), "larger than")
+    yield Case("YAML/gigabytes", written(gigabytes), "has more than")
     yield Case("YAML/a pipe", written(os.mkfifo), "a pipe")
     yield Case("YAML/a device", written(lambda path: path.symlink_to("/dev/zero")), "a device")
     yield Case("YAML/a folder", written(lambda path: path.mkdir()), "is a folder")
