@@ -117,8 +117,8 @@ def _harder(case: RunEvidence) -> str:
 DISSIPATED_EARLY = Verdict(
     "dissipated-early",
     "almost no anchor learns after the first steps",
-    "Soon after the start, hardly any anchor still has a gradient, and the held-out score has not "
-    "risen (or there is none). More steps will change nothing.",
+    "Soon after the start, almost no anchor has a gradient left. The held-out score has not risen, "
+    "or was not measured. More steps will not improve the model.",
     (
         Threshold(
             "dead_early",
