@@ -71,5 +71,6 @@ def test_a_gpu_gets_one_matrix_or_large_blocks() -> None:
     for n, backend in ((4096, "eager"), (5000, "rowblock")):
         x = torch.empty(n, 8, device="meta")
         assert choose(Views(x, x))[0] == backend
+        assert choose(Views(x.bfloat16(), x.bfloat16()))[0] == backend  # computed in float32
     assert height(65536, torch.empty(0, device="meta")) == 2048
     assert height(65536, torch.empty(0)) < 512

@@ -90,5 +90,5 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
 
 
 def _size(views: Views) -> int:
-    """Bytes of all similarities across the views."""
-    return len(views.anchors) * len(views.positives) * views.anchors.element_size()
+    """Bytes of all similarities across the views, which are float32 for half precision too."""
+    return len(views.anchors) * len(views.positives) * max(4, views.anchors.element_size())
