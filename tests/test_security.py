@@ -180,7 +180,7 @@ def test_no_network_from_training_to_report(corpus: Path, tmp_path: Path) -> Non
     lines = [
         ["train", str(corpus), "--encoder", "scratch", "--dev", "auto", *quick, "--output", text],
         ["train-images", str(tmp_path / "set"), *small, *quick, "--output", images],
-        ["evaluate", text, "--corpus", str(corpus)],
+        ["diagnose", text, "--data", str(corpus)],
         ["encode", text, str(corpus), "-o", str(tmp_path / "out.npy")],
         ["diagnose", text],
         ["report", text, images, "-o", str(tmp_path / "report.html")],

@@ -95,12 +95,7 @@ CASES = [  # what is typed, what is proposed, and what is typed then
         "rename its columns",
         f"evaluate M --retrieval pairs.csv {READ}",
     ),
-    (
-        f"evaluate M --corpus odd.csv {READ}",
-        "rename its columns",
-        f"evaluate M --corpus pairs.csv {READ}",
-    ),
-    (f"evaluate M {READ}", "--corpus FILE", "{} --corpus texts.txt"),
+    (f"evaluate M {READ}", "--retrieval PATH", "{} --retrieval pairs.csv"),
     ("diagnose M --columns anchor,positive", "--data FILE", "{} --data pairs.csv"),
     ("report .", "the --output folder of `isotrope train`", ""),
 ]

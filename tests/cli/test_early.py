@@ -31,7 +31,7 @@ CASES = {
     "encode /nowhere texts.txt -o out.npy": "there is no folder '/nowhere'",
     "search /nowhere texts.txt query": "there is no folder '/nowhere'",
     "diagnose /nowhere": "there is no folder '/nowhere'",
-    "evaluate /nowhere --corpus texts.txt": "there is no folder '/nowhere'",
+    "evaluate /nowhere --retrieval texts.txt": "there is no folder '/nowhere'",
     "train-images digits --output used": "output folder used is not empty",
     "train-images digits --output new --objective met --objective.margn 1": "mean 'margin'?",
     "encode model nowhere.txt -o out.npy": "nowhere.txt: no such file",

@@ -43,7 +43,6 @@ def files(tmp_path: Path) -> dict[str, Path]:
         "pairs.tsv": [f"boat {i}\tmill {i}" for i in range(12)],
         "labels.tsv": [f"{'ab'[i % 2]}\tboat {i}" for i in range(20)],
         "test.tsv": [f"{'ab'[i % 2]}\tmill {i}" for i in range(10)],
-        "corpus.txt": [f"a boat {i}" for i in range(12)],
     }
     for name, lines in rows.items():
         (tmp_path / name).write_text("\n".join(lines) + "\n")
@@ -51,14 +50,14 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_everything_together(run, models, sts, files, tmp_path) -> None:
-    asked = ["--sts", sts, "--retrieval", files["pairs"], "--corpus", files["corpus"]]
+    asked = ["--sts", sts, "--retrieval", files["pairs"]]
     asked += ["--labels", files["labels"], "--labels-test", files["test"], "--knn", "--linear"]
     found = run("evaluate", models[0], *asked, "--csv", tmp_path / "table.csv")
     assert found.code == 0, found.err
     header = "STS12 +STS13 +STS14 +STS15 +STS16 +STS-B test +SICK-R test +average"
     assert re.search(f"^{header}$", found.out, re.MULTILINE)
     assert re.search("dev split\nSTS-B +SICK-R\n", found.out)
-    for word in ("mrr@10", "top1", "uniformity"):
+    for word in ("mrr@10", "top1"):
         assert word in found.out
     with (tmp_path / "table.csv").open() as handle:
         table = {row["task"]: row for row in csv.DictReader(handle)}
@@ -67,8 +66,8 @@ def test_everything_together(run, models, sts, files, tmp_path) -> None:
     assert float(table["STS12"]["value"]) == details["tasks"]["STS12"]["spearman"]
     assert float(table["average"]["value"]) == details["average"]
     assert table["STS12"]["model"] == str(models[0])
-    assert {"retrieval", "knn", "linear", "corpus"} <= set(details)
-    said = "STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R, retrieval, knn, linear, corpus"
+    assert {"retrieval", "knn", "linear"} <= set(details)
+    said = "STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R, retrieval, knn, linear"
     assert f": {said} (--again repeats them)" in again.err
     assert "finished before" not in run("evaluate", models[0], *asked, "--again").err
 
@@ -141,7 +140,7 @@ def test_words_beside_an_encoder(run, models, tmp_path) -> None:
     scores = json.loads(found.out)["columns"]["mrr@10"]["models"]
     assert scores[1]["value"] == 1
     assert scores[1]["best"]
-    assert run("evaluate", "bm25", "--corpus", pairs).code == 2
+    assert run("evaluate", "bm25", "--sts", pairs).code == 2
 
 
 def test_what_smaller_vectors_cost(run, models, files) -> None:
@@ -181,7 +180,7 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
         ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
         ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks MR (needs --transfer DIR)"),
-        ((models[0], "--corpus", tmp_path / "none.txt"), "no such file"),
+        ((models[0], "--retrieval", tmp_path / "none.txt"), "no such file"),
         ((models[0], *labels, "--mode", "quick"), "--mode quick: "),
         ((models[0], *own, "--results", files["own"]), "cannot write"),
         (("no/such/model", *own), "there is no folder 'no/such/model'"),

@@ -131,7 +131,7 @@ def test_a_sweep_does_not_replace_what_it_reads(
 
 def test_a_table_of_scores_does_not_replace_their_data(run, encoder: Path, pairs: Path) -> None:
     before = pairs.read_bytes()
-    found = run("evaluate", encoder, "--corpus", pairs, "--csv", pairs, "--device", "cpu")
+    found = run("evaluate", encoder, "--retrieval", pairs, "--csv", pairs, "--device", "cpu")
     assert found.code == 2
     assert "is an input and would be overwritten" in found.err
     assert pairs.read_bytes() == before

@@ -308,12 +308,12 @@ def test_scores_that_cannot_be_stored_are_printed(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("isotrope.core.files._sync", full)
-    (tmp_path / "t.txt").write_text("one text\nanother text\na third\n")
-    asked = ("--corpus", tmp_path / "t.txt", "--results", tmp_path / "r", "--device", "cpu")
+    (tmp_path / "t.tsv").write_text("one text\tanother\na third\ta fourth\n")
+    asked = ("--retrieval", tmp_path / "t.tsv", "--results", tmp_path / "r", "--device", "cpu")
     found = run("evaluate", encoder, *asked)
     assert found.code == 0
-    assert "uniformity" in found.out
-    assert "corpus is scored but not stored: cannot write" in found.err
+    assert "mrr@10" in found.out
+    assert "retrieval is scored but not stored: cannot write" in found.err
     assert "free some space" in found.err
 
 

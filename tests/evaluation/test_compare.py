@@ -173,13 +173,6 @@ def test_many_comparisons_can_still_find_something() -> None:
         assert {cell["verdict"] for cell in column["differences"]} == {"lower"}
 
 
-def test_measures_of_a_corpus_have_no_best() -> None:
-    models = [scored("a", 1, corpus={"knn_top1": 1}), scored("b", 2, corpus={"knn_top1": 1})]
-    columns = compare_results(models, resamples=50).details["columns"]
-    assert not any(model["best"] for model in columns["knn_top1"]["models"])
-    assert any(model["best"] for model in columns["MR"]["models"])
-
-
 def test_the_tasks_of_transfer_alone() -> None:
     """What ``transfer`` returns calls the average of its accuracies ``average``, too."""
     models = [scored("a", 1), scored("b", 2)]

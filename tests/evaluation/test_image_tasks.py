@@ -177,8 +177,8 @@ class TestWhatIsAsked:
     def test_text_of_an_encoder_of_pictures(self, run, tmp_path):
         with refused_setting("truncate_dim", value=4):
             isotrope.evaluate(run, truncate_dim=4)
-        with pytest.raises(InputError, match=r"sts=.*, corpus=.* \(the encoder takes pictures\)"):
-            isotrope.evaluate(run, sts=tmp_path, corpus=tmp_path)
+        with pytest.raises(InputError, match=r"sts=.*, retrieval=.* \(the encoder takes"):
+            isotrope.evaluate(run, sts=tmp_path, retrieval=tmp_path)
         with refused_setting("sts", value=tmp_path):
             isotrope.evaluate(ImageEncoder.build("resnet9", width=4, image_size=8), sts=tmp_path)
 

@@ -1,4 +1,4 @@
-"""The transfer tasks and the corpus within ``isotrope.evaluate``; what stops before encoding."""
+"""The transfer tasks within ``isotrope.evaluate``; what stops before encoding."""
 
 import numpy as np
 import pytest
@@ -99,19 +99,6 @@ def test_both_averages_stand_side_by_side(tasks, sts_folder):
     assert found.details["model"] == {"name": "Any", "fingerprint": None}
 
 
-def test_a_corpus(tmp_path, cache):
-    rng = np.random.default_rng(0)
-    vectors = {f"text {i}": rng.normal(size=4) for i in range(30)}
-    file = tmp_path / "corpus.txt"
-    file.write_text("".join(f"{text}\n" for text in vectors))
-    found = isotrope.evaluate(Failing(vectors), corpus=file)
-    assert found.kind == "corpus"
-    assert found.details["corpus"]["texts"] == 30
-    again = isotrope.evaluate(Failing(vectors, calls=0), corpus=file)
-    assert again.details == found.details
-    assert "tasks" not in found.details
-
-
 def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
     own = tmp_path / "own.tsv"
     own.write_text("1\ta\tb\n2\tc\td\n")
@@ -121,11 +108,11 @@ def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
     with pytest.raises(
         InputError, match=r"pairs.tsv: remove or complete 1 row with an empty text .line 2."
     ):
-        isotrope.evaluate(encoder, sts=own, corpus=pairs)
+        isotrope.evaluate(encoder, sts=own, retrieval=pairs)
     single = tmp_path / "single.txt"
     single.write_text("one text\n")
-    with pytest.raises(InputError, match=r"single.txt: a corpus needs at least two records; found"):
-        isotrope.evaluate(encoder, sts=own, corpus=single)
+    with pytest.raises(InputError, match=r"single.txt: give pairs of a query and a document"):
+        isotrope.evaluate(encoder, sts=own, retrieval=single)
     with refused_setting("mode", value="quick"):
         isotrope.evaluate(encoder, sts=own, transfer="a", mode="quick")
     with pytest.raises(InputError, match=r"pairs.tsv: 1 row with an empty text .line 2.; give"):

@@ -101,7 +101,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("evaluate", [], "name the data to evaluate on"),
     ("evaluate", ["--knn"], "needs labelled texts"),
     ("evaluate", ["--compare", "x"], "name all models after --compare"),
-    ("evaluate", ["--corpus", "SENTENCES", "--device", "tpu"], "tpu"),
+    ("encode", ["--device", "tpu"], "tpu"),
     ("audit", ["--batch-size", "0"], "should be greater than or equal to 2"),
     ("audit", ["--suspect", "nan"], "--suspect nan"),
     ("audit", ["--hardness", "2"], "--hardness 2"),

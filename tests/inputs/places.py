@@ -155,17 +155,19 @@ def _outputs() -> Iterator[Case]:
     )
     yield Case(
         "output/a table on a folder",
-        lambda room, bench: [
-            *("evaluate", bench.text, "--corpus", bench.sentences, "--csv", room),
-        ],
+        lambda room, bench: (
+            content(room / "p.tsv", "a\tb\nc\td\n"),
+            ["evaluate", bench.text, "--retrieval", "p.tsv", "--csv", room],
+        )[1],
         "is a folder",
     )
     yield Case(
         "output/finished tasks in a file",
         lambda room, bench: (
             file(room),
-            ["evaluate", bench.text, "--corpus", bench.sentences, "--results", "file"],
-        )[1],
+            content(room / "p.tsv", "a\tb\nc\td\n"),
+            ["evaluate", bench.text, "--retrieval", "p.tsv", "--results", "file"],
+        )[2],
         "file",
     )
 

@@ -218,7 +218,7 @@ def cases() -> Iterator[Case]:
     yield from _files()
     yield from _retrieval()
     yield from _folders()
-    for flag in ("--sts", "--transfer", "--retrieval", "--labels", "--corpus"):
+    for flag in ("--sts", "--transfer", "--retrieval", "--labels"):
         for what, name in (("nothing", "nowhere"), ("a device", "/dev/zero"), ("a pipe", "pipe")):
 
             def made(

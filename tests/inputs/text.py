@@ -197,7 +197,7 @@ def _used() -> Iterator[Case]:
                     "encode": [name, "-o", "out.npy"],
                     "search": [name, "query"],
                     "diagnose": ["--data", name],
-                    "evaluate": ["--corpus", name],
+                    "evaluate": ["--retrieval", name],
                 }
                 return [verb, bench.text, *more[verb]]
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from isotrope.measures.distance_gap import distance_gap, gaps, margin_gap
 from isotrope.measures.effective_rank import effective_rank
 from isotrope.measures.mean_cosine import mean_cosine
-from isotrope.measures.tally import Tally, tally
 
 
 def rows(n: int, d: int = 5, seed: int = 0) -> Tensor:
@@ -121,50 +120,7 @@ class TestGaps:
             distance_gap(torch.ones(shapes[0]), torch.ones(shapes[1]))
 
 
-class TestTally:
-    @staticmethod
-    def same(found: Tally, x: Tensor) -> None:
-        norms = x.norm(dim=1)
-        torch.testing.assert_close(found.mean, x.mean(dim=0), rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(found.std, x.std(dim=0, correction=0), rtol=1e-11, atol=1e-14)
-        assert found.count == len(x)
-        assert found.norm_mean == pytest.approx(float(norms.mean()), rel=1e-13)
-        assert found.norm_std == pytest.approx(float(norms.std(correction=0)), rel=1e-9)
-        assert (found.norm_min, found.norm_max) == (float(norms.min()), float(norms.max()))
-        assert found.mean_cosine == pytest.approx(float(mean_cosine(x)), rel=1e-12)
-        for centre in (True, False):
-            expected = float(effective_rank(x, centre=centre))
-            assert found.effective_rank(centre=centre) == pytest.approx(expected, rel=1e-8)
-
-    def test_of_one_block(self) -> None:
-        self.same(tally(rows(17)), rows(17))
-
-    @pytest.mark.parametrize("cuts", [[1, 16], [5, 5, 7], [1] * 17])
-    def test_blocks_add_up(self, cuts: list[int]) -> None:
-        first, *others = (tally(block) for block in rows(17).split(cuts))
-        self.same(sum(others, start=first), rows(17))
-
-    def test_small_spread_around_a_large_offset_survives(self) -> None:
-        """The difference of two sums of squares would keep no digit of it."""
-        x = rows(64) * 1e-5 + 1e4
-        found = tally(x[:20]) + tally(x[20:])
-        torch.testing.assert_close(found.std, x.std(dim=0, correction=0), rtol=1e-6, atol=0)
-        expected = entropy_rank(x - x.mean(dim=0))
-        assert found.effective_rank() == pytest.approx(expected, rel=1e-6)
-
-    def test_norms_that_differ_by_rounding_only(self) -> None:
-        """Sums of squares would say 1e-8 here, a few thousand times too much."""
-        x = torch.nn.functional.normalize(rows(1000, 16).float())
-        norms = x.double().norm(dim=1)
-        found = (tally(x[:300]) + tally(x[300:])).norm_std
-        assert found == pytest.approx(float(norms.std(correction=0)), rel=1e-6)
-
-    def test_of_nothing(self) -> None:
-        with pytest.raises(ValueError, match="a tally needs embeddings; found 0 rows"):
-            tally(torch.empty(0, 3))
-
-
-@pytest.mark.parametrize("name", ["distance_gap", "effective_rank", "mean_cosine", "tally"])
+@pytest.mark.parametrize("name", ["distance_gap", "effective_rank", "mean_cosine"])
 def test_examples(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"isotrope.measures.{name}"))
     assert outcome.attempted

@@ -138,7 +138,7 @@ def test_every_verb_takes_the_run(lora: dict, tmp_path: Path, capsys) -> None:
     run = str(fit(**{**lora, "checkpoint_every": 2}).output)
     corpus = lora["files"][0]
     for line in (
-        ["evaluate", run, "--corpus", corpus],
+        ["diagnose", run, "--data", corpus],
         ["encode", run, corpus, "-o", str(tmp_path / "out.npy")],
         ["search", run, corpus, "river stone", "--top", "2"],
         ["diagnose", run],

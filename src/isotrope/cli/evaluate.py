@@ -52,8 +52,6 @@ test. --knn predicts the label by a vote of the 200 nearest neighbours, weighted
 measured. For an image encoder, --labels takes pictures (a folder of classes, .npz, or other data of
 train-images) and is the only score. A run on images needs no --labels: its own images are used.
 
---corpus: a file with a text, or a pair, on each line; measures alignment, uniformity and others.
-
 --compare shows the models side by side. For every score, it reports whether a model differs from
 the first by more than noise: a paired bootstrap over the scored items, corrected for the number of
 comparisons. This noise is that of the test data; it does not include that of the training seed.
@@ -158,8 +156,8 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     settings.check_used(labelled=pictures)
     if not pictures:
         raise InputError(
-            "name the data to evaluate on: --sts DIR, --transfer DIR, --retrieval PATH, --labels "
-            "FILE or --corpus FILE"
+            "name the data to evaluate on: --sts DIR, --transfer DIR, --retrieval PATH or --labels "
+            "FILE"
         )
     if not of_labels:
         raise InputError(
@@ -237,13 +235,13 @@ def tables(result: "Result") -> str:
 
 def _listed(kind: str, result: "Result") -> str:
     """Return the scores of one kind, one on each line, with remarks on the data below them."""
-    share, details = kind != "corpus", result.details[kind]
+    details = result.details[kind]
     values = [
-        [name, f"{100 * value:.2f}" if share else f"{value:.4f}"]
+        [name, f"{100 * value:.2f}"]
         for name, value in details.items()
         if value is not None and {name, f"{kind}_{name}"} & result.metrics.keys()
     ]
-    lines = [table([kind, "x 100" if share else "value"], values)]
+    lines = [table([kind, "x 100"], values)]
     if unseen := details.get("unseen"):
         lines.append(
             f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "
@@ -315,10 +313,9 @@ def comparison(result: "Result") -> str:
 
 
 def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: str) -> str:
-    """Format a number: a score out of 100 has two decimals, a measure of embeddings has four."""
-    column, value = columns[row["task"]], row[key]
-    scaled = 100 * value if column["share"] else value
-    return f"{scaled:{sign}.{2 if column['percent'] or column['share'] else 4}f}"
+    """Format a number out of 100, with two decimals."""
+    value = row[key] if columns[row["task"]]["percent"] else 100 * row[key]
+    return f"{value:{sign}.2f}"
 
 
 def rows(result: "Result") -> list[dict[str, Any]]:

@@ -83,10 +83,10 @@ def compare_results(
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
         ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value",
-        "low", "high", "p", "verdict"}, ...], "metric": ..., "percent": ..., "share": ...}``.
+        "low", "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``.
         The models are in the given order. There is a difference for each model after the first,
-        with the verdict ``higher``, ``lower`` or ``noise``. ``percent`` and ``share`` show whether
-        the numbers are out of 100 or out of 1. ``details["same_weights"]`` lists the positions of
+        with the verdict ``higher``, ``lower`` or ``noise``. ``percent`` shows whether the
+        numbers are out of 100 instead of 1. ``details["same_weights"]`` lists the positions of
         models with the same fingerprint, in groups.
     """
     _check(results)
@@ -97,8 +97,6 @@ def compare_results(
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
-        # measures of geometry (--corpus) have other units
-        column["share"] = not column["percent"] and name not in results[0].details.get("corpus", {})
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
         cell["p"] = p
@@ -209,10 +207,8 @@ def _column(
 ) -> dict[str, Any]:
     """Return one column of the table, in which p-values are not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
-    # a measure of geometry (--corpus) is neither good nor bad
-    best = None if name in results[0].details.get("corpus", {}) else max(values)
     models = [
-        {"value": value, **interval(row), "best": value == best}
+        {"value": value, **interval(row), "best": value == max(values)}
         for value, row in zip(values, draws, strict=True)
     ]
     differences = [

@@ -21,7 +21,6 @@ from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
     Task,
-    corpus_tasks,
     finish,
     join,
     labelled_tasks,
@@ -34,7 +33,7 @@ from isotrope.evaluation.tasks import (
 def evaluate(
     model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
 ) -> Result:
-    """Score a model on STS, transfer, retrieval, labelled data or a corpus, or on several of them.
+    """Score a model on STS, transfer, retrieval or labelled data, or on several of them.
 
     An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or
     other image data that can be trained on. Without ``labels``, a run on images is scored on its
@@ -48,14 +47,14 @@ def evaluate(
             ``isotrope.fit``, or any object with ``encode``.
         progress: Whether to show progress bars, and tasks that are stored already, on stderr.
         options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords,
-            and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``,
-            ``labels`` and ``corpus`` are paths. ``knn=False`` or ``linear=False`` leaves out one of
-            the scores on labels. ``only=["MR", "TREC"]`` scores some transfer tasks, without an
+            and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``
+            and ``labels`` are paths. ``knn=False`` or ``linear=False`` leaves out one of the scores
+            on labels. ``only=["MR", "TREC"]`` scores some transfer tasks, without an
             average. ``results=None`` stores nothing on disk.
 
     Returns:
-        A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, ``corpus``, or
-        several joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
+        A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or several
+        joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
         {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
         ...}, ...}``, with ``model``, ``data`` and ``protocol`` to identify them. Its ``items``
         hold a value for each pair, example or query; ``compare`` resamples them.
@@ -118,12 +117,10 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     if settings.labels is not None:
         kinds = {"knn": settings.knn, "linear": settings.linear}
         tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)
-    if settings.corpus is not None:
-        tasks += corpus_tasks(settings.corpus, **loop)
     if not tasks:
         raise InputError(
             "give data to evaluate on: the folder of the STS tasks or of the transfer tasks, a "
-            "retrieval set, labelled texts or a corpus"
+            "retrieval set or labelled texts"
         )
     return tasks
 

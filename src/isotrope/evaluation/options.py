@@ -32,7 +32,6 @@ class Evaluation(Settings):
     )
     knn: bool = setting(True, "The k nearest neighbours on --labels.", group=DATA)
     linear: bool = setting(True, "A linear probe on --labels.", group=DATA)
-    corpus: Path | None = _for_texts(None, "Texts for alignment, uniformity and more.", group=DATA)
     mode: Literal["full", "prototyping"] = setting(
         "full", "Protocol of the transfer tasks.", used=_of_transfer
     )

@@ -14,7 +14,7 @@ from isotrope.data.text import sts_sets, transfer_sets
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
 
-PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "corpus": 1}
+PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1}
 """Version of each protocol. It is raised when the same model and data would give other numbers."""
 
 # by kind of task: the name of the average, the score that is averaged, and all tasks of the kind
@@ -162,18 +162,6 @@ def classification_tasks(
 
     protocols = (("knn", knn, nearest_neighbours), ("linear", linear, linear_probe))
     return [task(kind, function) for kind, wanted, function in protocols if wanted]
-
-
-def corpus_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
-    """Return the task of a corpus, which is read once for a check and for its fingerprint."""
-    from isotrope.evaluation.corpus import corpus, corpus_records
-
-    content = fingerprint(corpus_records(path))
-
-    def score(encoder: Encoder) -> Result:
-        return corpus(encoder, path, progress=progress, batch_size=batch_size)
-
-    return [Task("corpus", "corpus", content, score)]
 
 
 def finish(

@@ -20,12 +20,7 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
         >>> float(mean_cosine(torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]).double()))
         0.3333333333333333
     """
-    h = unit(embeddings)
-    return mean_cosine_of_sum(h.sum(dim=0), h.square().sum(), len(h))
-
-
-def mean_cosine_of_sum(total: Tensor, squares: Tensor, n: int) -> Tensor:
-    """Return the mean cosine from the sum of n unit rows (d) and the sum of their squares."""
+    h, n = unit(embeddings), len(embeddings)
     if n < 2:
         raise ValueError(f"the mean cosine is over pairs of rows; found {n} row(s)")
-    return (total.square().sum() - squares) / (n * (n - 1))
+    return (h.sum(dim=0).square().sum() - h.square().sum()) / (n * (n - 1))
