@@ -8,13 +8,12 @@ together (30 to 248 a class), leaves out classes with fewer than the smallest nu
 with more, and scores on the validation part (10 a class) of the classes that stay.
 """
 
-import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat, savemat
+from scipy.io import loadmat
 
 from isotrope.core import InputError
 
@@ -22,18 +21,18 @@ from isotrope.core import InputError
 def write_long_tail(
     flowers: Path, output: Path, *, smallest: int = 50, largest: int = 250, seed: int = 0
 ) -> None:
-    """Write a folder like Flowers102 with other parts; its pictures are a link to that one's."""
+    """Write train/ and test/ with a folder for each class; the pictures are links."""
     labels = loadmat(flowers / "imagelabels.mat")["labels"].ravel()
     ids = loadmat(flowers / "setid.mat")
     pool = np.sort(np.concatenate([ids["trnid"].ravel(), ids["tstid"].ravel()]))
     train = pool[long_tailed(labels[pool - 1], smallest, largest, seed)]
     valid = ids["valid"].ravel()
     test = np.sort(valid[np.isin(labels[valid - 1], labels[train - 1])])
-    output.mkdir(parents=True)
-    (output / "jpg").symlink_to((flowers / "jpg").resolve(), target_is_directory=True)
-    shutil.copyfile(flowers / "imagelabels.mat", output / "imagelabels.mat")
-    # isotrope trains on the first two parts together, and tests on the third
-    savemat(output / "setid.mat", {"trnid": train[:-1], "valid": train[-1:], "tstid": test})
+    for part, numbers in (("train", train), ("test", test)):
+        for number in numbers:
+            link = output / part / f"{labels[number - 1]:03}" / f"image_{number:05}.jpg"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to((flowers / "jpg" / link.name).resolve())
 
 
 def long_tailed(

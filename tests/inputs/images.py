@@ -1,4 +1,4 @@
-"""Pictures that are none: folders, arrays, pickles of CIFAR, dataset folders, bombs."""
+"""Pictures that are none: folders, arrays, archives, dataset folders, bombs."""
 
 import gzip
 import io
@@ -174,56 +174,6 @@ def _flipped(data: bytes) -> bytes:
     return data[:200] + bytes(255 - b for b in data[200:300]) + data[300:]
 
 
-def _memo_bomb() -> bytes:
-    """Ask the unpickler for a memo of two thousand million entries."""
-    return b"\x80\x02]r\xff\xff\xff\x7f."
-
-
-def _laughs() -> bytes:
-    """A dictionary whose key is a tuple of tuples of tuples: 2^60 words to print."""
-    made = b"\x80\x02}(U\x02hiq\x00"
-    for i in range(60):
-        made += b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1])
-    return made + b"K\x01u."
-
-
-class _Code:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (Path("opened"),))
-
-
-PICKLES: dict[str, tuple[bytes, str]] = {
-    "text": (b"hello", "not a pickle of CIFAR"),
-    "no bytes": (b"", "not a pickle of CIFAR"),
-    "cut": (pickle.dumps({b"data": X, b"labels": [0]})[:50], "not a pickle of CIFAR"),
-    "a list": (pickle.dumps([1, 2]), "not a pickle of CIFAR"),
-    "other keys": (pickle.dumps({b"a": 1}), "which has pictures of 3,072 bytes"),
-    "pictures of another size": (
-        pickle.dumps({b"data": np.zeros((2, 9), np.uint8), b"labels": [0, 1]}, 2),
-        "which has pictures of 3,072 bytes",
-    ),
-    "fewer labels": (
-        pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0]}, 2),
-        "which has pictures of 3,072 bytes",
-    ),
-    "labels of words": (
-        pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": ["a", "b"]}, 2),
-        "a number below 100",
-    ),
-    "labels of a million": (
-        pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10**6]}, 2),
-        "a number below 100",
-    ),
-    "code": (pickle.dumps({b"data": _Code()}), "not a pickle of CIFAR"),
-    "os.system": (b"cos\nsystem\n(S'touch opened'\ntR.", "not a pickle of CIFAR"),
-    "a class of ours": (b"cisotrope.cli.main\nguarded\n)R.", "not a pickle of CIFAR"),
-    "a memo without end": (_memo_bomb(), "pickle of CIFAR"),
-    "a length without end": (b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f", "not a pickle of CIFAR"),
-    "billion laughs": (_laughs(), "not a pickle of CIFAR"),
-    "deep": (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "not a pickle of CIFAR"),
-}
-
-
 def _arrays() -> Iterator[Case]:
     for what, (arrays, says) in ARRAYS.items():
 
@@ -247,74 +197,21 @@ def _arrays() -> Iterator[Case]:
         yield Case(f"npz/strips with {what}", strips, says)
 
 
-def _pickles() -> Iterator[Case]:
-    good = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 1]}, 2)
-    for what, (data, says) in PICKLES.items():
+def _archives() -> Iterator[Case]:
+    """The files of known sets in the formats of their authors, which are not read."""
 
-        def made(room: Path, bench: Bench, data: bytes = data) -> Sequence[object]:
-            content(room / "cifar/data_batch_1", data)
-            content(room / "cifar/test_batch", good)
-            return train("cifar")
-
-        yield Case(f"cifar/{what}", made, says)
-
-    def names(room: Path, bench: Bench) -> Sequence[object]:
-        content(room / "cifar/data_batch_1", good)
-        content(room / "cifar/test_batch", good)
-        content(room / "cifar/batches.meta", b"cos\nsystem\n(S'touch opened'\ntR.")
+    def pickles(room: Path, bench: Bench) -> Sequence[object]:
+        for name in ("data_batch_1", "test_batch", "batches.meta"):
+            content(room / "cifar" / name, b"cos\nsystem\n(S'touch opened'\ntR.")
         return train("cifar")
 
-    def stl(room: Path, bench: Bench) -> Sequence[object]:
-        for part in ("train", "test"):
-            content(room / f"stl/{part}_X.bin", bytes(27_648 * 2 + 5))
-            content(room / f"stl/{part}_y.bin", b"\1\2")
+    def binary(room: Path, bench: Bench) -> Sequence[object]:
+        for name in ("train_X.bin", "train_y.bin"):
+            content(room / "stl" / name, bytes(27_648))
         return train("stl")
 
-    def unlabelled(room: Path, bench: Bench) -> Sequence[object]:
-        for part in ("train", "test"):
-            content(room / f"stl/{part}_X.bin", bytes(27_648 * 2))
-            content(room / f"stl/{part}_y.bin", b"\0\1")
-        return train("stl")
-
-    def flowers(room: Path, bench: Bench) -> Sequence[object]:
-        content(room / "flowers/setid.mat", b"MATLAB 5.0")
-        content(room / "flowers/imagelabels.mat", b"MATLAB 5.0")
-        return train("flowers")
-
-    def flowers_bomb(room: Path, bench: Bench) -> Sequence[object]:
-        for name in ("setid.mat", "imagelabels.mat"):
-            with content(room / "flowers" / name, b"MATLAB 5.0").open("r+b") as handle:
-                handle.truncate(1 << 33)
-        return train("flowers")
-
-    def tiny(room: Path, bench: Bench) -> Sequence[object]:
-        folders(room / "tiny/train")
-        content(room / "tiny/wnids.txt", "c0\nc1\n")
-        content(room / "tiny/val/val_annotations.txt", "a.png\tc9\n")
-        return train("tiny")
-
-    def above(room: Path, bench: Bench) -> Sequence[object]:
-        folders(room / "tiny/train")
-        save(room / "secret.png", ramp(8, 8))
-        content(room / "tiny/wnids.txt", "c0\nc1\n")
-        content(room / "tiny/val/val_annotations.txt", "../../../secret.png\tc0\n")
-        return train("tiny")
-
-    def several(room: Path, bench: Bench) -> Sequence[object]:
-        for name in ("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch"):
-            content(room / "data" / name, good)
-        for name in ("train", "test", "meta"):
-            content(room / "data/cifar-100-python" / name, good)
-        return train("data")
-
-    yield Case("cifar/names that are code", names, "not a pickle of CIFAR")
-    yield Case("cifar/STL-10 of other lengths", stl, "one for each picture of 27648 bytes")
-    yield Case("cifar/STL-10 without labels", unlabelled, "labels (from 1)")
-    yield Case("cifar/Flowers of words", flowers, "not a MATLAB file")
-    yield Case("cifar/Flowers of gigabytes", flowers_bomb, "MATLAB file")
-    yield Case("cifar/Tiny-ImageNet with a stranger", tiny, "names no class of train/")
-    yield Case("cifar/Tiny-ImageNet out of its folder", above, "leads out of the folder")
-    yield Case("cifar/two sets in one folder", several, "give one of its folders")
+    yield Case("archives/pickles of CIFAR", pickles, "no pictures here")
+    yield Case("archives/bytes of STL-10", binary, "copy on the Hugging Face hub")
 
 
 def _table(room: Path, **columns: list[Any]) -> Path:
@@ -587,7 +484,7 @@ def _used() -> Iterator[Case]:
 def cases() -> Iterator[Case]:
     """Yield them."""
     yield from _arrays()
-    yield from _pickles()
+    yield from _archives()
     yield from _tables()
     yield from _folders()
     yield from _used()

@@ -162,7 +162,10 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
     train_folder = next(_called(root, _TRAIN), root)
     train = _Scan(train_folder)
     if not train.names:
-        raise InputError(f"{place(train_folder)}: no pictures here; {_endings(train_folder)}")
+        raise InputError(
+            f"{place(train_folder)}: no pictures here; {_endings(train_folder)}. For a set such as "
+            "CIFAR-10, download the parquet files of its copy on the Hugging Face hub"
+        )
     test = _test_scan(root) if train_folder != root else None
     if test is None and train_folder != root:
         _check_alone(root, train_folder)

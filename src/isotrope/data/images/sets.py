@@ -4,9 +4,8 @@ The kind of set is recognised by its content:
 
 - ``digits``: the handwritten digits in scikit-learn (a folder with this name is ``./digits``);
 - an ``.npz`` file, or a folder of strips of lossless WebP (:mod:`isotrope.data.images.arrays`);
-- the usual copies of CIFAR-10, CIFAR-100, STL-10, Tiny-ImageNet and Flowers102
-  (:mod:`isotrope.data.images.named`);
-- a Hugging Face dataset folder (:mod:`isotrope.data.images.tables`);
+- a Hugging Face dataset folder (:mod:`isotrope.data.images.tables`), such as the hub's copy of
+  CIFAR-10, CIFAR-100, STL-10, Tiny-ImageNet or Flowers102;
 - any other folder of pictures (:mod:`isotrope.data.images.folder`). ImageNet-100 is the folder of
   ImageNet with a list of classes.
 """
@@ -24,7 +23,6 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.trust import check_named
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
-from isotrope.data.images.named import find_named
 from isotrope.data.images.records import ImageSet, balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
 from isotrope.data.lines import is_folder, lines
@@ -113,9 +111,6 @@ def _recognise(
         return _file(path)
     if classes is not None:
         return load_folder(path, classes)
-    load = find_named(path)
-    if load is not None:
-        return load()
     if is_strips(path):
         return load_strips(path, limit if (path / "test.npz").exists() else None)
     if is_table(path):

@@ -36,8 +36,8 @@ class ImageSettings(RunSettings):
     data: str = in_data(
         ...,
         "Folder of images (with or without a folder for each class; folders train/ and test/ in it "
-        "are the two parts), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging "
-        "Face dataset folder, or 'digits' (from scikit-learn).",
+        "are the two parts), .npz, Hugging Face dataset folder (such as CIFAR-10 from the hub), or "
+        "'digits' (from scikit-learn).",
         positional=True,
         metavar="DATA",
     )
