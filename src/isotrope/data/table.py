@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -20,7 +19,6 @@ from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
 from isotrope.core.hub import known_to_hub
 from isotrope.core.trust import why_closed
-from isotrope.data.declared_sizes import DAMAGED, buffer_sizes, page_sizes
 from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
@@ -96,25 +94,15 @@ def _arrow(path: Path, suffix: str) -> Table:
     def opened() -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
         if suffix == ".parquet":
             file = parquet.ParquetFile(path)
-            with path.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as data:
-                size = file.metadata.num_rows
-                for index in range(file.metadata.num_row_groups * file.metadata.num_columns):
-                    group, column = divmod(index, file.metadata.num_columns)
-                    chunk = file.metadata.row_group(group).column(column)
-                    starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
-                    at = min((start for start in starts if start), default=0)
-                    size += sum(page_sizes(data, at, at + chunk.total_compressed_size))
+            groups = range(file.metadata.num_row_groups)
+            size = file.metadata.num_rows
+            size += sum(file.metadata.row_group(group).total_byte_size for group in groups)
             refuse_bomb(path, size, packed)
             rows = _at_once(size, packed)
             return file.schema_arrow, lambda names: file.iter_batches(rows, columns=list(names))
         # no memory map: with a damaged file it would end the process
         source = pyarrow.OSFile(str(path))
-        start, size = 8 if source.read(6) == b"ARROW1" else 0, 0  # past the magic of a file
-        source.seek(start)
-        for message in pyarrow.ipc.MessageReader.open_stream(source):
-            size += sum(buffer_sizes(memoryview(message.metadata), memoryview(message.body or b"")))
-            refuse_bomb(path, size, packed)
-        source.seek(start)
+        source.seek(8 if source.read(6) == b"ARROW1" else 0)  # past the magic of a file
         reader = pyarrow.ipc.open_stream(source)
         return reader.schema, lambda names: (batch.select(list(names)) for batch in reader)
 
@@ -127,7 +115,7 @@ def _arrow(path: Path, suffix: str) -> Table:
 
     try:
         columns = tuple(opened()[0].names)
-    except (pyarrow.ArrowException, OSError, *DAMAGED) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise failed(error) from error
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
@@ -145,7 +133,7 @@ def _arrow(path: Path, suffix: str) -> Table:
                     for row in zip(*(values[name] for name in names), strict=True):
                         number += 1
                         yield number, row
-        except (pyarrow.ArrowException, OSError, *DAMAGED) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise failed(error) from error
 
     return Table(path, columns, cells)
