@@ -305,7 +305,10 @@ class Anatomy:
         """
         file = _file(Path(path))
         ordered = sorted(self.rows, key=lambda row: row["step"] or 0)
-        rows = ([_cell(row.get(name)) for name in COLUMNS] for row in ordered)
+        rows = (
+            ["" if (x := row.get(name)) is None else f"{x:.10g}" for name in COLUMNS]
+            for row in ordered
+        )
         write_text(file, csv_text(COLUMNS, rows))
         return file
 
@@ -327,10 +330,6 @@ def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float
 
 def _file(path: Path) -> Path:
     return path if path.suffix == ".csv" else RunFolder(path).metrics
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.10g}"
 
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:

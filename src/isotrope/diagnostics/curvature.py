@@ -198,10 +198,8 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Let forward passes write into copies of the buffers: running statistics do not change.
-
-    The buffers are replaced and not restored, because writing into them would break the graph.
-    """
+    """Let forward passes write into copies of the buffers: running statistics do not change."""
+    # The buffers are replaced and not restored, because writing into them would break the graph.
     owners = [(part, name) for part in module.modules() for name in part._buffers]
     before = [part._buffers[name] for part, name in owners]
     copies = {id(b): b.clone() for b in before if b is not None}

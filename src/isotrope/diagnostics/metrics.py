@@ -5,9 +5,13 @@ docs/guide/anatomy.md, and, in a report, the pictures, the glossary and the comp
 add a metric, add a record here and the code that measures it.
 """
 
+from functools import partial
 from math import pi
 
 from isotrope.diagnostics.metric import EVERY, Log, Metric, Panel
+
+_length = partial(Panel, floor=0.0, least=0.0)
+_share = partial(_length, most=1.0)
 
 METRICS = (
     Metric(
@@ -81,12 +85,10 @@ METRICS = (
         "with a factor below 0.01 is called dead. The picture is empty if no anchor has negatives "
         "(in batches of one row, or with a loss of single pairs).",
         symbol="GD",
-        panel=Panel(
+        panel=_length(
             "gradient",
             "Factor on the gradient. Dead anchors (GD below 0.01) learn nothing.",
             title="Gradient dissipation, GD",
-            floor=0.0,
-            least=0.0,
         ),
         line="GD",
         heading="GD",
@@ -105,13 +107,10 @@ METRICS = (
         "Share of the push on an anchor that comes from its hardest negative: 1 if only this one "
         "is pushed, 1/(N \u2212 1) if all N \u2212 1 negatives are pushed alike.",
         symbol="W",
-        panel=Panel(
+        panel=_share(
             "gradient",
             "1: only the hardest negative is pushed.",
             title="Weight on the hardest negative, W",
-            floor=0.0,
-            least=0.0,
-            most=1.0,
         ),
         heading="Hardest share",
     ),
@@ -171,13 +170,10 @@ METRICS = (
         "Share of the anchors with a gradient whose ratio is above the bound. A small step brings "
         "such an anchor nearer to its positive although the hardest negative pushes it (Li et al. "
         "2024, lemma 1).",
-        panel=Panel(
+        panel=_share(
             "gradient",
             "Share of anchors with a gradient that a step brings nearer to their positive.",
             title="Ratio above its bound",
-            floor=0.0,
-            least=0.0,
-            most=1.0,
         ),
     ),
     Metric(
@@ -186,12 +182,8 @@ METRICS = (
         "mean length of the pull on an anchor, in the tangent plane",
         "Lengths of the two parts of an anchor's gradient, towards the positive and away from "
         "the negatives, in the plane in which a normalised anchor can move (Nie et al. 2023).",
-        panel=Panel(
-            "gradient",
-            "Mean length of the two parts of an anchor's gradient.",
-            key="parts",
-            floor=0.0,
-            least=0.0,
+        panel=_length(
+            "gradient", "Mean length of the two parts of an anchor's gradient.", key="parts"
         ),
         line="pull",
     ),
@@ -208,12 +200,8 @@ METRICS = (
         "mean length of the gradient that reaches an embedding before it is normalised",
         "Mean length of the gradient that reaches an embedding before it is normalised: the "
         "gradient on the normalised embedding, divided by the norm (Draganov et al. 2024).",
-        panel=Panel(
-            "norms",
-            "The gradient on an embedding shrinks as its norm grows.",
-            floor=0.0,
-            least=0.0,
-            logarithmic=True,
+        panel=_length(
+            "norms", "The gradient on an embedding shrinks as its norm grows.", logarithmic=True
         ),
     ),
     Metric(
@@ -223,13 +211,11 @@ METRICS = (
         "Angles between an anchor and its positive, and between an anchor and its negatives, in "
         "radians, as means with one standard deviation (Li et al. 2024, figure 9).",
         unit="rad",
-        panel=Panel(
+        panel=_length(
             "angles",
             "Mean and one standard deviation; they should be far apart. Dashed: a right angle.",
             title="Angles to positive and negatives",
             key="angles",
-            floor=0.0,
-            least=0.0,
             most=pi,
             mark=pi / 2,
             angular=True,
@@ -278,13 +264,7 @@ METRICS = (
         "share of pairs more than a right angle apart",
         "The share of pairs whose two views are more than a right angle apart. The farther apart "
         "they are, the more weakly a cosine pulls them together.",
-        panel=Panel(
-            "angles",
-            "Share of pairs that are more than a right angle apart.",
-            floor=0.0,
-            least=0.0,
-            most=1.0,
-        ),
+        panel=_share("angles", "Share of pairs that are more than a right angle apart."),
         line="over \N{GREEK SMALL LETTER PI}/2",
         heading="Opp. halves",
         only="images",
@@ -304,11 +284,9 @@ METRICS = (
         "Standard deviation of a coordinate of the normalised embeddings, the mean over "
         "coordinates: 0 if all embeddings are equal, 1/\u221ad if they spread evenly over d "
         "dimensions.",
-        panel=Panel(
+        panel=_length(
             "spread",
             "Deviation of the normalised embeddings; near 0, they have collapsed to a point.",
-            floor=0.0,
-            least=0.0,
             place=1,
         ),
     ),
@@ -318,9 +296,7 @@ METRICS = (
         "number of directions over which the embeddings spread",
         "Number of directions over which the embeddings spread: 1 on a line, the number of "
         "dimensions if all directions are used evenly.",
-        panel=Panel(
-            "spread", "Over how many directions the embeddings spread.", floor=0.0, least=0.0
-        ),
+        panel=_length("spread", "Over how many directions the embeddings spread."),
     ),
     Metric(
         "false_negatives",
@@ -329,13 +305,7 @@ METRICS = (
         "The share of anchors with a negative that looks like a positive: as near as the "
         "anchor's own positive, and much nearer than the average negative. Examples are copies "
         "of a text in one batch, and images of one class.",
-        panel=Panel(
-            "gradient",
-            "Share of anchors with a negative as near as their own positive.",
-            floor=0.0,
-            least=0.0,
-            most=1.0,
-        ),
+        panel=_share("gradient", "Share of anchors with a negative as near as their own positive."),
     ),
     Metric(
         "norm_backbone",

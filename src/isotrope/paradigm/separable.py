@@ -67,11 +67,9 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
 
 
 def _check_separable(objective: Objective, views: Views) -> None:
-    """Test the declaration on a few rows, once for each objective and its choices.
-
-    A formula that computes its own product, without the statistics of the pairs, may mistake the
-    first rows of the other view for the positives of every share of the anchors.
-    """
+    """Test the declaration on a few rows, once for each objective and its choices."""
+    # A formula that computes its own product, without the statistics of the pairs, may mistake the
+    # first rows of the other view for the positives of every share of the anchors.
     choices = [v for v in objective.hyperparameters().values() if isinstance(v, (str, bool))]
     kind = (objective.name, *choices)
     if kind in _separable or len(views.anchors) < 2 * objective.least_rows:

@@ -318,11 +318,9 @@ def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
 
 def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
-    """Return the rows that are likely to push each row most, n x keep; -1 for none.
-
-    These are nearest by the cosine of either row's anchor with the other's positive, summed over
-    both rows. The push of two rows on each other grows with this sum.
-    """
+    """Return the rows that are likely to push each row most, n x keep; -1 for none."""
+    # These are nearest by the cosine of either row's anchor with the other's positive, summed over
+    # both rows. The push of two rows on each other grows with this sum.
     partners = torch.full((len(embedded), keep), -1)
     for rows, others, cosines in beside(embedded, near):
         best = (cosines[2] + cosines[3]).topk(min(keep, others.shape[1]), dim=1)
@@ -333,10 +331,8 @@ def _partners(embedded: Embedded, near: Near, keep: int) -> Tensor:
 def _visits(
     mine: Tensor, others: Tensor, seed: int, *, exact: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield rows of ``others``, and rows of ``mine`` to compare with them.
-
-    A row is compared with all rows if ``exact``, else with the clusters of the nearest centres.
-    """
+    """Yield rows of ``others``, and rows of ``mine`` to compare with them."""
+    # A row is compared with all rows if ``exact``, else with the clusters of the nearest centres.
     every = torch.arange(len(mine))
     if exact:
         yield from ((every, rows) for rows in every.split(_ANCHORS))
@@ -391,12 +387,10 @@ class _Beside(EagerPairs):
 def _among(
     embedded: Embedded, objective: Objective, near: Tensor, seed: int, progress: bool
 ) -> Ledger:
-    """Return the ledger of rows that are compared with their nearest rows and with random rows.
-
-    All nearest rows of a row share the push on it, while a training batch has few of them. A
-    nearest row whose push would be ``_AGAIN`` or more without the others is therefore compared once
-    more, in a batch without them.
-    """
+    """Return the ledger of rows that are compared with their nearest rows and with random rows."""
+    # All nearest rows of a row share the push on it, while a training batch has few of them. A
+    # nearest row whose push would be ``_AGAIN`` or more without the others is therefore compared
+    # once more, in a batch without them.
     n, keep = near.shape
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass = torch.zeros(n, dtype=torch.float64), 0.0

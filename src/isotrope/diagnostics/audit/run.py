@@ -13,14 +13,7 @@ from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.alike import alike
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
-from isotrope.diagnostics.audit.push import (
-    NEAREST,
-    Ledger,
-    groups_of,
-    ledger,
-    mine,
-    nearest,
-)
+from isotrope.diagnostics.audit.push import NEAREST, Ledger, groups_of, ledger, mine, nearest
 from isotrope.diagnostics.audit.rows import (
     Embedded,
     EmbeddedTexts,

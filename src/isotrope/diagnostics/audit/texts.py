@@ -156,10 +156,8 @@ class TextAudit(Audit):
         return record_line(texts, {"label": int(self.groups[row])})
 
     def _sound(self) -> NDArray[np.int64]:
-        """Return the rows of ``cleaned.jsonl``: of each group, only the first pair.
-
-        Rows that repeat this pair with other hard negatives stay.
-        """
+        """Return the rows of ``cleaned.jsonl``: of each group, only the first pair."""
+        # Rows that repeat this pair with other hard negatives stay.
         dropped = np.union1d(self.found["apart"], self.found["repeated"])
         rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
         _, first, group = np.unique(self._grouped()[rows], return_index=True, return_inverse=True)

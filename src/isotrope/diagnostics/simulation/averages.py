@@ -111,10 +111,8 @@ def _part(objective: Objective) -> Dissipation | None:
 
 
 def _is_of_rows(objective: Objective) -> bool:
-    """Test on many angles whether the dissipation depends only on statistics of the negatives.
-
-    ``coupling`` does not tell this: an uncoupled anchor may still use each of its similarities.
-    """
+    """Test on many angles whether the dissipation depends only on statistics of the negatives."""
+    # ``coupling`` does not tell this: an uncoupled anchor may still use each of its similarities.
     rows, _ = probe()
     alone = RowPairs(rows.positive[None], rows)
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
@@ -176,10 +174,8 @@ def gradient_norm(
 
 
 def _at_means(objective: Objective, angles: Angles) -> Floats:
-    """Return GD, pull, sum of the weights and weight of the first negative at the mean angles.
-
-    Each is p x q. The negatives of an anchor are equal, so the first is also the hardest.
-    """
+    """Return GD, pull, sum of the weights and weight of the first negative at the mean angles."""
+    # Each is p x q. The negatives of an anchor are equal, so the first is also the hardest.
     check(objective)
     grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
     positive, negative = (torch.from_numpy(x.ravel()) for x in grid)

@@ -110,11 +110,9 @@ def _over_first(
 
 
 def _unlearnt(case: RunEvidence) -> float | None:
-    """Return the separation of the pairs at the end, divided by their separation at the start.
-
-    With labels, it is the separation of low and high labels; without, of negatives and positives.
-    The result is None with fewer than six measured steps, because one batch is a small sample.
-    """
+    """Return the separation of the pairs at the end, divided by their separation at the start."""
+    # With labels, it is the separation of low and high labels; without, of negatives and positives.
+    # The result is None with fewer than six measured steps, because one batch is a small sample.
     gaps = case.series("label_gap") or [
         gap for row in case.rows if (gap := separation(row)) is not None
     ]
@@ -143,10 +141,8 @@ def _early_loss(case: RunEvidence) -> float | None:
 
 
 def _rise(case: RunEvidence) -> float | None:
-    """Return the final loss divided by the loss at step 0; None if that divisor is not positive.
-
-    A queue holds random vectors at first, so its divisor is the loss in the first third.
-    """
+    """Return the final loss divided by the loss at step 0; None if that divisor is not positive."""
+    # A queue holds random vectors at first, so its divisor is the loss in the first third.
     first = case.early("loss") if case.settings.get("queue") else case.first("loss")
     end = case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
