@@ -309,11 +309,43 @@ def test_pairs_that_a_loss_takes_twice_count_once() -> None:
     assert seen.pulled.equal(torch.eye(N, dtype=torch.bool))
 
 
-def test_a_sum_of_squares_over_one_side_is_no_pair() -> None:
+PULLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": F.mse_loss,
+    "sum of mse": lambda a, p: F.mse_loss(a, p, reduction="sum") / N,
+    "l1": F.l1_loss,
+    "smooth l1": F.smooth_l1_loss,
+    "mean of squares": lambda a, p: ((a - p) ** 2).mean(),
+    "sum of squares": lambda a, p: (a - p).square().sum() / N,
+    "squares of unit rows": lambda a, p: F.mse_loss(unit(a), unit(p)),
+}
+
+
+@pytest.mark.parametrize("name", PULLS)
+def test_a_mean_of_all_differences_pulls_each_row(name: str) -> None:
     b = Batch()
-    reading = read(F.mse_loss(b.a, b.p))
-    assert reading.explained is None
-    assert "does not compare embeddings" in reading.reason
+    reading = read(PULLS[name](b.a, b.p))
+    assert reading.explained == pytest.approx(1.0)
+    seen = table(reading)
+    assert seen.single
+    assert len(seen.gradient) == N
+    assert bool((seen.pulled == seen.mask).all())
+
+
+def test_the_gradient_of_a_mean_of_squares_is_that_of_each_squared_distance() -> None:
+    one, other = Batch(), Batch()
+    whole = table(read(F.mse_loss(unit(one.a), unit(one.p))))
+    rows = table(read((unit(other.a) - unit(other.p)).square().sum(1).mean() / D))
+    assert torch.allclose(whole.gradient, rows.gradient)
+
+
+def test_a_pair_whose_similarity_is_computed_twice_is_one_pair() -> None:
+    b = Batch()
+    labels = (ROWS % 2).float()
+    other = torch.where(labels[:, None] > 0, b.p, b.p.roll(1, 0))
+    near, far = (F.cosine_similarity(b.a, other) for _ in range(2))
+    seen = table(read((labels * (1 - near).square() + (1 - labels) * F.relu(far + 1)).mean()))
+    assert seen.single
+    assert int(seen.pulled.sum()) == int(seen.pushed.sum()) == N // 2
 
 
 NOTHING: dict[str, Callable[[Batch], Tensor]] = {
@@ -321,6 +353,8 @@ NOTHING: dict[str, Callable[[Batch], Tensor]] = {
     "prototypes": lambda b: F.cross_entropy(16 * F.linear(unit(b.a), unit(b.classes)), ROWS % 10),
     "dimensions": lambda b: (((b.a - b.a.mean(0)).T @ (b.p - b.p.mean(0))) - torch.eye(D)).norm(),
     "targets": lambda b: F.mse_loss(b.a, torch.randn(N, D)),
+    "correlations": lambda b: F.mse_loss(b.a.T @ b.p, b.p.T @ b.p),
+    "variances": lambda b: (b.a - b.a.mean(0)).square().mean(),
     "a surrogate": lambda b: torch.dot(b.a.flatten(), torch.randn(N * D)),
 }
 

@@ -156,10 +156,6 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
     return _rows_together(_without_repetitions(whole + directions or _of_one_anchor(left)))
 
 
-def _same_columns(one: Compared, other: Compared) -> bool:
-    return one.roots[1] == other.roots[1] and one.columns.equal(other.columns)
-
-
 def _grouped(
     tables: Sequence[Compared], together: Callable[[list[Compared], Compared], bool]
 ) -> list[list[Compared]]:
@@ -196,13 +192,11 @@ def _of_repeated(table: Compared) -> Compared:
 
 
 def _once(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables; pairs that are in two of them stay in the larger one only.
-
-    A loss may compute its positives row by row, and all pairs, positives included, in one product.
-    """
+    """Return the tables; pairs that are in two of them stay in the larger one only."""
+    # A loss may compute its positives row by row, and all pairs with them in one product.
     tables = list(compared)
     for one in compared:
-        for i, other in enumerate(tables):
+        for i, other in enumerate(tables if any(t is one for t in tables) else []):
             both = None if other is one else _placed(one, other)
             if both is not None and bool(other.mask[both.gradient != other.gradient].all()):
                 tables[i] = both
@@ -224,7 +218,14 @@ def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
 
 def _rows_together(tables: list[Compared]) -> list[Compared]:
     """Return the tables; those whose anchors have the same candidates are merged."""
-    alike = _grouped(tables, lambda g, t: g[0].distance == t.distance and _same_columns(g[0], t))
+    alike = _grouped(
+        tables,
+        lambda g, t: (
+            g[0].distance == t.distance
+            and g[0].roots[1] == t.roots[1]
+            and g[0].columns.equal(t.columns)
+        ),
+    )
     return [_below(group) if len(group) > 1 else group[0] for group in alike]
 
 
@@ -252,11 +253,9 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return the two tables of a loss whose pull is all in one of them, and the other tables.
-
-    Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table pulls
-    twice as much as it pushes, and the second only pushes. Each gets half of the pull.
-    """
+    """Return the two tables of a loss whose pull is all in one of them, and the other tables."""
+    # Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table
+    # pulls twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     directions: list[Compared] = []
     left = list(tables)
     for one in tables:
@@ -284,8 +283,11 @@ def _placed(one: Compared, other: Compared) -> Compared | None:
     """
     if one.distance != other.distance or one.anchors.shape[1] != other.anchors.shape[1]:
         return None
-    if not one.single or other.single or not one.vectors:
+    if not one.single or not one.vectors:
         return None
+    if other.single:  # a loss may also compute the same similarities twice
+        again = one.anchors.equal(other.anchors) and one.columns.equal(other.columns)
+        return replace(other, gradient=other.gradient + one.gradient) if again else None
     i, j = one.mask.nonzero(as_tuple=True)
     ends = one.anchors[i], one.columns[j]
     exact = "donot_use_mm_for_euclid_dist"

@@ -25,6 +25,7 @@ _PRODUCTS = {
     "Mv": ("self", "vec"),
     "Dot": ("self", "tensor"),
 }
+_MEANS = {"MseLoss", "SmoothL1Loss", "HuberLoss"}  # of all differences, unless they are summed
 _DISTANCES = {"Cdist": ("x1", "x2"), "EuclideanDist": ("x1", "x2")}
 _RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alias", "Clone"}
 _RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
@@ -112,6 +113,11 @@ class Similarity:
         return self.hook if self.squared else self.node
 
     @property
+    def whole(self) -> bool:
+        """Whether the result is one number for all rows, such as the mean squared difference."""
+        return self.kind == "distance" and shape_of(self.node) == ()
+
+    @property
     def operation(self) -> str:
         """The name of the operation's backward, such as ``Mm``, or ``tokens`` or ``scores``."""
         name = "tokens" if self.tokens else self.kind
@@ -182,6 +188,12 @@ def _of_weights(edge: Edge | None) -> bool:
     return weights
 
 
+def compares(node: Node) -> bool:
+    """Return whether a node multiplies two activations, or computes distances."""
+    known = operation_of(node) in {*_PRODUCTS, *_DISTANCES}
+    return known and all(above is not None for above, _ in node.next_functions[-2:])
+
+
 def similarity_of(node: Node) -> Similarity | None:
     """Return the similarity that a node computes; None if it computes something else."""
     operation, above = operation_of(node), node.next_functions
@@ -197,12 +209,13 @@ def similarity_of(node: Node) -> Similarity | None:
         kind = "distance"
     elif operation == "Pdist":
         kind, edges = "distance", (above[0], above[0])
-    elif operation in ("Sum", "Mean", "LinalgVectorNorm", "Norm"):
+    elif operation in {"Sum", "Mean", "LinalgVectorNorm", "Norm", *_MEANS}:
         parts = _rowwise(node, operation)
         if parts is None:
             return None
         kind, edges = parts
-        alpha = 1 / shape_of(*above[0])[-1] if operation == "Mean" else 1.0
+        terms = math.prod(shape_of(*above[0])) / max(1, math.prod(shape_of(node)))
+        alpha = 1 / terms if operation == "Mean" or saved_of(node, "reduction") == 1 else 1.0
     else:
         return None
     a, b = ((e[0], e[1]) if e[0] is not None else None for e in edges)
@@ -220,16 +233,20 @@ def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
     """Return kind and operands of (a * b).sum(-1), (a - b).norm(dim=-1) and the like."""
     inner, index = node.next_functions[0]
     shape = () if inner is None else shape_of(inner, index)
+    whole = shape_of(node) == () and operation in {"Sum", "Mean", *_MEANS}
+    if operation in _MEANS:
+        operands = node.next_functions
+        return ("distance", tuple(operands)) if whole and _alike(*operands) else None
     if (
         len(shape) < 2
         or shape[-1] < _LEAST_WIDTH
-        or shape_of(node) not in (shape[:-1], (*shape[:-1], 1))
+        or not (whole or shape_of(node) in (shape[:-1], (*shape[:-1], 1)))
     ):
         return None
     if operation in ("Sum", "Mean"):
         factors = inner.next_functions
         if operation_of(inner) == "Mul" and factors[0] != factors[1]:
-            return "product", tuple(factors)
+            return None if whole else ("product", tuple(factors))
         if operation_of(inner) not in ("Pow", "Mul", "Abs") or factors[0][0] is None:
             return None
         inner = factors[0][0]
@@ -237,7 +254,17 @@ def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
         inner = edges_above(inner.next_functions)[0][0]
     if operation_of(inner) != "Sub" or len(inner.next_functions) != 2:
         return None
+    if whole and not _alike(*inner.next_functions):
+        return None
     return "distance", tuple(inner.next_functions)
+
+
+def _alike(a: tuple[Node | None, int], b: tuple[Node | None, int]) -> bool:
+    """Whether two operands are matrices of one shape, and both have a gradient."""
+    if a[0] is None or b[0] is None or a == b:
+        return False
+    shape = shape_of(*a)
+    return len(shape) == 2 and shape[1] >= _LEAST_WIDTH and shape == shape_of(*b)
 
 
 def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor | None:
@@ -340,6 +367,9 @@ def read_operands(seen: Similarity) -> bool:
             seen.value = of_inner[0].abs().sum(-1)
         else:
             seen.squared = True
+            seen.value = None if of_inner[0] is None else of_inner[0].norm(dim=-1)
+    elif operation in _MEANS:
+        seen.a, seen.b, seen.squared = saved_of(node, "self"), saved_of(node, "target"), True
     elif names is not None:
         seen.a, seen.b = (saved_of(node, name) for name in names)
     if seen.a is None:
@@ -354,6 +384,8 @@ def read_operands(seen: Similarity) -> bool:
         if e is None
     ):
         return False  # a frozen weight
+    origins = [_origin(edge) for edge in seen.edges]
+    seen.roots, seen.picked = (origins[0][0], origins[1][0]), max(rows for _, rows in origins)
     shape = shape_of(node)
     if operation in ("Bmm", "Baddbmm") and not seen.tokens and shape[0] > 1 and 1 not in shape[1:]:
         return False  # attention
@@ -368,8 +400,6 @@ def read_operands(seen: Similarity) -> bool:
         if seen.value is None:
             return False
     seen.lengths = _lengths(seen.edges[0]), _lengths(seen.edges[1])
-    origins = [_origin(edge) for edge in seen.edges]
-    seen.roots, seen.picked = (origins[0][0], origins[1][0]), max(rows for _, rows in origins)
     return min(seen.a.shape[-1], seen.b.numel()) >= _LEAST_WIDTH
 
 

@@ -26,6 +26,8 @@ def tables(given: Similarity) -> list[Compared]:
     g = g * given.alpha
     value = None if given.value is None else _wide(given.value.detach())
     parts = [_wide(p).reshape(g.shape) * given.alpha for p in given.parts.values()]
+    if given.whole:
+        g, parts = g.expand(len(a)), []
     normal = _normal(operation, a, b, g, value, parts)
     if normal is None:
         return []
@@ -52,10 +54,8 @@ def tables(given: Similarity) -> list[Compared]:
 
 
 def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
-    """Return the gradient split by the uses of the scores, if each use is a separate loss.
-
-    A symmetric loss uses one matrix twice: by rows and by columns.
-    """
+    """Return the gradient split by the uses of the scores, if each use is a separate loss."""
+    # A symmetric loss uses one matrix twice: by rows and by columns.
     parts = [p for p in parts if bool(p.any())]
     pulls, pushes = ([p for p in parts if not bool((sign * p > 0).any())] for sign in (1, -1))
     if len(parts) == len(pulls) + len(pushes) and pulls and pushes:  # such as log-sum-exps
@@ -241,10 +241,8 @@ def _scores(anchors: Tensor, candidates: Tensor, *, distance: bool, squared: boo
 
 
 def _left_out(table: Compared) -> Tensor:
-    """The pairs that the loss left out, n x m: the anchor itself and masked pairs.
-
-    The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
-    """
+    """The pairs that the loss left out, n x m: the anchor itself and masked pairs."""
+    # The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
     zero, scores = table.gradient == 0, table.scores
     itself = zero & (table.cosine > 1 - _SAME)
     lowest = scores.masked_fill(~(table.gradient > 0), torch.inf).amin(dim=1, keepdim=True)

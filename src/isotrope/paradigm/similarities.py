@@ -32,6 +32,7 @@ from isotrope.paradigm.graph import (
     Edge,
     Node,
     Similarity,
+    compares,
     edges_above,
     keeps_order,
     number_of,
@@ -200,11 +201,9 @@ class GraphReading:
         self.rows = max([*sizes, *(seen.picked for seen in self._similarities)], default=0)
 
     def _share(self, edge: Edge) -> float:
-        """Return the share of the gradient at some embeddings that comes from the pairs.
-
-        A loss that divides a product by the lengths of its rows compares cosines. The path through
-        the lengths only removes the part of the gradient that would change the lengths.
-        """
+        """Return the share of the gradient at some embeddings that comes from the pairs."""
+        # A loss that divides a product by the lengths of its rows compares cosines. The path
+        # through the lengths only removes the part of the gradient that would change the lengths.
         total, other = self._totals[edge].float(), self._others[edge].float()
         rows = self._rows.get(edge)
         if rows is not None:
@@ -218,10 +217,8 @@ class GraphReading:
         return 1 - float(other.norm() / total.norm())
 
     def _without_lengths(self, edge: Edge, rows: Tensor, other: Tensor) -> Tensor:
-        """Return a path beside products less the lengths that make them squared distances.
-
-        In |x|^2 + |y|^2 - 2 x.y, the gradient by |x|^2 is minus that by all products of x, times x.
-        """
+        """Return a path beside products less the lengths that make them squared distances."""
+        # In |x|^2 + |y|^2 - 2 x.y, the gradient by |x|^2 is -x times that by all products of x.
         sides = [
             (s, s.alpha * s.gradient.float().sum(dim=1 - side))
             for s in self._similarities
@@ -312,11 +309,9 @@ class _Graph:
         return self._below([edge[0] for edge in seen.edges if edge is not None])
 
     def _kept(self, candidates: list[Similarity]) -> list[Similarity]:
-        """Return the similarities that the loss consists of.
-
-        Similarities inside an encoder, behind an embedding, are left out, and so are products of a
-        matrix of similarities with another factor, such as a mask.
-        """
+        """Return the similarities that the loss consists of."""
+        # Similarities inside an encoder, behind an embedding, are left out, and so are products of
+        # a matrix of similarities with another factor, such as a mask.
         for c in candidates:
             self._climb(c)
         candidates = [c for c in candidates if read_operands(c)]
@@ -331,6 +326,9 @@ class _Graph:
                 for other in candidates
                 if other is not c
             )
+            if c.whole:  # of similarities, or of correlations of dimensions
+                ends = c.roots[0] | c.roots[1]
+                on_scores |= any(compares(n) and n not in self._weighty for n in ends)
             if not on_scores and c.node not in marked:
                 kept.append(c)
         inside = set[Node]().union(*(behind[id(c)] for c in kept))
