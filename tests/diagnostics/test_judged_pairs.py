@@ -118,3 +118,67 @@ def test_two_towers_from_scratch_are_judged_by_the_dev_score_that_is_asked_for()
     assert alone.verdict == ("not-examined",)
     assert "doctor.anatomy.note(dev=SCORE)" in alone.findings[0].change
     assert trained(dev=True).verdict == ("healthy",)
+
+
+def margins(x: Tensor, y: Tensor, *, inverted: bool = False) -> Tensor:
+    """A margin for the rows of a label and one for all others, which leave most pairs alone."""
+    z, labels = torch.cat([x, y]), torch.arange(16).repeat(2)
+    apart, own = torch.cdist(z, z), ~torch.eye(32, dtype=torch.bool)
+    same = (labels[:, None] == labels) != inverted
+    terms = F.relu(apart - 0.9)[same & own], F.relu(1.3 - apart)[~same & own]
+    return sum((t.sum() / (t > 0).sum().clamp_min(1) for t in terms), torch.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("inverted", "verdict"), [(False, "healthy"), (True, "unrelated-positives")]
+)
+def test_labels_are_inverted_if_they_fit_with_pull_and_push_exchanged(
+    inverted: bool, verdict: str
+) -> None:
+    found = watched(lambda x, y: margins(x, y, inverted=inverted), steps=30).diagnose()
+    assert found.verdict[0] == verdict
+
+
+def test_an_anchor_that_is_only_pushed_is_not_its_own_positive() -> None:
+    """All rows are so near that the margin leaves the positives alone."""
+    doctor = watched(lambda x, y: margins(x + 4 * x.mean(0).detach(), y + 4 * x.mean(0).detach()))
+    assert all(row["positive_mean"] != 0 for row in doctor.rows)
+
+
+def circle(x: Tensor, y: Tensor) -> Tensor:
+    """Each similarity is weighted by its distance from an optimum, which no temperature does."""
+    z, labels = torch.cat([x, y]), torch.arange(16).repeat(2)
+    s, own = z @ z.T, ~torch.eye(32, dtype=torch.bool)
+    same = labels[:, None] == labels
+    near = 256 * F.relu(1.4 - s.detach()) * (0.6 - s)
+    far = 256 * F.relu(s.detach() + 0.4) * (s - 0.4)
+    terms = near.masked_fill(~(same & own), -1e9), far.masked_fill(same, -1e9)
+    return F.softplus(terms[0].logsumexp(1) + terms[1].logsumexp(1)).mean()
+
+
+def test_pushes_that_rise_with_the_similarity_are_no_softmax() -> None:
+    doctor = watched(circle)
+    assert all(row["temperature"] is None for row in doctor.rows)
+    assert "temperature-too-low" not in doctor.diagnose().verdict
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_two_encoders_from_scratch_show_copies_by_both_sides(copies: bool) -> None:
+    torch.manual_seed(0)
+    towers = [torch.nn.Linear(16, 24) for _ in range(2)]
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(4):
+        x = torch.randn(32, 16)
+        x = x[torch.arange(32) % 4] if copies else x
+        a, b = (F.normalize(t(x + 0.3 * torch.randn(32, 16)), dim=1) for t in towers)
+        loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(32))
+        doctor.observe(loss)
+        loss.backward()
+    shares = [row["false_negatives"] for row in doctor.rows]
+    assert all((share > 0.5) is copies for share in shares), shares
+    assert ("false-negatives" in doctor.diagnose().verdict) is copies
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, lambda x, y: ((x - y) ** 2).mean()])
+def test_a_mean_of_differences_only_pulls(loss: object) -> None:
+    assert watched(loss).diagnose().verdict == ("only-pulled",)

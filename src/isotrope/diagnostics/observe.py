@@ -30,7 +30,7 @@ def loss_column(dataset: str) -> str:
 SAME = 0.999  # cosine from which two embeddings count as equal
 _SHOWN = 3  # false negatives that a diagnosis names
 _COPY = 0.1  # a negative nearer to the positive than this share of the mean is its copy
-_NEAR = 0.25  # a negative nearer to the anchor than this share of the mean looks like a positive
+NEAR = 0.25  # a negative nearer to the anchor than this share of the mean looks like a positive
 
 
 @torch.no_grad()
@@ -214,7 +214,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
     """
     negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
     among, of_positive = negative if among is None else among, pairs.views.own @ columns.T
-    looks_like_anchor = _nearest(similarity, negative, among, _NEAR)
+    looks_like_anchor = _nearest(similarity, negative, among, NEAR)
     hardest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
     return (same & looks_like_anchor) | _nearest(of_positive, negative, among, _COPY)

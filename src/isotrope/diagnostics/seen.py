@@ -9,6 +9,7 @@ from torch import Tensor
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.observe import (
+    NEAR,
     angles,
     false_negative,
     measure_pairs,
@@ -23,6 +24,7 @@ from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stac
 _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
 _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
 _ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far from 1
+_EXACT = 0.01  # the same share, for a temperature of a loss whose pull and push differ
 _TEACHER = 0.5  # share of the variation of pushes that no temperature explains: a teacher's scores
 _ONE = 0.02  # twice the GD from which an anchor counts for the ratio
 _COPY = 0.01  # a pushed row within this share of the pushed rows' mean 1 - cos is a copy
@@ -94,19 +96,22 @@ def measure_compared(
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     tau = enough.temperature
     stated = None if table.scale is None else 1 / table.scale
-    numbers = _geometry(tables)
     gradient = table.gradient * (table.rows / factor)
     pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
     push = torch.where(table.pushed, gradient, 0)
     live = (pull > 0) | push.any(dim=1)
-    numbers |= _reached(table, gradient)
-    if not bool(live.any()) and _alone(table, tables):
+    numbers = _geometry(tables) | _reached(table, gradient)
+    # a triplet beyond its margin has no gradient either, but it has a negative
+    alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
+    if alone and not bool(live.any()):
         return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
     kind = _kind(table, push, live, known=(tau or stated) is not None)
     if kind in ("softmax", "nothing"):
         tau = tau or stated
-    sure = enough.pairs >= _ENOUGH and not table.rounded
-    if kind == "softmax" and enough.temperature is None and sure and enough.misfit > _TEACHER:
+    elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
+        tau = None
+    sure = enough.pairs >= _ENOUGH and not table.rounded and enough.misfit > _TEACHER
+    if kind == "softmax" and enough.temperature is None and sure:
         return SeenBatch("scores", numbers, evidence)  # it fits a teacher's softmax
     if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
@@ -116,30 +121,28 @@ def measure_compared(
         table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
     )
     # as with a teacher, the pulled candidate or its pull does not follow from place and scores
-    if (table.blocks and not _of_one_column(table, own, pull > 0)) or any(map(_taught, tables)):
+    place = (own - table.mask.int().argmax(dim=1))[pull > 0]
+    if (table.blocks and len(place.unique()) > 1) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
     unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
+    total = push.sum(dim=1)
+    force, some = unit * total, total > 0
     times: float | None = 1.0
-    force = unit * push.sum(dim=1)
     if kind == "softmax" and tau is not None:
         force, times = _of_infonce(table, own, pairs.negative(), tau, force)
-    some = push.sum(dim=1) > 0
-    # W of InfoNCE sums to 1 / temperature
-    weight = push / (unit * push.sum(dim=1, keepdim=True)).where(some[:, None], 1.0)
-    pulled = (pull / (unit * push.sum(dim=1)).where(some, 1.0)).where(some, 0.0)
-    terms = Terms(force, weight, pulled, scale=1 / table.rows)
+    each = (unit * total).where(some, 1.0)  # W of InfoNCE sums to 1 / temperature
+    terms = Terms(force, push / each[:, None], (pull / each).where(some, 0.0), scale=1 / table.rows)
     if table.vectors:
-        measured = measure_pairs(pairs, terms, table.anchors)
-        numbers = {**measured, **{k: v for k, v in numbers.items() if v is not None}}
-        numbers |= _of_vectors(table, own, terms, pull > 0, mined=kind != "softmax")
+        of_pairs = _of_vectors(table, pairs, own, terms, pull > 0, mined=kind != "softmax")
+        numbers = {**of_pairs, **{k: v for k, v in numbers.items() if v is not None}}
     else:
         ahead = _lead(table.scores.gather(1, own[:, None]), table.scores[pairs.negative()])
         numbers |= {**summary(terms, pairs), "label_gap": ahead}
     if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
-        numbers["hardest_share"] = _sharpest(table, pairs.negative(), tau)
-    active = some & (force >= _ONE / 2)
-    ratio = (pull / push.sum(dim=1))[active]
+        scores = (table.scores / tau).masked_fill(~(rest := pairs.negative()), -torch.inf)
+        numbers["hardest_share"] = float(scores[rest.any(dim=1)].softmax(dim=1).amax(1).mean())
+    ratio = (pull / total)[some & (force >= _ONE / 2)]
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
@@ -151,17 +154,19 @@ def measure_compared(
 
 
 def _of_vectors(
-    table: Compared, own: Tensor, terms: Terms, pulled: Tensor, *, mined: bool
+    table: Compared, pairs: _ComparedPairs, own: Tensor, terms: Terms, on: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
     """Return the measurements that depend on which pairs were pulled and pushed."""
-    numbers: dict[str, float | None] = {}
-    some = (pairs := _ComparedPairs(table, own)).negative().any(dim=1)
+    numbers = measure_pairs(pairs, terms, table.anchors)
+    some = pairs.negative().any(dim=1)
     if mined and bool(some.any()):  # rows that are not pushed may be of the anchor's label
-        numbers["false_negatives"] = float(
-            false_negative(pairs, table.pushed)[some].double().mean()
-        )
-    numbers |= _of_labels(table, own, pulled, terms.mass > 0, mined=mined)
+        copied = false_negative(pairs, table.pushed)[some]
+        numbers["false_negatives"] = float(copied.double().mean())
+    numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
     numbers |= {} if table.both else _as_new(table, own)
+    copies = numbers.get("false_negatives")
+    if copies is not None and not mined and table.cosines:
+        numbers["false_negatives"] = max(copies, _alike_twice(table, own))
     # texts of tokens are nearest by their scores, not by the means of their tokens
     by_scores = _ComparedPairs(table, own, table.scores)
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
@@ -181,14 +186,13 @@ def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
 def _of_labels(
     table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
-    """Return other measurements of the positives if an anchor has no positive of its own.
-
-    Such a loss pulls rows of one label together. If a row is pulled to several others, the angles
-    to these count equally. If the loss picked one of several, its angle is left out, because it is
-    not typical. Rows of one label are no false negatives.
-    """
+    """Return other measurements of the positives if an anchor has no positive of its own."""
+    # Such a loss pulls rows of one label together, which are no false negatives. If it pulls a row
+    # to several others, their angles count equally. An angle that it picked is not typical.
     several = bool((table.pulled.sum(dim=1) > 1).any())
     chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
+    # a loss with a margin pushes anchors whose positives are so near that it leaves them alone
+    hidden = mined and not table.blocks and bool((pushed & ~pulled).any())
     numbers: dict[str, float | None] = {}
     if several:
         near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
@@ -198,9 +202,10 @@ def _of_labels(
         angles = angles[angles < torch.inf]
         numbers["positive_mean"] = float(angles.mean())
         numbers["positive_std"] = float(angles.std(correction=0))
-    if chosen:
-        numbers |= {"positive_mean": None, "positive_std": None, "alignment": None}
-    if mined and (several or chosen):
+    if chosen or hidden:
+        unknown = ("positive_mean", "positive_std", "alignment", *["above_bound"] * hidden)
+        numbers |= dict.fromkeys(unknown)
+    if mined and (several or chosen or hidden):
         numbers["label_gap"] = _by_labels(table)
     if several and mined:  # negatives that the loss picks are not typical
         numbers |= dict.fromkeys(("false_negatives", "negative_mean", "negative_std"))
@@ -212,10 +217,8 @@ def _of_labels(
 
 
 def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
-    """Return the angles to the positives of other anchors, if candidates get no gradient.
-
-    They may come from a queue, whose older embeddings are not comparable with new positives.
-    """
+    """Return the angles to the positives of other anchors, if candidates get no gradient."""
+    # They may come from a queue, whose older embeddings are not comparable with new positives.
     columns = table.columns[own]
     apart = ~torch.eye(len(own), dtype=torch.bool, device=own.device)
     scores = table.anchors @ columns.T
@@ -235,52 +238,64 @@ def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
 
 
 def _by_labels(table: Compared) -> float | None:
-    """Return how much nearer rows of one label are than others, in deviations; None if unknown.
-
-    A loss that selects its pairs shows labels: rows that it pulls together have equal labels, and
-    rows that it pushes apart have different ones. The labels of other pairs follow.
-    """
+    """Return how much nearer rows of one label are than others, in deviations; None if unknown."""
+    # A loss that selects its pairs shows labels: rows that it pulls together have equal labels, and
+    # rows that it pushes apart have different ones. The labels of other pairs follow. If they
+    # contradict each other, but not with pull and push exchanged, the labels are inverted.
     cosine = table.cosine
     itself = torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)
     if cosine.shape != itself.shape or not bool((cosine[itself] > 1 - _SAME).all()):
         return None
-    pulled, pushed = (((x | x.T) & ~itself).float() for x in (table.pulled, table.pushed))
-    same = pulled + itself
-    for _ in range(len(cosine).bit_length()):
-        same = ((same @ same) > 0).float()
-    apart = same @ pushed @ same > 0
-    near, far = (same > 0) & ~itself, apart
-    if bool((near & far).any()):
-        return None
     angle = cosine.clamp(-1, 1).arccos()
-    return _lead(-angle[near], -angle[far])
+    pulled, pushed = ((x | x.T) & ~itself for x in (table.pulled, table.pushed))
+    for sign, near, far in ((-1, pulled, pushed), (1, pushed, pulled)):
+        same = _linked(near | itself)
+        apart = (same.float() @ far.float() @ same.float()) > 0
+        if bool((same & apart).any()):
+            continue
+        rest = (~apart).float()
+        if bool(((rest @ rest) > 0).equal(~apart)):
+            same = ~apart  # all pairs of different labels are known
+        same = same & ~itself
+        gap = _lead(sign * angle[same], sign * angle[apart])
+        nearest = angle[pulled].amin() if bool(pulled.any()) else torch.inf
+        hidden = bool((angle < nearest)[~(same | apart | itself)].any())
+        # a margin leaves near positives alone, so that the others are farther than all
+        return None if gap is None else max(gap, _INVERTED) if hidden else gap
+    return None
+
+
+def _linked(pairs: Tensor) -> Tensor:
+    """Return whether a row leads to a column by pairs, n x m."""
+    linked = pairs.float()
+    further = ((linked @ linked.T @ linked) > 0).float()
+    return further > 0 if further.equal(linked) else _linked(further > 0)
 
 
 def _copies_apart(table: Compared) -> float | None:
     """Return the share of anchors that push a copy of a row that they pull, or of themselves."""
     cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
-    rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(table.pushed[i].any())]
+    others = table.pushed & ~_linked(table.pulled)  # a softmax also pushes rows of the label
+    rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(others[i].any())]
     for i in rows:
-        pushed, pulled = table.pushed[i], table.pulled[i]
+        pushed, pulled = others[i], table.pulled[i]
         own = among[pulled][:, pushed].amax() if bool(pulled.any()) else cosine.new_tensor(-1)
         far = _COPY * (1 - cosine[i][pushed].mean())
         copies += bool(1 - torch.maximum(own, cosine[i][pushed].amax()) <= far)
     return copies / len(rows) if rows else None
 
 
-def _sharpest(table: Compared, negative: Tensor, tau: float) -> float:
-    """Return the hardest negative's mean share of the softmax, finished anchors included."""
-    scores = (table.scores / tau).masked_fill(~negative, -torch.inf)
-    return float(scores[negative.any(dim=1)].softmax(dim=1).amax(dim=1).mean())
-
-
-def _alone(table: Compared, tables: list[Compared]) -> bool:
-    """Whether a batch without a gradient has none because no anchor has a negative.
-
-    A triplet beyond its margin has no gradient either, but it has a negative.
-    """
-    softmax_of_one = table.single and table.scale is not None
-    return softmax_of_one or all(len(t.gradient) == 1 for t in tables)
+def _alike_twice(table: Compared, own: Tensor) -> float:
+    """Return the share of anchors whose pair is near another pair, anchor and positive alike."""
+    # Two encoders that have not learnt the pairs yet show copies only in this way.
+    some = own[:_MOST_ROWS]
+    among = table.pushed[: len(some), some]
+    both = torch.zeros_like(among, dtype=table.scores.dtype)
+    for rows in (table.anchors[: len(some)], table.columns[some]):
+        apart = torch.cdist(rows, rows).square()
+        mean = torch.where(among, apart, 0).sum(dim=1) / among.sum(dim=1)
+        both += apart / mean[:, None]
+    return float(((both <= 2 * NEAR) & among).any(dim=1).double().mean())
 
 
 def _of_no_negatives(table: Compared) -> dict[str, float | None]:
@@ -296,12 +311,6 @@ def _others(table: Compared) -> Tensor:
     rest = ~table.pushed & (table.scores > -torch.inf)
     some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
     return torch.where(some, rest & table.mask if table.blocks else rest, table.mask)
-
-
-def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
-    """Whether each anchor's positive has the same place among its candidates."""
-    place = own - table.mask.int().argmax(dim=1)
-    return len(place[pulled].unique()) < 2
 
 
 def _taught(table: Compared) -> bool:
@@ -325,11 +334,9 @@ def _taught(table: Compared) -> bool:
 def _of_infonce(
     table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
 ) -> tuple[Tensor, float | None]:
-    """Return GD and the factor of the loss: InfoNCE's GD if it fits, otherwise the measured GD.
-
-    InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If GD
-    is equal for all anchors but far from 1, as in DCL, the factor is None, and GD is relative.
-    """
+    """Return GD and the factor of the loss: InfoNCE's GD if it fits, otherwise the measured GD."""
+    # InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If
+    # GD is equal for all anchors but far from 1, as in DCL, the factor is None, and GD is relative.
     scores = table.scores.double() / tau
     other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
     expected = torch.sigmoid(other - scores.gather(1, own[:, None])[:, 0])
@@ -379,13 +386,14 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
 
 def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
     """Return the measurements of a loss that compares an anchor with at most one candidate."""
-    numbers: dict[str, float | None] = {"negatives": 0.0}
+    left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # such as beyond a margin
+    numbers: dict[str, float | None] = {"negatives": float(left.double().mean())}
     pushed = push.sum(dim=1) > 0
     if bool(live.any()):
         numbers["pulled"] = float((pull > 0)[live].double().mean()) if table.both else None
     angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
     near, far = angle[pull > 0], angle[pushed]
-    if len(near) and not len(far):
+    if len(near) and not len(far) and table.vectors:
         numbers |= {
             "positive_mean": float(near.mean()),
             "positive_std": float(near.std(correction=0)),

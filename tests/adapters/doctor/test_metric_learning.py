@@ -45,6 +45,18 @@ def test_rows_of_its_label_that_a_miner_leaves_out_are_no_copies(name: str) -> N
     assert found.verdict[0] == "healthy", found
 
 
+@pytest.mark.parametrize(
+    ("loss", "miner"),
+    [("CircleLoss", None), ("MarginLoss", None), ("MarginLoss", "distances")]
+    + [("ContrastiveLoss", name) for name in (None, *MINERS)],
+)
+def test_losses_with_margins_are_healthy_at_their_own_settings(
+    loss: str, miner: str | None
+) -> None:
+    found = trained(getattr(losses, loss)(), MINERS[miner]() if miner else None).diagnose()
+    assert found.verdict[0] in {"healthy", "not-examined"}, found
+
+
 @pytest.mark.parametrize("name", ["hard", "batch hard", "distances"])
 def test_copies_that_a_miner_picks_are_pushed(name: str) -> None:
     found = trained(losses.TripletMarginLoss(), MINERS[name](), copies=True).diagnose()
