@@ -497,6 +497,16 @@ def test_pairs_with_one_label_are_only_pulled() -> None:
     assert diagnose(replace(given, rows=rows)).verdict == (HEALTHY,)
 
 
+@pytest.mark.parametrize(
+    ("uniformity", "verdict"), [(-3.0, "not-examined"), (-0.001, "only-pulled")]
+)
+def test_a_margin_may_leave_the_other_pairs_alone(uniformity: float, verdict: str) -> None:
+    """Pairs that are far apart may be beyond a margin; pairs at one point are not."""
+    given = case(pulled=1.0, negatives=28.0, uniformity=uniformity)
+    losses = ({"name": "the loss", "family": "pairs"},)
+    assert diagnose(replace(given, objective=None, losses=losses)).verdict == (verdict,)
+
+
 def test_a_loss_that_picks_its_negatives_and_is_done_has_negatives() -> None:
     done = {"negative_mean": None, "embedding_gradient": 0.0, "loss": 0.0}
     for negatives, verdict in ((0.0, "no-negatives"), (28.0, HEALTHY)):
@@ -842,6 +852,31 @@ def test_a_temperature_of_distances_is_not_that_of_cosines() -> None:
     assert watched(cosines, cosines).verdict == ("negatives-not-hard",)
     distances: dict[str, float | None] = {**cosines, "radial": None}
     assert watched(distances, distances).verdict == (HEALTHY,)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "kind", "verdict"),
+    [
+        (0.5, "text", "negatives-not-hard"),
+        (0.5, "images", HEALTHY),
+        (0.5, "", "not-examined"),
+        (1.0, "", "negatives-not-hard"),
+        (0.2, "text", HEALTHY),
+    ],
+)
+def test_a_temperature_of_cosines_is_judged_by_what_the_inputs_are(
+    temperature: float, kind: Any, verdict: str
+) -> None:
+    """Large batches at 0.2 push nearly all alike too, and are sound."""
+    row = {**SOUND, "temperature": temperature, "radial": 0.0, "negatives": 63.0}
+    rows = [{**row, "step": step, "hardest_share": 0.04} for step in range(12)]
+    losses = ({"name": "the loss", "family": "softmax"},)
+    loop = {"trainer": "loop"}
+    found = diagnose(RunEvidence(kind=kind, rows=rows, losses=losses, settings=loop))
+    assert found.verdict == (verdict,)
+    if not found.healthy:
+        assert f"A temperature of {temperature:g}" in found.findings[0].detail
+        assert f"a temperature of 0.05 (now {temperature:g})" in found.findings[0].change
 
 
 @pytest.mark.parametrize(("end", "verdict"), [(2.5, "not-examined"), (3.1, "unrelated-positives")])

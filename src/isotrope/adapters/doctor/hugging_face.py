@@ -159,6 +159,8 @@ class HuggingFaceEvents:
         )
         if row is None:
             return
+        if self._tokens:
+            self.doctor.anatomy.settings.setdefault("kind", "text")
         self.doctor.anatomy.note(step, epoch=self._state.epoch)
         if self._optimizer is not None:
             rate = float(self._optimizer.param_groups[0]["lr"])
@@ -264,11 +266,9 @@ def _tokens(inputs: object) -> list[Tensor]:
 
 
 def _repeated(columns: list[Tensor]) -> float:
-    """Return the share of the rows whose anchor or positive equals a text of another row.
-
-    Only the first two columns count, and only if their lengths are equal; other columns may be
-    negatives that all rows share.
-    """
+    """Return the share of the rows whose anchor or positive equals a text of another row."""
+    # Only the first two columns count, and only if their lengths are equal; other columns may be
+    # negatives that all rows share.
     repeated = None
     for tokens in columns[:2]:
         _, text, count = tokens.cpu().unique(dim=0, return_inverse=True, return_counts=True)

@@ -17,6 +17,7 @@ from isotrope.diagnostics.readings import (
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
+from isotrope.diagnostics.verdicts.forces import temperature_of_images
 from isotrope.diagnostics.verdicts.positives import relation_unknown
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
@@ -191,10 +192,7 @@ LOSING_PULL = Verdict(
         "--objective.ratio 1.5",
         lambda case: f"{case.words.contrastive}, whose pull equals its push",
     ),
-    unless=(
-        lambda case: crosses("positive_closer", _risen(case, "positive_mean")),
-        _does_not_pull,
-    ),
+    unless=(lambda case: crosses("positive_closer", _risen(case, "positive_mean")), _does_not_pull),
     shows=(_risen_angle, "ratio", "positive_mean", "negative_mean"),
 )
 
@@ -360,6 +358,15 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Besides the compared pairs, other terms of the loss act on the embeddings. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
+    if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
+        detail = "The loss pulls pairs together, and pushes none apart, perhaps due to a margin. "
+        return Found(steps, detail + _JUDGED_BY)
+    if temperature_of_images(case) and (tau := case.end("temperature")):
+        return Found(
+            (compared("high_temperature", tau), *further_evidence(case, "hardest_share")),
+            f"A temperature of {tau:.2g} is too high for texts, but some encoders of images are "
+            "trained with it. The Doctor does not know which of the two the inputs are.",
+        )
     if not relation_unknown(case):
         return None
     return Found((*steps, *further_evidence(case, "loss")), f"{_RELATION} {_JUDGED_BY}")
@@ -384,6 +391,9 @@ def _examined(case: RunEvidence) -> str:
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
+    if term and temperature_of_images(case):
+        colder = case.words.of_temperature(0.05, case.end("temperature"))
+        return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'
     return _OF_A_TERM if term else _OF_A_LOOP if loop else "Doctor(dev=NAME_OF_A_SCORE)"
 
 

@@ -138,11 +138,9 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
 
 
 def _decided(case: RunEvidence) -> float | None:
-    """Return the separation in a sample of the data; without one, in the first third of the log.
-
-    One batch is a small sample. An encoder that starts from random weights separates no pairs at
-    its first step, but learns within a few steps to separate pairs that belong together.
-    """
+    """Return the separation in a sample of the data; without one, in the first third of the log."""
+    # One batch is a small sample. An encoder that starts from random weights separates no pairs at
+    # its first step, but learns within a few steps to separate pairs that belong together.
     sampled = separation(case.start if case.start is not None else case.probe)
     if sampled is not None or not case.rows:
         return sampled
@@ -157,19 +155,13 @@ def _median(rows: Sequence[Row]) -> float | None:
 
 
 def _something_else(case: RunEvidence) -> bool:
-    """Whether copies, the temperature or a collapse explain why positives are no nearer.
-
-    A copy of the positive among the negatives is as near as the positive itself. Two encoders with
-    random weights separate nothing at first, nor after a collapse or at a too low temperature.
-    """
+    """Whether copies, the temperature or a collapse explain why positives are no nearer."""
+    # A copy of the positive among the negatives is as near as the positive itself. Two encoders
+    # with random weights separate nothing at first, nor after a collapse or in a cold softmax.
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
     cold = sharp and crosses("temperature_of_cosines", case.first("temperature"))
-    two = case.settings.get("encoders") == 2
-    return (
-        copied(case.early, case.end)
-        or cold
-        or (two and crosses("collapse_uniformity", case.end("uniformity")))
-    )
+    gone = crosses("collapse_uniformity", case.end("uniformity"))
+    return cold or copied(case.early, case.end) or (case.settings.get("encoders") == 2 and gone)
 
 
 def _learnt(case: RunEvidence) -> bool:
@@ -182,10 +174,8 @@ def _learnt(case: RunEvidence) -> bool:
 
 
 def _by_heart(case: RunEvidence) -> bool:
-    """Whether the second epoch at once separates pairs that the first did not begin to separate.
-
-    Pairs that belong together are learnt step by step, in the first epoch too.
-    """
+    """Whether the second epoch at once separates pairs that the first did not begin to separate."""
+    # Pairs that belong together are learnt step by step, in the first epoch too.
     epochs = [[r for r in case.rows if int(r.get("epoch") or 0) == epoch] for epoch in (0, 1)]
     if min(map(len, epochs)) < _MANY:
         return False
@@ -195,11 +185,9 @@ def _by_heart(case: RunEvidence) -> bool:
 
 
 def _perhaps_by_heart(case: RunEvidence) -> bool:
-    """Whether pairs that were not separated at first were learnt later, perhaps by memorising.
-
-    An encoder also learns pairs that do not belong together if it sees them again and again. In the
-    first epoch, it sees each pair once.
-    """
+    """Whether pairs that were not separated at first were learnt later, perhaps by memorising."""
+    # An encoder also learns pairs that do not belong together if it sees them again and again. In
+    # the first epoch, it sees each pair once.
     at_first = _median(case.rows[:3]) if len(case.rows) >= _MANY else None
     if case.kind == "images" or not crosses("separation", at_first):
         return False
@@ -298,6 +286,10 @@ ONLY_PULLED = Verdict(
     ),
     explains=("diverging", "collapsed", *EFFECTS),
     # labels differ; pairs with low labels may be far apart already and not pushed
-    unless=(lambda case: bool(case.series("label_gap")),),
+    unless=(
+        lambda case: bool(case.series("label_gap")),
+        # other pairs, which the loss leaves alone, are far apart
+        lambda case: bool(case.end("negatives")) and not crosses("spread", case.end("uniformity")),
+    ),
     shows=("uniformity", "std", "loss"),
 )
