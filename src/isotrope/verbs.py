@@ -98,8 +98,8 @@ def audit(
     read = AuditSettings.read(given | ({} if named is None else {"objective": named}))
     if output is not None:
         with needs_extra("report", "matplotlib", "jinja2"):
-            from isotrope.reports.audit_page import check_folder, write_audit
-        check_folder(Path(output), data, read.dev)
+            from isotrope.reports.html import check_audit_folder, write_audit
+        check_audit_folder(Path(output), data, read.dev)
     from isotrope.diagnostics.audit.run import audit_texts
 
     own = None if isinstance(objective, str) else objective
@@ -153,8 +153,8 @@ def audit_images(
     )
     if output is not None:
         with needs_extra("report", "matplotlib", "jinja2"):
-            from isotrope.reports.audit_page import check_folder, write_audit
-        check_folder(Path(output))
+            from isotrope.reports.html import check_audit_folder, write_audit
+        check_audit_folder(Path(output))
     from isotrope.training.images.audit import audit as audited_with
 
     audited = audited_with(read, of_audit, own_encoder=own, progress=progress)

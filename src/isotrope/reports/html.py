@@ -1,10 +1,11 @@
-"""Writes the report: one self-contained HTML file that compares runs."""
+"""Writes self-contained HTML files: the report that compares runs, and the page of an audit."""
 
 import base64
 import hashlib
 import json
 import math
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
@@ -18,10 +19,13 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace, check_outputs
+from isotrope.core.files import atomic_replace, check_outputs, tidy, write_all
 from isotrope.core.legible import legible
+from isotrope.core.lock import exclusive_lock
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
+from isotrope.diagnostics.audit.result import Audit
+from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports.comparison import (
     ComparisonCell,
@@ -282,3 +286,33 @@ def data(
 def _short(values: NDArray[np.float64]) -> list[float | None]:
     """Return six significant digits of each value; None if it was not measured."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
+
+
+_AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
+
+
+def check_audit_folder(folder: Path, *inputs: object) -> None:
+    """Before an audit, refuse a folder in which it would replace a file that it reads."""
+    check_outputs(folder, _AUDIT_FILES, inputs)
+
+
+def write_audit(audited: Audit, folder: Path) -> None:
+    """Write ``audit.html``, ``audit.json`` and, for text, data files for a training.
+
+    Files of an earlier audit are removed. A data file with fewer than two rows is not written; a
+    message on stderr says why.
+    """
+    contents = {
+        "audit.json": audited.to_json().encode(),
+        "audit.html": tables_page("Before training", audited.title, audited.tables()).encode(
+            "utf-8", "replace"
+        ),
+    }
+    if isinstance(audited, TextAudit):
+        contents |= audited.files()
+    with exclusive_lock(folder, f"writing an audit to {folder}"):
+        tidy(folder)
+        write_all(folder, contents, _AUDIT_FILES if (folder / "audit.json").exists() else ())
+    if isinstance(audited, TextAudit):
+        for why in audited.unwritten.values():
+            print(why, file=sys.stderr)
