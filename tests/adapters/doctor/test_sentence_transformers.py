@@ -19,8 +19,7 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from transformers import TrainerCallback
 
 from isotrope import Doctor
-from isotrope.adapters.doctor.hugging_face import _margin, _repeated, _tokens
-from isotrope.adapters.doctor.model_card import add_to_card
+from isotrope.adapters.doctor.hugging_face import _margin, _repeated, _tokens, add_to_card
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy

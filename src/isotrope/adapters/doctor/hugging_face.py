@@ -5,9 +5,12 @@ begins. During ``training_step`` the Doctor receives each loss whose backward pa
 itself first among the trainer's callbacks, so that loggers write the numbers that it adds to a log.
 """
 
+import atexit
 import contextlib
 import functools
+import re
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.adapters.doctor.hosts import words_of
-from isotrope.adapters.doctor.model_card import add_to_card
+from isotrope.adapters.doctor.messages import on_the_card
 from isotrope.core.run_folder import RECORDING
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.paradigm.similarities import GraphReading
 
 if TYPE_CHECKING:
@@ -276,3 +280,28 @@ def _repeated(columns: list[Tensor]) -> float:
         if repeated is None or len(again) == len(repeated):
             repeated = again if repeated is None else repeated | again
     return 0.0 if repeated is None else float(repeated.double().mean())
+
+
+_SECTION = re.compile(r"<!-- isotrope -->.*?<!-- /isotrope -->\n\n", re.DOTALL)
+_NEXT = "### Framework Versions"
+
+
+def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
+    """Add a section on the training to a model's card; it replaces an earlier section."""
+    data = getattr(model, "model_card_data", None)
+    path = getattr(data, "template_path", None)
+    if data is None or path is None:
+        return
+    template = _SECTION.sub("", Path(path).read_text(encoding="utf-8"))
+    before, marker, after = template.partition(_NEXT)
+    section = (
+        "<!-- isotrope -->\n### Diagnosis of the Training\n\n{% raw %}"
+        f"{on_the_card(losses, diagnosis)}"
+        "{% endraw %}\n<!-- /isotrope -->\n\n"
+    )
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="isotrope-card-", suffix=".md", delete=False
+    ) as copy:
+        copy.write(f"{before}{section}{marker}{after}" if marker else f"{before}\n\n{section}")
+    atexit.register(Path(copy.name).unlink, missing_ok=True)  # models are saved until the end
+    data.template_path = Path(copy.name)
