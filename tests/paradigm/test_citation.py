@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from isotrope.core.hyper import Paper
+from isotrope.core.hyper import Paper, bibtex
 from isotrope.paradigm import citation, registry
-from isotrope.paradigm.citation import bibtex
 
 
 def test_doctests() -> None:

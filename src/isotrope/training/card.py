@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.hyper import bibtex
 from isotrope.core.result import Result
 from isotrope.data.text.tokens import StoreReport
 from isotrope.encoders.lora import lora_facts
 from isotrope.encoders.names import hub_name
 from isotrope.measures.judgement import DevHistory, Judgement
-from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.registry import find
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from isotrope.adapters.sentence_transformers.columns import embed_sorted
 from isotrope.core.distributed import all_gather_views
 from isotrope.core.errors import InputError
+from isotrope.core.hyper import bibtex
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
-from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
 
