@@ -12,11 +12,10 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.core.trust import named_by
 from isotrope.encoders.names import is_bm25
-from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.options import OF_LABELS, Evaluation
-from isotrope.evaluation.retrieval import own_prompts
+from isotrope.evaluation.retrieval import BM25, own_prompts
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
