@@ -21,11 +21,10 @@ import yaml
 import isotrope
 from isotrope.cli import check
 from isotrope.core import run_folder
-from isotrope.core.hub import known_to_hub
 from isotrope.core.legible import LegibleStream, csv_text, legible
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import table
-from isotrope.core.trust import USER, named_by
+from isotrope.core.trust import USER, known_to_hub, named_by
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.image_run import write_image_run, write_pictures
 from tests.reports.folders import write_run

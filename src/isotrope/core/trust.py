@@ -6,12 +6,14 @@ used, and models and data are opened only if this user made the folder on this m
 
 import os
 import shlex
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal
 
-from isotrope.core.errors import InputError, place
+from isotrope.core.errors import InputError, first_line, place
 from isotrope.core.run_folder import RunFolder
 
 USER = None  # the source of names that the user gave
@@ -55,3 +57,38 @@ def why_closed() -> str | None:
     """Return the reason if the hub must not be queried, else None."""
     folder, _ = _source.get()
     return None if folder is None else f"names from {folder} are not looked up on the hub"
+
+
+ONLINE_WITHIN = 5.0
+"""Seconds after which the hub counts as unreachable."""
+
+
+def known_to_hub(
+    candidates: Sequence[str], kind: Literal["model", "dataset"]
+) -> tuple[str | None, str]:
+    """Return the first candidate that exists on the hub, or the reason why none was found."""
+    if (closed := why_closed()) is not None:
+        return None, closed
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    known: list[str] = []
+    failures: list[str] = [f"the hub cannot be reached: no answer within {ONLINE_WITHIN:g} s"]
+
+    def ask() -> None:
+        for candidate in candidates:
+            try:
+                HfApi().repo_info(candidate, repo_type=kind, timeout=ONLINE_WITHIN)
+            except Exception as error:
+                answered = isinstance(error, HfHubHTTPError)
+                what = "the hub did not provide it" if answered else "the hub cannot be reached"
+                failures.append(f"{what}: {first_line(error)}")
+            else:
+                known.append(candidate)
+                return
+
+    # in another thread, because looking up a host name has no timeout
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ONLINE_WITHIN)
+    return next(iter(known), None), failures[-1]

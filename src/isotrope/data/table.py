@@ -17,8 +17,7 @@ from typing import Any, cast
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
-from isotrope.core.hub import known_to_hub
-from isotrope.core.trust import why_closed
+from isotrope.core.trust import known_to_hub, why_closed
 from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed

