@@ -10,7 +10,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
-from isotrope.core import hub
+from isotrope.core import trust
 from isotrope.core.errors import InputError
 from isotrope.encoders import names
 from isotrope.encoders.names import is_image, resolve
@@ -25,7 +25,7 @@ def online(monkeypatch, tmp_path):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(hub, "ONLINE_WITHIN", 0.5)
+    monkeypatch.setattr(trust, "ONLINE_WITHIN", 0.5)
 
 
 def answer(monkeypatch, behaviour):

@@ -1,4 +1,4 @@
-"""Declares hyperparameters (meaning and bounds in ``Annotated[...]`` fields) and presets."""
+"""Declares hyperparameters (meaning, bounds in ``Annotated[...]`` fields), presets and papers."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Decides which models and data may be opened if a folder names them.
+"""Decides which named models and data may be opened, and looks names up on the hub.
 
 Within :func:`named_by`, names come from a folder that may be untrusted. Then the network is not
 used, and models and data are opened only if this user made the folder on this machine.

@@ -3,8 +3,8 @@
 ``settings`` declares the settings of a training (and imports no heavy library). ``run`` creates the
 folder, the processes and the outcome of a run. ``loop`` performs the steps: ``trainers`` extends
 the trainers of sentence-transformers and transformers, ``callbacks`` works between the steps,
-``checkpoints`` finds complete checkpoints, ``progress`` prints the progress, ``loggers`` writes
-TensorBoard's file, and ``nan_guard`` stops a run at a number that is not finite.
+``checkpoints`` finds complete checkpoints, ``progress`` prints the progress, and ``nan_guard``
+stops a run at a number that is not finite.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run, ``text_module`` the trained module,
 and ``card`` the model card. Images: the package ``images`` has the methods, which use ``recipe``,

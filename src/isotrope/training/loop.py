@@ -5,11 +5,12 @@ batches, its dev score, the printed summary, and how the model is saved.
 """
 
 import logging
+import os
 import signal
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,12 +21,16 @@ import transformers
 from sentence_transformers.sentence_transformer.training_args import (
     SentenceTransformerTrainingArguments,
 )
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.core.distributed import rank, world_size
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess
+from isotrope.core.files import open_own, os_errors_as_input_errors
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
@@ -41,7 +46,6 @@ from isotrope.training.callbacks import (
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import REQUEUE, handling
-from isotrope.training.loggers import Board
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress, warn
 from isotrope.training.run import Outcome, backend_of, empty_result, remove_intermediates
@@ -312,3 +316,38 @@ def _quiet() -> Iterator[None]:
         transformers.logging.set_verbosity(level)
         for logger, before in zip(others, levels, strict=True):
             logger.setLevel(before)
+
+
+class Board(TrainerCallback):
+    """Writes TensorBoard's file of a run, one event for each row of metrics.csv.
+
+    The writer of torch is not used, because it writes in a thread: errors come late and as
+    tracebacks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: Path | None = None
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float] | None = None,
+        **_: object,
+    ) -> None:
+        """Write the numbers of a step."""
+        tagged = [Summary.Value(tag=k, simple_value=v) for k, v in (logs or {}).items()]
+        self._write(Event(step=state.global_step, summary=Summary(value=tagged)))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        if self._file is None:
+            name = f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
+            self._file = self._folder / name
+            with os_errors_as_input_errors(self._file):
+                self._folder.mkdir(parents=True, exist_ok=True)
+            self._write(Event(file_version="brain.Event:2"))
+        with os_errors_as_input_errors(self._file), open_own(self._file, "ab") as handle:
+            RecordWriter(handle).write(event.SerializeToString())

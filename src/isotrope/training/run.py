@@ -4,6 +4,7 @@ A function of type ``Work`` checks the settings, prepares the data and trains. T
 the run folder, in as many processes as the settings demand. ``loop`` runs the steps.
 """
 
+import importlib.util
 import os
 import random
 import shlex
@@ -52,7 +53,6 @@ from isotrope.training.launch import (
     launch,
     launched,
 )
-from isotrope.training.loggers import check_loggers
 from isotrope.training.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -286,6 +286,18 @@ def check_devices(settings: RunSettings) -> str:
             remedy=f"use a batch size of at least {total}",
         )
     return kind
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Refuse loggers whose packages are not installed; TensorBoard's comes with isotrope."""
+    for name in names:
+        if name != "tensorboard" and importlib.util.find_spec(name) is None:
+            raise SettingError(
+                f"needs the package {name}, which is not installed",
+                setting="logger",
+                value=name,
+                remedy=f"pip install {name}",
+            )
 
 
 def write_config(settings: RunSettings) -> None:

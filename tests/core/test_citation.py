@@ -5,13 +5,14 @@ import re
 
 import pytest
 
+from isotrope.core import hyper
 from isotrope.core.hyper import Paper, bibtex
-from isotrope.paradigm import citation, registry
+from isotrope.paradigm import registry
 
 
 def test_doctests() -> None:
-    assert doctest.testmod(citation).attempted
-    assert not doctest.testmod(citation).failed
+    assert doctest.testmod(hyper).attempted
+    assert not doctest.testmod(hyper).failed
 
 
 @pytest.mark.parametrize("name", registry.names())
