@@ -8,8 +8,8 @@ from isotrope.diagnostics import metrics
 from isotrope.diagnostics.metric import EVERY
 from isotrope.diagnostics.metrics import METRICS, columns
 from isotrope.reports import comparison, quantities
-from isotrope.training.held_out import HELD_OUT_COLUMNS
 from isotrope.training.images.method import TRACKED
+from isotrope.training.text_data import HELD_OUT_COLUMNS
 
 BY_COLUMN = {metric.column: metric for metric in METRICS}
 

@@ -10,7 +10,7 @@ from torch import nn
 import isotrope
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.training.held_out import HELD_OUT_COLUMNS, held_out_losses
+from isotrope.training.text_data import HELD_OUT_COLUMNS, held_out_losses
 
 TEXTS = ["a stone in the river", "a lantern on the bridge", "rain over the desert at night"]
 
