@@ -33,7 +33,7 @@ from isotrope.diagnostics.metrics import METRICS
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.images.registry import find_method
+from isotrope.training.images.settings import find_method
 from papers.machinery.recipes import SEEDS, small_images
 from papers.machinery.store import JobStore
 from papers.paper_numbers import printed

@@ -7,7 +7,7 @@ import pytest
 from docs.generate.method_pages import method_index, method_page, write_method_pages
 from isotrope.core.hyper import hypers
 from isotrope.core.image_methods import METHODS
-from isotrope.training.images.registry import find_method
+from isotrope.training.images.settings import find_method
 
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "methods"
 

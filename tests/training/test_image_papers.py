@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.image_methods import METHODS
 from isotrope.paradigm import registry
 from isotrope.training.images.method import ImageMethod
-from isotrope.training.images.registry import find_method, options_of
+from isotrope.training.images.settings import find_method, options_of
 from tests.training.tiny_images import batch, gradients, learn, method, twin
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from isotrope.core.image_methods import METHODS
-from isotrope.training.images.registry import find_method
+from isotrope.training.images.settings import find_method
 from isotrope.training.optimisers import (
     LARS,
     SCHEDULES,

@@ -11,7 +11,7 @@ from isotrope.data.images.batches import ImageBatch
 from isotrope.encoders.image import ImageEncoder
 from isotrope.paradigm import registry
 from isotrope.training.images.method import ImageMethod
-from isotrope.training.images.registry import find_method, options_of
+from isotrope.training.images.settings import find_method, options_of
 from isotrope.training.recipe import Plan
 
 SIZE, D, STEPS = 8, 5, 20

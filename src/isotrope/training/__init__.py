@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from isotrope.training.checkpoints import read_checkpoint as read_checkpoint
     from isotrope.training.fit_text import fit as fit
     from isotrope.training.images.method import ImageMethod as ImageMethod
-    from isotrope.training.images.registry import find_method as find_method
-    from isotrope.training.images.registry import options_of as options_of
     from isotrope.training.images.settings import ImageSettings as ImageSettings
+    from isotrope.training.images.settings import find_method as find_method
+    from isotrope.training.images.settings import options_of as options_of
     from isotrope.training.images.train import fit_images as fit_images
     from isotrope.training.images.train import prepare as prepare
     from isotrope.training.launch import each as each

@@ -9,7 +9,7 @@ from isotrope.core.hyper import hypers
 from isotrope.core.image_methods import METHODS
 from isotrope.data.images.augment import two_views
 from isotrope.paradigm import registry
-from isotrope.training.images.registry import find_method, options_of
+from isotrope.training.images.settings import find_method, options_of
 
 
 @pytest.mark.parametrize("name", METHODS)

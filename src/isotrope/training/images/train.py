@@ -44,8 +44,7 @@ from isotrope.training.callbacks import Dev
 from isotrope.training.card import image_card
 from isotrope.training.fit_text import by_name
 from isotrope.training.images.method import TRACKED, ImageMethod
-from isotrope.training.images.registry import find_method, options_of
-from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.settings import ImageSettings, find_method, options_of
 from isotrope.training.launch import cores
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
