@@ -16,6 +16,6 @@ if TYPE_CHECKING:
     from isotrope.evaluation.sts import sts_dev as sts_dev
     from isotrope.evaluation.tasks import with_average as with_average
     from isotrope.evaluation.transfer import transfer_task as transfer_task
-    from isotrope.evaluation.whitening import WhitenedEncoder as WhitenedEncoder
+    from isotrope.evaluation.uncover import WhitenedEncoder as WhitenedEncoder
 
 public(__name__)

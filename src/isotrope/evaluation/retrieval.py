@@ -12,7 +12,7 @@ from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
 from isotrope.evaluation.nearest import nearest_rows
-from isotrope.evaluation.whitening import WhitenedEncoder
+from isotrope.evaluation.uncover import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
 
 
