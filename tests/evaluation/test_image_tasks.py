@@ -8,8 +8,7 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
-from isotrope.evaluation.image_features import both_features
-from isotrope.evaluation.image_tasks import labelled_images, own_images, takes_images
+from isotrope.evaluation.image_tasks import both_features, labelled_images, own_images, takes_images
 from isotrope.evaluation.knn import knn
 from isotrope.evaluation.linear_probe import linear_probe
 

@@ -12,7 +12,7 @@ from isotrope.cli.main import guarded
 from isotrope.data.images.batches import ImageBatches
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
-from isotrope.evaluation.image_features import both_features
+from isotrope.evaluation.image_tasks import both_features
 
 SIDE = 40
 NAMES = [

@@ -35,7 +35,7 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
-from isotrope.evaluation.image_features import both_features, knn_evaluation
+from isotrope.evaluation.image_tasks import both_features, knn_evaluation
 from isotrope.evaluation.linear_probe import linear_probe
 from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
