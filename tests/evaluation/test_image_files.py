@@ -8,8 +8,7 @@ from isotrope.core.errors import InputError
 from isotrope.encoders import names
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation import image_files
-from isotrope.evaluation.files import encode_file, search
-from isotrope.evaluation.image_files import pictures_below
+from isotrope.evaluation.files import encode_file, pictures_below, search
 
 
 @pytest.fixture(scope="module")
