@@ -55,7 +55,7 @@ from torch import nn
 import isotrope
 import ledger
 from corpus import STANDARD_LIBRARY, collect, fields
-from isotrope.adapters.sentence_transformers.columns import embed_sorted
+from isotrope.adapters.sentence_transformers.losses import embed_sorted
 from isotrope.core.documents import read_yaml
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views

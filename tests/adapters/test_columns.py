@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
-from isotrope.adapters.sentence_transformers.columns import embed_sorted
+from isotrope.adapters.sentence_transformers.losses import embed_sorted
 from tests.adapters.trainers import WORDS, scratch
 from tests.two_processes import on_two
 
