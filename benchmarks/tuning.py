@@ -61,8 +61,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
 from isotrope.data.sources import write_records
-from isotrope.data.text.batches import Batch
-from isotrope.data.text.mixture import DatasetMixture
+from isotrope.data.text.batches import Batch, DatasetMixture
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
 from isotrope.diagnostics.audit.settings import GRID, recommend, settings_table

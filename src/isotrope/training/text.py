@@ -26,7 +26,7 @@ from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.sources import digests, named_errors
-from isotrope.data.text.mixture import DatasetMixture
+from isotrope.data.text.batches import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore
 from isotrope.data.text.views import resolve

@@ -19,8 +19,7 @@ from isotrope.core.progress import bar
 from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import named_errors
-from isotrope.data.text.batches import Batch, collate
-from isotrope.data.text.mixture import DatasetMixture
+from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 from isotrope.data.text.views import ONE_GROUP, held_out_together

@@ -8,8 +8,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.data.sources import by_dataset
-from isotrope.data.text.batches import Batches
-from isotrope.data.text.mixture import DatasetMixture
+from isotrope.data.text.batches import Batches, DatasetMixture
 from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
 
 STORES = {"qa": range(43), "nli": range(21)}  # 10 and 5 batches of 4

@@ -24,8 +24,7 @@ from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import remove, write_text
 from isotrope.data.schemas import Record
-from isotrope.data.text.batches import Batches
-from isotrope.data.text.mixture import Drawn, joined
+from isotrope.data.text.batches import Batches, Drawn, joined
 from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords
 
 
