@@ -7,7 +7,7 @@ from PIL import Image
 from isotrope.core.errors import InputError
 from isotrope.encoders import names
 from isotrope.encoders.image import ImageEncoder
-from isotrope.evaluation import image_files
+from isotrope.evaluation import files
 from isotrope.evaluation.files import encode_file, pictures_below, search
 
 
@@ -34,7 +34,7 @@ NAMES = ["a/10.png", "a/2.JPG", "a/c/x.webp", "b.png"]
 
 
 def test_a_row_for_each_picture_and_its_path(model, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(image_files, "_BLOCK", 3)
+    monkeypatch.setattr(files, "_PICTURES", 3)
     assert encode_file(model, folder, tmp_path / "x.npy", device="cpu") == (4, 32)
     expected = ImageEncoder.load(model, device="cpu").encode([folder / name for name in NAMES])
     found = np.load(tmp_path / "x.npy")
@@ -98,7 +98,7 @@ def test_what_is_refused(model, folder, tmp_path):
 
 
 def test_broken_pictures_are_left_out_and_counted(model, folder, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(image_files, "_BLOCK", 1)
+    monkeypatch.setattr(files, "_PICTURES", 1)
     for i in range(8):  # fewer digits in the number of rows than of files
         (folder / f"{i}.png").write_bytes(b"\x89PNG")
     assert encode_file(model, folder, tmp_path / "x.npy", device="cpu") == (4, 32)

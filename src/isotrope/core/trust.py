@@ -19,6 +19,9 @@ from isotrope.core.run_folder import RunFolder
 USER = None  # the source of names that the user gave
 _source: ContextVar[tuple[Path | None, str]] = ContextVar("_source", default=(USER, ""))
 
+ONLINE_WITHIN = 5.0
+"""Seconds after which the hub counts as unreachable."""
+
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
@@ -57,10 +60,6 @@ def why_closed() -> str | None:
     """Return the reason if the hub must not be queried, else None."""
     folder, _ = _source.get()
     return None if folder is None else f"names from {folder} are not looked up on the hub"
-
-
-ONLINE_WITHIN = 5.0
-"""Seconds after which the hub counts as unreachable."""
 
 
 def known_to_hub(

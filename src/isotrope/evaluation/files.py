@@ -1,4 +1,4 @@
-"""Encodes and searches the texts of a file (``isotrope encode`` and ``isotrope search``)."""
+"""Encodes and searches the texts of a file or the pictures of a folder (``encode``, ``search``)."""
 
 import functools
 import hashlib
@@ -43,6 +43,8 @@ from isotrope.evaluation.retrieval import own_prompts
 _BLOCK = 5_000  # number of texts encoded, and of rows written or checked, at a time
 _HELD_AGAINST = 8  # number of texts that are encoded again to check stored embeddings
 _SAME = 0.999  # least cosine of two encodings of one text (on other devices, in other batches)
+
+_PICTURES = 1024  # pictures encoded at a time
 
 
 class Hit(NamedTuple):
@@ -350,8 +352,6 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
 
 logger = logging.getLogger(__name__)
 
-_BLOCK = 1024  # pictures encoded at a time
-
 
 def pictures_below(folder: Path) -> list[str]:
     """Return the sorted relative paths of the pictures in a folder and its subfolders.
@@ -439,9 +439,9 @@ def _encoded(
     encoded: list[str] = []
     broken: list[str] = []
     blocks = []
-    for first in range(0, len(names), _BLOCK):
+    for first in range(0, len(names), _PICTURES):
         pixels = []
-        for name in names[first : first + _BLOCK]:
+        for name in names[first : first + _PICTURES]:
             try:
                 pixels.append(square(Path(folder) / name, encoder.image_size))
             except Unreadable as error:

@@ -1,4 +1,7 @@
-"""The image tasks of ``isotrope.evaluate``, on the pictures of a run or on labelled pictures."""
+"""The image tasks of ``isotrope.evaluate``, on the pictures of a run or on labelled pictures.
+
+Pictures are read and encoded in blocks. Memory holds all features, and the pixels of one block.
+"""
 
 import inspect
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Scores retrieval: ranks a corpus by cosine and computes MRR, recall and nDCG."""
+"""Scores retrieval: ranks a corpus by cosine or BM25 and computes MRR, recall and nDCG."""
 
 import importlib
 from collections.abc import Mapping, Sequence

@@ -44,6 +44,8 @@ ROWS_PER_DIMENSION = 2
 _SCORED = 1000  # largest number of records that are scored
 _TEXTS = 4000  # largest number of records that give mean and covariance
 
+_LEAST = 1e-6  # share of the largest variance; a smaller variance is only rounding
+
 
 @dataclass(frozen=True)
 class Uncovered:
@@ -191,9 +193,6 @@ _UNPAIRED = (
     "score the encoder on an STS file or a retrieval set (isotrope audit --dev), or give pairs: "
     "single texts cannot show the effect of whitening"
 )
-
-
-_LEAST = 1e-6  # share of the largest variance; a smaller variance is only rounding
 
 
 def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -45,6 +45,9 @@ from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.quantities import explained
 from isotrope.reports.runs import Run, read_run
 
+_AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
+_MOST_NAMED = 3  # runs whose faults are named in the summary
+
 
 def write_report(
     runs: Sequence[Path],
@@ -289,9 +292,6 @@ def _short(values: NDArray[np.float64]) -> list[float | None]:
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
-_AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
-
-
 def check_audit_folder(folder: Path, *inputs: object) -> None:
     """Before an audit, refuse a folder in which it would replace a file that it reads."""
     check_outputs(folder, _AUDIT_FILES, inputs)
@@ -317,9 +317,6 @@ def write_audit(audited: Audit, folder: Path) -> None:
     if isinstance(audited, TextAudit):
         for why in audited.unwritten.values():
             print(why, file=sys.stderr)
-
-
-_MOST_NAMED = 3  # runs whose faults are named in the summary
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:

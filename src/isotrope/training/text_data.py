@@ -35,6 +35,20 @@ from isotrope.training.run import try_objective
 from isotrope.training.settings import OF_SCORES, TrainSettings
 from isotrope.training.text_module import TextModule
 
+HELD_OUT_COLUMNS = (
+    "trained_contrastive",
+    "held_out_contrastive",
+    "held_out_alignment",
+    "held_out_uniformity",
+)
+"""Columns of these losses in metrics.csv."""
+MOST_HELD_OUT = 512
+"""Largest number of measured records."""
+_TEMPERATURE = 0.05
+_CHUNK = 64  # texts embedded at once
+Tokens = Sequence[Sequence[int] | NDArray[Any]]
+"""Token ids of some texts."""
+
 
 def records_of(settings: TrainSettings, name: str) -> Reading:
     """Return the reader of a data set's records."""
@@ -184,24 +198,6 @@ def _trained_tokens(stores: Sequence[TokenStore], count: int) -> tuple[Tokens, T
             rows += store.rows(own, min(side, store.columns - 1))
         start += len(store)
     return sides
-
-
-HELD_OUT_COLUMNS = (
-    "trained_contrastive",
-    "held_out_contrastive",
-    "held_out_alignment",
-    "held_out_uniformity",
-)
-"""Columns of these losses in metrics.csv."""
-
-MOST_HELD_OUT = 512
-"""Largest number of measured records."""
-
-_TEMPERATURE = 0.05
-_CHUNK = 64  # texts embedded at once
-
-Tokens = Sequence[Sequence[int] | NDArray[Any]]
-"""Token ids of some texts."""
 
 
 def held_out_losses(

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _DIMENSIONS = 4096
 
+_SECTION = re.compile(r"<!-- isotrope -->.*?<!-- /isotrope -->\n\n", re.DOTALL)
+_NEXT = "### Framework Versions"
+
 
 @contextlib.contextmanager
 def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
@@ -280,10 +283,6 @@ def _repeated(columns: list[Tensor]) -> float:
         if repeated is None or len(again) == len(repeated):
             repeated = again if repeated is None else repeated | again
     return 0.0 if repeated is None else float(repeated.double().mean())
-
-
-_SECTION = re.compile(r"<!-- isotrope -->.*?<!-- /isotrope -->\n\n", re.DOTALL)
-_NEXT = "### Framework Versions"
 
 
 def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:

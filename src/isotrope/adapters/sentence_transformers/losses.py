@@ -9,7 +9,7 @@ dropout mask (SimCSE)::
     loss = CachedObjectiveLoss(model, "infonce", mini_batch_size=64)  # batches of any size
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
-less padding than a forward pass per column (``columns.py``). Value and gradient are the same. The
+less padding than a forward pass per column. Value and gradient are the same. The
 objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
 with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
 With ``BatchSamplers.NO_DUPLICATES``, equal texts are not pushed apart.
@@ -36,6 +36,8 @@ from isotrope.encoders.device import pass_overhead
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
+
+_PROMPT = "prompt_length"  # one value for all rows, a number or a tensor
 
 
 class ObjectiveLoss(nn.Module):
@@ -298,9 +300,6 @@ def _groups(labels: Tensor | None) -> Tensor:
     if labels.is_floating_point() and bool((groups != labels.flatten()).any()):
         raise InputError("groups=True needs a column 'label' of integers; found fractions")
     return groups
-
-
-_PROMPT = "prompt_length"  # one value for all rows, a number or a tensor
 
 
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Chooses the records of a training step and pads the texts of each column.
+"""Chooses the data set and the records of a training step, and pads the texts of each column.
 
 :func:`cut` divides texts, sorted by length, into the chunks that cost least. The loss embeds the
 columns in these chunks. The chunks do not change the negatives of any row.

@@ -1,4 +1,4 @@
-"""Declares the settings that only a training on images has.
+"""Declares the settings that only a training on images has, and finds its method by name.
 
 Options of the method have the form ``--method.queue 4096``, like hyperparameters of the objective
 (``--objective.temperature 0.1``). The defaults of optimiser, learning rate, weight decay, warm-up,
