@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from isotrope.evaluation.uncover import WhitenedEncoder, whitening
+from isotrope.evaluation.embed import WhitenedEncoder, whitening
 
 
 def test_covariance_is_one_and_directions_without_variance_are_left_out():

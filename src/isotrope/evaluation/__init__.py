@@ -11,11 +11,11 @@ from isotrope.core import public
 if TYPE_CHECKING:
     from isotrope.evaluation.dispatch import evaluate as evaluate
     from isotrope.evaluation.embed import CachedEncoder as CachedEncoder
+    from isotrope.evaluation.embed import WhitenedEncoder as WhitenedEncoder
     from isotrope.evaluation.files import search as search
     from isotrope.evaluation.sts import score_task as score_task
     from isotrope.evaluation.sts import sts_dev as sts_dev
     from isotrope.evaluation.tasks import with_average as with_average
     from isotrope.evaluation.transfer import transfer_task as transfer_task
-    from isotrope.evaluation.uncover import WhitenedEncoder as WhitenedEncoder
 
 public(__name__)

@@ -10,9 +10,15 @@ from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
-from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
+from isotrope.evaluation.embed import (
+    CachedEncoder,
+    Encoder,
+    Truncated,
+    WhitenedEncoder,
+    embed,
+    encoder_name,
+)
 from isotrope.evaluation.nearest import nearest_rows
-from isotrope.evaluation.uncover import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
 
 
