@@ -43,8 +43,8 @@ def test_text_from_the_command_to_the_best(run, texts: Path) -> None:
     assert "objective.temperature" in found.out
     assert "[2/2] objective.temperature=0.1 seed=42: dev_best" in found.err
     best = found.out.split("the best:\n")[1].splitlines()[0]
-    assert best.startswith(f"isotrope train {texts} --encoder scratch --dev auto")
-    assert "--output out/best" in best
+    assert best.startswith("isotrope train --config out/runs/objective.temperature=0.")
+    assert best.endswith("seed=42/config.yaml --progress --output out/best")
     rows = list(csv.DictReader(Path("out/sweep.csv").read_text().splitlines()))
     assert [row["objective.temperature"] for row in rows] == ["0.05", "0.1"]
     assert (Path("out") / rows[0]["folder"] / "model").is_dir()
@@ -71,7 +71,7 @@ def test_images_from_the_command_to_the_best(run) -> None:
     found = run(*command, "--output", "out", "--keep", "best")
     assert found.code == 0, found.err
     assert "knn_final" in found.out
-    assert "isotrope train-images digits --method.hidden 8" in found.out
+    assert "isotrope train-images --config out/runs/cut=" in found.out
     results = list(Path("out/runs").glob("*/result.json"))
     assert len(results) == 2
     assert set(METRICS["images"]) == set(json.loads(results[0].read_text())["metrics"])

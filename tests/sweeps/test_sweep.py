@@ -3,21 +3,17 @@
 import csv
 import io
 import math
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from isotrope.cli.main import main
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
 from isotrope.sweeps.sweep import Trial, best_of, existing, ranked, sweep
-from isotrope.sweeps.tables import command
 from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting
 from tests.sweeps.pretended import pretend, score
@@ -82,15 +78,11 @@ def test_nothing_is_trained_where_only_a_look_is_asked_for(
 def test_the_best_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
     one = spec(tmp_path, BOTH)
+    best = "learning-rate=3e-5,objective.temperature=0.05,seed=0"
     assert tables.best_command(one, sweep(one)) == (
-        "isotrope train texts.txt --dev dev.tsv --output "
-        f"{tmp_path / 'sweep' / 'best'} --objective.temperature 0.05 --max-steps 7 --seed 0"
-    )  # the best learning rate is the default
-    assert tables.again(one) == (
-        "isotrope sweep train texts.txt --dev dev.tsv --max-steps 7 "
-        "--vary learning-rate=1e-5,3e-5,1e-4 --vary objective.temperature=0.03,0.05 "
-        f"--output {tmp_path / 'sweep'} --seeds 0 --seeds 1"
-    )
+        f"isotrope train --config {tmp_path}/sweep/runs/BEST/config.yaml --progress "
+        f"--output {tmp_path}/sweep/best"
+    ).replace("BEST", best)
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
@@ -288,48 +280,3 @@ def test_pictures_of_grids_draws_and_names(
     first = svg.read_bytes()
     tables.write(one, sweep(one))
     assert svg.read_bytes() == first
-
-
-def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
-    from isotrope.training.images.settings import ImageSettings
-
-    text = TrainSettings.read(
-        {
-            "files": ["a b.txt", "c.txt"],
-            "output": "o",
-            "objective": "met",
-            "objective.margin": "0.3",
-            "progress": False,
-            "columns": "one,two",
-        }
-    )
-    assert command(text) == (
-        "isotrope train 'a b.txt' c.txt --objective met --columns one --columns two --output o "
-        "--objective.margin 0.3"
-    )
-    images = ImageSettings.read(
-        {"data": "digits", "output": "o", "linear": False, "method.hidden": 8, "cut": 3}
-    )
-    assert command(images) == (
-        "isotrope train-images digits --method.hidden 8 --no-linear --output o --cut 3"
-    )
-
-
-def test_a_command_gives_the_settings_that_it_was_written_for(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    settings = TrainSettings.read(
-        {
-            "files": ["a.txt"],
-            "output": "o",
-            "logger": [],
-            "query_prompt": "-: ",
-            "learning_rate": 0.1 + 0.2,
-            "warmup": 0.25,
-        }
-    )
-    line = command(settings)
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main([*shlex.split(line)[1:], "--print-config"])
-    printed = yaml.safe_load(capsys.readouterr().out)
-    assert TrainSettings.read(printed) == settings

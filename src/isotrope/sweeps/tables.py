@@ -1,20 +1,17 @@
 """Writes the results of a sweep: a CSV table, a picture, and JSON with the best command."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from pydantic.fields import FieldInfo
 
 from isotrope.core.files import write_all
 from isotrope.core.legible import csv_text
 from isotrope.core.result import Result, provenance
+from isotrope.core.run_folder import RunFolder
 from isotrope.reports.surfaces import slices
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
 from isotrope.sweeps.sweep import Trial, best_of, ranked
-from isotrope.training.settings import RunSettings
 
 
 def table(spec: Sweep, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
@@ -47,58 +44,11 @@ def best_command(spec: Sweep, trials: Sequence[Trial]) -> str | None:
     best = best_of(trials, highest=spec.highest)
     if best is None:
         return None
-    settings = spec.run(best.values, spec.chosen.seeds[0])
-    return command(settings.model_copy(update={"output": str(spec.chosen.output / "best")}))
-
-
-def command(settings: RunSettings) -> str:
-    """Return the command line that trains with these settings."""
-    return shlex.join(["isotrope", *_words(settings, {"progress"})])
-
-
-def again(spec: Sweep) -> str:
-    """Return the command line that repeats a sweep."""
-    base = spec.settings.read({**spec.base, "output": "runs"})
-    fields, values = type(spec.chosen).model_fields, spec.chosen.model_dump()
-    runs = _words(base, {"output", "seed", "progress"})
-    return shlex.join(["isotrope", "sweep", *runs, *_flags(fields, values)])
-
-
-def _words(settings: RunSettings, left_out: Iterable[str]) -> list[str]:
-    """Return the command and the flags of all settings that are not defaults."""
-    verb = next(verb for verb, cls in RUNS.items() if isinstance(settings, cls))
-    positional, values = next(iter(settings.positionals())), settings.model_dump()
-    first = values[positional]
-    skip = {positional, *left_out}
-    fields = {k: v for k, v in type(settings).ordered().items() if k not in skip}
-    return [verb, *(first if isinstance(first, list) else [first]), *_flags(fields, values)]
-
-
-def _flags(fields: Mapping[str, FieldInfo], values: Mapping[str, Any]) -> list[str]:
-    words: list[str] = []
-    for name, field in fields.items():
-        value = values[name]
-        if value == field.get_default(call_default_factory=True):
-            continue
-        flag = "--" + name.replace("_", "-")
-        if isinstance(value, dict):
-            prefix = name.removesuffix("_settings")
-            words += [word for k, v in value.items() for word in _typed(f"--{prefix}.{k}", v)]
-        elif isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        elif isinstance(value, list):
-            words += [word for item in value for word in _typed(flag, item)] or [flag]
-        else:
-            words += _typed(flag, value)
-    return words
-
-
-def _typed(flag: str, value: object) -> list[str]:
-    """Return a flag and its value as the words of a command line."""
-    text = str(value)
-    if isinstance(value, float) and float(short := f"{value:.12g}") == value:
-        text = short
-    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    verb = next(verb for verb, settings in RUNS.items() if settings is spec.settings)
+    config = RunFolder(spec.folder(best.values, spec.chosen.seeds[0])).config
+    output = str(spec.chosen.output / "best")
+    words = ["isotrope", verb, "--config", str(config), "--progress", "--output", output]
+    return shlex.join(words)
 
 
 def as_csv(spec: Sweep, trials: Sequence[Trial]) -> str:
@@ -138,7 +88,6 @@ def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:
         details={
             "best": None if best is None else best.values,
             "best_command": best_command(spec, trials),
-            "command": again(spec),
             "seeds": spec.chosen.seeds,
             "sampler": spec.sampler,
             "highest": spec.highest,
