@@ -10,9 +10,8 @@ import pytest
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import plan, sweep
-from isotrope.sweeps.train_one import trained
 from isotrope.training.early_checks import check_folder
-from isotrope.training.run import Outcome, write_config
+from isotrope.training.run import Outcome, trained, write_config
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Score = Callable[[RunSettings], float]

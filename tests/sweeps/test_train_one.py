@@ -8,8 +8,7 @@ import pytest
 
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.core.result import Result
-from isotrope.sweeps.train_one import trained
-from isotrope.training.run import Outcome
+from isotrope.training.run import Outcome, trained
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import train
 from isotrope.training.trainers import RunTrainer

@@ -2,8 +2,8 @@
 
 ``search_space`` reads the settings to vary (``learning-rate=1e-5..1e-4``), ``spec`` declares the
 settings of a sweep, ``plan`` finds errors before the first training, and ``study`` lets Optuna
-choose and record values. ``sweep`` trains the missing runs with ``train_one``, and ``tables`` shows
-the scores and the command line of the best trial. ``from_python`` is ``isotrope.sweep``.
+choose and record values. ``sweep`` trains the missing runs, and ``tables`` shows the scores and
+the command line of the best trial. ``from_python`` is ``isotrope.sweep``.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +11,6 @@ from typing import TYPE_CHECKING
 from isotrope.core import public
 
 if TYPE_CHECKING:
-    from isotrope.sweeps.train_one import trained as trained
+    from isotrope.training.run import trained as trained
 
 public(__name__)

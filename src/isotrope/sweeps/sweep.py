@@ -22,10 +22,10 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.sweeps.plan import check_sweep, grid
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import JOURNAL, SweepStudy, mend
-from isotrope.sweeps.train_one import trained
 from isotrope.training.early_checks import as_begun, check_folder
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import each
+from isotrope.training.run import trained
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]

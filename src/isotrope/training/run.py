@@ -4,10 +4,12 @@ A function of type ``Work`` checks the settings, prepares the data and trains. T
 the run folder, in as many processes as the settings demand. ``loop`` runs the steps.
 """
 
+import importlib
 import importlib.util
 import os
 import random
 import shlex
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,7 @@ from isotrope.core.distributed import (
     world_size,
 )
 from isotrope.core.errors import (
+    CannotResume,
     InputError,
     LostProcess,
     NoTerms,
@@ -344,3 +347,28 @@ def backend_of(settings: RunSettings) -> tuple[str, str]:
     # only the number of rows and their device matter
     rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.batch_size, 1)
     return choose(Views(rows, rows), settings.backend)
+
+
+def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) -> Outcome:
+    """Train from the last checkpoint, or from the start if there is no usable one.
+
+    Args:
+        settings: Settings of the run; no other training uses its output folder.
+        train: Function that trains; by default the one for the kind of settings (text or images).
+    """
+    if train is None:
+        train = importlib.import_module(settings.module).train
+    run = Path(settings.output)
+    if not RunFolder(run).config.is_file():
+        shutil.rmtree(run, ignore_errors=True)  # the process was killed before it wrote settings
+    try:
+        outcome = train(settings, resume=True)
+    except CannotResume:
+        # other settings, or damaged checkpoints: the folder is ours, so train from the start
+        shutil.rmtree(run, ignore_errors=True)
+        outcome = train(settings, resume=True)
+    if outcome.exit_code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if outcome.exit_code:
+        raise LostProcess("stopped on request; the same command continues from the checkpoint")
+    return outcome
