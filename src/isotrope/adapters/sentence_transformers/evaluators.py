@@ -2,7 +2,7 @@
 
 ::
 
-    SentenceTransformerTrainer(..., evaluator=ProtocolEvaluator(sts="data/sts", corpus="dev.tsv"))
+    SentenceTransformerTrainer(..., evaluator=ProtocolEvaluator(sts="sts", retrieval="dev.tsv"))
 
 It gives the same scores as ``isotrope evaluate``.
 """
