@@ -1,7 +1,7 @@
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.holdout import holdout_set
+from isotrope.evaluation.dev_score import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 
 SUBJECTS = ["the boat", "a miller", "our cat", "the night train", "her teacher", "one old oak"]

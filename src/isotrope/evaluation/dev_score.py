@@ -5,18 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.schemas import read
 from isotrope.data.sources import named_errors
-from isotrope.data.text.retrieval_sets import load_retrieval
+from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_retrieval
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.evaluation.embed import Encoder
-from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.measures.judgement import DevEvaluation
@@ -119,3 +120,75 @@ def dev_metric_held_out(
     name = f"held-out {_SHOWN[metric]} of {count} queries"
     queries = [query for data in sets for query in data.queries]
     return DevMetric(name, score, fingerprint(sets, metric), looked_at, met, queries)
+
+
+_WORDS = 8
+_LEAST = 20
+
+
+def holdout_set(
+    records: Sequence[Sequence[str]],
+    views: str,
+    limit: int = 1000,
+    seed: int = 0,
+    groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
+) -> RetrievalSet:
+    """Make a search task from held-out records.
+
+    Equal queries or targets count once. Records whose query equals the target are left out. If more
+    than ``limit`` pairs remain, ``limit`` of them are drawn; the draw depends only on the seed.
+    With groups, the target of every record in the query's group is correct.
+
+    Args:
+        records: Lists of one text (``dropout``), or of an anchor, its positive and other texts that
+            are ignored (``adjacent`` and ``pairs``).
+        views: ``dropout``, ``adjacent`` or ``pairs``, as in training.
+        limit: Largest number of query-target pairs.
+        seed: Seed of the draw.
+        groups: A number for each record, equal for records that belong together. Equal records have
+            the group of the first.
+    """
+    halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
+    usable: dict[tuple[str, str], int] = {}
+    for number, (a, b) in enumerate(halves):
+        if a and b and a != b:
+            usable.setdefault((a, b), number)
+    if len(usable) < _LEAST:
+        kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
+        raise InputError(
+            "hold out more records, such as with `--holdout 0.2` (the default is 0.1), or give "
+            f"`--dev` an STS file or a retrieval folder: `--dev auto` needs at least {_LEAST} "
+            f"held-out {kind}; found {len(usable)} among {len(records)} records"
+        )
+    pairs = list(usable)
+    order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
+    drawn = [pairs[i] for i in order]
+    data = from_pairs(drawn)
+    if groups is not None:
+        _share_targets(data, drawn, [int(groups[usable[pair]]) for pair in drawn])
+    return data
+
+
+def _share_targets(
+    data: RetrievalSet, pairs: Sequence[tuple[str, str]], groups: Sequence[int]
+) -> None:
+    """Make all targets of a group relevant to all queries of the group."""
+    query_at = {text: place for place, text in enumerate(data.queries)}
+    target_at = {text: place for place, text in enumerate(data.corpus)}
+    targets: dict[int, dict[int, float]] = {}
+    for (_, target), group in zip(pairs, groups, strict=True):
+        targets.setdefault(group, {})[target_at[target]] = 1.0
+    for (query, _), group in zip(pairs, groups, strict=True):
+        data.relevant[query_at[query]].update(targets[group])
+    for number, place in list(data.itself.items()):
+        if place in data.relevant[number]:  # the query itself is a target of its group
+            del data.itself[number]
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """Cut a text in the middle of its words; return two empty texts if there are too few words."""
+    words = text.split()
+    if len(words) < _WORDS:
+        return "", ""
+    middle = len(words) // 2
+    return " ".join(words[:middle]), " ".join(words[middle:])

@@ -26,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
+from isotrope.evaluation.dev_score import holdout_set
 from isotrope.evaluation.embed import CachedEncoder, Encoder, WhitenedEncoder
-from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.measures.judgement import DevEvaluation, DevHistory, judge
 from isotrope.measures.mean_cosine import mean_cosine
