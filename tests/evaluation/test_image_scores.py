@@ -5,8 +5,8 @@ from isotrope.data.images.sets import load_images
 from isotrope.data.text.labelled import Features
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_tasks import both_features, image_tasks, knn_evaluation
-from isotrope.evaluation.knn import knn
 from isotrope.evaluation.linear_probe import linear_probe
+from isotrope.evaluation.nearest import knn
 from tests.evaluation.raw_pixels import RawPixels
 
 from .pictures import Sums, picture_set

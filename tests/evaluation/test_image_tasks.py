@@ -9,8 +9,8 @@ from isotrope.core.errors import InputError
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.image_tasks import both_features, labelled_images, own_images, takes_images
-from isotrope.evaluation.knn import knn
 from isotrope.evaluation.linear_probe import linear_probe
+from isotrope.evaluation.nearest import knn
 
 from ..image_run import write_image_run, write_pictures
 from ..refused import refused_setting

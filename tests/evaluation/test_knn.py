@@ -6,8 +6,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
-from isotrope.evaluation.knn import knn
 from isotrope.evaluation.labelled import text_features
+from isotrope.evaluation.nearest import knn
 
 from .conftest import Table
 

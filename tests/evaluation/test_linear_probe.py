@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText, load_labelled
-from isotrope.evaluation.knn import knn
 from isotrope.evaluation.labelled import text_features
 from isotrope.evaluation.linear_probe import Probe, _scale, linear_probe
+from isotrope.evaluation.nearest import knn
 
 from .conftest import Table
 from .test_knn import clouds

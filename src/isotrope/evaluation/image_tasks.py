@@ -22,7 +22,7 @@ from isotrope.data.images.records import balanced_prefix
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.knn import knn as nearest_neighbours
+from isotrope.evaluation.nearest import knn as nearest_neighbours
 from isotrope.evaluation.tasks import Task, classification_tasks
 from isotrope.measures.judgement import DevEvaluation
 

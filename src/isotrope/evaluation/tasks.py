@@ -145,8 +145,8 @@ def classification_tasks(
     linear: bool,
 ) -> list[Task]:
     """Return the tasks (kNN, linear probe) of labelled examples; ``counts`` go into details."""
-    from isotrope.evaluation.knn import knn as nearest_neighbours
     from isotrope.evaluation.linear_probe import linear_probe
+    from isotrope.evaluation.nearest import knn as nearest_neighbours
 
     encoded: list[tuple[Features, Features]] = []
 
