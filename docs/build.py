@@ -25,7 +25,7 @@ from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
 from docs.generate.question_pages import write_question_page
 from docs.generate.replication_page import write_replication_page
-from isotrope.adapters.doctor.hosts import HOSTS
+from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.core.image_methods import METHODS
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import METRICS

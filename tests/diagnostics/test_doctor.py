@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.adapters.doctor.hosts import HOSTS
+from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence

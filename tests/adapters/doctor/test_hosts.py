@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import isotrope.diagnostics
-from isotrope.adapters.doctor.hosts import HOSTS, words_of
+from isotrope.adapters.doctor.messages import HOSTS, words_of
 from isotrope.diagnostics.evidence import Words
 
 NAMES = re.compile(

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.adapters.doctor.hosts import words_of
-from isotrope.adapters.doctor.messages import on_the_card
+from isotrope.adapters.doctor.messages import on_the_card, words_of
 from isotrope.core.run_folder import RECORDING
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.paradigm.similarities import GraphReading

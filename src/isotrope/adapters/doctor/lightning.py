@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from isotrope.adapters.doctor.hosts import words_of
+from isotrope.adapters.doctor.messages import words_of
 from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.similarities import GraphReading
 
