@@ -49,7 +49,6 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import changed_queries, kept, learnt, next_step, similarities
 from isotrope.training.early_checks import as_begun, check_not_taken
-from isotrope.training.host_loss import check_loss, check_scores, host_loss
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -74,7 +73,7 @@ from isotrope.training.text_data import (
     records_of,
 )
 from isotrope.training.text_encoder import dropouts, encoder_of, prefixes_of
-from isotrope.training.text_module import Steps, TextModule
+from isotrope.training.text_module import Steps, TextModule, check_loss, check_scores, host_loss
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "mlp": MLPHead,
