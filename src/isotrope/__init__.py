@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from isotrope.paradigm.compose import Paradigm as Paradigm
     from isotrope.paradigm.decompose import decompose as decompose
     from isotrope.paradigm.objective import Objective as Objective
-    from isotrope.sweeps.from_python import sweep as sweep
     from isotrope.training import fit as fit
     from isotrope.training import fit_images as fit_images
     from isotrope.verbs import audit as audit
     from isotrope.verbs import audit_images as audit_images
     from isotrope.verbs import report as report
+    from isotrope.verbs import sweep as sweep
 
 public(__name__)
