@@ -1,7 +1,6 @@
-"""The functions ``audit``, ``audit_images`` and ``report``.
+"""The functions ``audit``, ``audit_images``, ``report`` and ``sweep``.
 
-Each function calls one package for the work and ``isotrope.reports`` for the page. Both are
-imported when the function is called.
+Each function calls one package for the work, which is imported when the function is called.
 """
 
 import os

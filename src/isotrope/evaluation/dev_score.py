@@ -1,4 +1,18 @@
-"""Computes the dev score: a score of the encoder on held-out or other data (``--dev``)."""
+"""Computes the dev score: a score of the encoder on held-out or other data (``--dev``).
+
+With ``--dev auto``, the held-out records, which are never trained on, become a search task without
+labels. In a pair (or two adjacent texts), the first text is the query and the second is the target.
+A single text of at least eight words is cut in the middle into query and target. The score is the
+MRR@10: all held-out targets are ranked for each query, and the rank of the query's own target
+counts.
+
+That score shows whether embeddings keep enough of a text's subject to recognise its continuation
+among a few hundred others, on the user's own kind of text. It falls when training destroys a model,
+and stops rising when training stops helping. It does not measure similarity as people judge it: it
+cannot distinguish a paraphrase from a contradiction on the same subject. Shared words make the task
+easy, so a high value does not prove understanding. Compare scores only on the same records, with
+the same seed.
+"""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +41,8 @@ RankMetric = Literal["mrr@10", "ndcg@10"]
 
 _SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
 _HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are read
+_WORDS = 8  # fewest words of a single text that is cut in two
+_LEAST = 20  # fewest pairs of a held-out task
 
 
 @dataclass(frozen=True)
@@ -120,10 +136,6 @@ def dev_metric_held_out(
     name = f"held-out {_SHOWN[metric]} of {count} queries"
     queries = [query for data in sets for query in data.queries]
     return DevMetric(name, score, fingerprint(sets, metric), looked_at, met, queries)
-
-
-_WORDS = 8
-_LEAST = 20
 
 
 def holdout_set(

@@ -1,4 +1,12 @@
-"""``isotrope.evaluate``: chooses the tasks, scores an encoder on them, and joins the Results."""
+"""``isotrope.evaluate``: chooses the tasks, scores an encoder on them, and joins the Results.
+
+Finished tasks are stored on disk, so that no task is scored twice. Each is one JSON file, which is
+written as soon as the task is finished, so a killed run loses only the current task. The name of
+the file has a fingerprint of everything that determines the scores: model, data, settings and
+version of the protocol. The items (scores of single examples) are in a file of arrays beside it.
+This file is written first and named by its content, so two runs may finish the same task at the
+same time.
+"""
 
 import os
 import shlex
@@ -154,7 +162,12 @@ def _of_pictures(
 
 
 def _finished_before(
-    tasks: Sequence[Task], store: Store | None, identity: str | None, *, again: bool, progress: bool
+    tasks: Sequence[Task],
+    store: "Store | None",
+    identity: str | None,
+    *,
+    again: bool,
+    progress: bool,
 ) -> dict[str, Result]:
     """Return the stored results of tasks by their names, and print the names."""
     if again or store is None or identity is None:

@@ -1,4 +1,6 @@
-"""Finds the nearest rows by cosine. The search is exact and computes similarities in tiles.
+"""Finds the nearest rows by cosine, and predicts labels by their votes (kNN).
+
+The search is exact and computes similarities in tiles.
 
 Scores are cosines in float64, rounded to nine decimals. In a tie, the row with the lower index in
 the corpus comes first. Therefore the order does not depend on the size of the tiles or on the
@@ -25,6 +27,7 @@ _STEPS = 10**9
 _INDICES = 2**32 - 1
 
 _QUERIES = 1024  # number of queries that are searched at a time
+_ROWS = 1024  # test rows whose votes are counted at a time
 
 
 def nearest_rows(
@@ -89,9 +92,6 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return np.where(np.isfinite(unit).all(axis=1, keepdims=True), unit, 0.0)
-
-
-_ROWS = 1024  # test rows whose votes are counted at a time
 
 
 def knn(

@@ -3,7 +3,7 @@
 ``search_space`` reads the settings to vary (``learning-rate=1e-5..1e-4``), ``spec`` declares the
 settings of a sweep, ``plan`` finds errors before the first training, and ``study`` lets Optuna
 choose and record values. ``sweep`` trains the missing runs, and ``tables`` shows the scores and
-the command line of the best trial. ``from_python`` is ``isotrope.sweep``.
+the command line of the best trial.
 """
 
 from typing import TYPE_CHECKING

@@ -6,11 +6,14 @@ embeddings themselves and the norms are logged. Each data set has its own ``Obje
 ``CachedObjectiveLoss`` if a batch does not fit into memory (``micro_batch``). The two views of a
 text are two passes with dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed,
 step and process; a run that is resumed within an epoch therefore has the same dropout masks.
+
+A loss of sentence-transformers may stand in for the objective (:func:`host_loss`). It takes pairs,
+scored pairs, or pairs with hard negatives that have scores.
 """
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +34,12 @@ from isotrope.training.optimisers import learning_rate_at
 from isotrope.training.recipe import Plan
 from isotrope.training.settings import OF_SCORES, TrainSettings
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+OF_PAIRS = (
+    *("MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"),
+    *("MultipleNegativesSymmetricRankingLoss", "CachedMultipleNegativesSymmetricRankingLoss"),
+    *("GISTEmbedLoss", "CachedGISTEmbedLoss", "MegaBatchMarginLoss"),
+)
+"""Losses of pairs. All but MegaBatchMarginLoss also take hard negatives."""
 
 
 class Steps(IterableDataset[dict[str, Any]]):
@@ -207,14 +214,6 @@ class TextModule(nn.Module):
             # a fused step divides float16 gradients by their scale, but only after clipping
             fused=not self.scaled,
         )
-
-
-OF_PAIRS = (
-    *("MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"),
-    *("MultipleNegativesSymmetricRankingLoss", "CachedMultipleNegativesSymmetricRankingLoss"),
-    *("GISTEmbedLoss", "CachedGISTEmbedLoss", "MegaBatchMarginLoss"),
-)
-"""Losses of pairs. All but MegaBatchMarginLoss also take hard negatives."""
 
 
 def check_loss(settings: TrainSettings) -> None:

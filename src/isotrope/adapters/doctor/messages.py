@@ -1,4 +1,8 @@
-"""Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end."""
+"""Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end.
+
+The Doctor's advice names the settings of the trainer or loss library that the user has, if there is
+a record of its names here. Otherwise the advice is in general words.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -21,6 +25,57 @@ _KINDS = {
     "broken": "not examined: its embeddings are not finite",
     "scores": "a loss that fits similarities to labels",
 }
+
+_TRANSFORMERS = Words(rate="learning_rate={}", batch="per_device_train_batch_size={}")
+_FLAGS = Words(
+    temperature="--temperature {}",
+    rate="--learning_rate {}",
+    batch="--per_device_train_batch_size {}",
+    negatives="more hard negatives: --train_group_size",
+)
+_LOSS_ARGUMENT = Words(temperature="temperature={}")
+_CONTRASTIVE = "MultipleNegativesRankingLoss"
+HOSTS: dict[str, Words] = {
+    "pylate": Words(
+        temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
+    ),
+    "sentence_transformers": Words(
+        temperature="scale={}",
+        inverse=True,
+        rate=_TRANSFORMERS.rate,
+        batch=_TRANSFORMERS.batch,
+        cached=f"; if it does not fit, Cached{_CONTRASTIVE}(model, mini_batch_size={{}})",
+        harder="harder negatives: mine_hard_negatives(dataset, model, ...)",
+        margin="triplet_margin={}",
+        contrastive=f"{_CONTRASTIVE}(model)",
+        contrastive_name=_CONTRASTIVE,
+        without_labels=" without the label column",
+        copies="batch_sampler=BatchSamplers.NO_DUPLICATES; for near duplicates, "
+        "GISTEmbedLoss(model, guide=...)",
+        views="a second column with another text, or a model whose dropout is not 0",
+        related="columns in the order (anchor, positive, negative): use "
+        "train_dataset.select_columns([...]); if the order is right, rows whose texts belong "
+        "together",
+        shorter="models.Normalize() as the last module, or a lower learning_rate",
+        best='load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
+    ),
+    "FlagEmbedding": _FLAGS,
+    "tevatron": _FLAGS,
+    "swift": Words(
+        temperature="INFONCE_TEMPERATURE={}",
+        rate=_FLAGS.rate,
+        batch=_FLAGS.batch,
+        contrastive="--loss_type infonce",
+    ),
+    "open_clip": Words(
+        temperature="a logit scale of {}", inverse=True, rate="--lr {}", batch="--batch-size {}"
+    ),
+    "lightly": _LOSS_ARGUMENT,
+    "pytorch_metric_learning": _LOSS_ARGUMENT,
+    "stable_pretraining": _LOSS_ARGUMENT,
+    "transformers": _TRANSFORMERS,
+}
+"""Records by package; a package comes before the packages on which it is built."""
 
 
 def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
@@ -89,59 +144,6 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
         f"{', '.join(pages) or '`docs/diagnosis.md`'} of isotrope."
     )
     return " ".join(sentences)
-
-
-_TRANSFORMERS = Words(rate="learning_rate={}", batch="per_device_train_batch_size={}")
-_FLAGS = Words(
-    temperature="--temperature {}",
-    rate="--learning_rate {}",
-    batch="--per_device_train_batch_size {}",
-    negatives="more hard negatives: --train_group_size",
-)
-_LOSS_ARGUMENT = Words(temperature="temperature={}")
-_CONTRASTIVE = "MultipleNegativesRankingLoss"
-
-HOSTS: dict[str, Words] = {
-    "pylate": Words(
-        temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
-    ),
-    "sentence_transformers": Words(
-        temperature="scale={}",
-        inverse=True,
-        rate=_TRANSFORMERS.rate,
-        batch=_TRANSFORMERS.batch,
-        cached=f"; if it does not fit, Cached{_CONTRASTIVE}(model, mini_batch_size={{}})",
-        harder="harder negatives: mine_hard_negatives(dataset, model, ...)",
-        margin="triplet_margin={}",
-        contrastive=f"{_CONTRASTIVE}(model)",
-        contrastive_name=_CONTRASTIVE,
-        without_labels=" without the label column",
-        copies="batch_sampler=BatchSamplers.NO_DUPLICATES; for near duplicates, "
-        "GISTEmbedLoss(model, guide=...)",
-        views="a second column with another text, or a model whose dropout is not 0",
-        related="columns in the order (anchor, positive, negative): use "
-        "train_dataset.select_columns([...]); if the order is right, rows whose texts belong "
-        "together",
-        shorter="models.Normalize() as the last module, or a lower learning_rate",
-        best='load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
-    ),
-    "FlagEmbedding": _FLAGS,
-    "tevatron": _FLAGS,
-    "swift": Words(
-        temperature="INFONCE_TEMPERATURE={}",
-        rate=_FLAGS.rate,
-        batch=_FLAGS.batch,
-        contrastive="--loss_type infonce",
-    ),
-    "open_clip": Words(
-        temperature="a logit scale of {}", inverse=True, rate="--lr {}", batch="--batch-size {}"
-    ),
-    "lightly": _LOSS_ARGUMENT,
-    "pytorch_metric_learning": _LOSS_ARGUMENT,
-    "stable_pretraining": _LOSS_ARGUMENT,
-    "transformers": _TRANSFORMERS,
-}
-"""Records by package; a package comes before the packages on which it is built."""
 
 
 def words_of(things: Iterable[object]) -> Words:
