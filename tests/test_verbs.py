@@ -160,9 +160,8 @@ def test_sweep(outcome: Any, tmp_path: Path) -> None:
     assert found.kind == "sweep"
     assert set(found.details["best"]) == {"learning-rate", "head"}
     assert (tmp_path / "sweep" / "sweep.svg").is_file()
-    command = found.details["command"]
-    assert command.startswith(f"isotrope sweep train {texts} --")
-    assert "--vary learning-rate=1e-05,0.0001 --vary head=none" in command
+    command = found.details["best_command"]
+    assert command.startswith(f"isotrope train --config {tmp_path}/sweep/runs/learning-rate=")
     with refused_setting("temprature"):
         isotrope.sweep(texts, vary={"temprature": [1]}, **options)
     with refused_setting("vary"):
