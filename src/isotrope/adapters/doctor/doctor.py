@@ -262,7 +262,7 @@ class Doctor:
         Args:
             batch_size: Batch size of the training, if the trainer does not report it.
             learning_rate: Peak learning rate, if the trainer does not report it.
-            kind: Kind of the inputs; text by default.
+            kind: Kind of the inputs; by default text if a trainer has token ids, else unknown.
         """
         from isotrope.diagnostics.doctor import diagnose  # here, because it imports many modules
 

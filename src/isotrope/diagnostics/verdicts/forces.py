@@ -134,7 +134,8 @@ def _false_negatives(case: RunEvidence) -> float | None:
     if crosses("copies_apart", first) or early is None or end is None:
         return end if first is None or end is None else max(first, end)
     learnt = (separation({name: case.end(name) for name in _ANGLES}) or 0) > _LEARNT
-    return end if learnt else min(early, end)
+    # dot products also tell rows of one direction apart by their lengths
+    return end if learnt and not crosses("radial", case.end("radial")) else min(early, end)
 
 
 def _copies_apart(case: RunEvidence) -> str:
