@@ -14,10 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.files import files_of
 from isotrope.data.lines import MAX_CHARACTERS, lines, visible
 from isotrope.data.schemas import Record, read
-from isotrope.data.table import SUFFIXES
+from isotrope.data.table import SUFFIXES, files_of
 
 TEXTS = [("the kettle sings",), ("rain, on a tin roof",), ('she said "no"',)]
 PAIRS = [("how warm", "it is 20 degrees"), ("who, then", 'the "baker"'), ("where", "in town")]

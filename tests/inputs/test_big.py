@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isotrope.data.files import files_of
 from isotrope.data.images.sets import load_images
 from isotrope.data.schemas import read
+from isotrope.data.table import files_of
 from tests.data.pictures import folders
 from tests.inputs.big import read_many
 

@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrope.core.errors import InputError, place
-from isotrope.data.files import files_of
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_score, cell_text, cell_texts, missing, number, whole
-from isotrope.data.table import SUFFIXES, open_table, plain_suffix, table_of
+from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
 
 _OTHERS = (
     *("query positive", "question positive", "query passage", "query document", "query answer"),

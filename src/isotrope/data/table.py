@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
-from isotrope.core.trust import known_to_hub, why_closed
-from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
+from isotrope.core.trust import check_named, known_to_hub, why_closed
+from isotrope.data.lines import COMPRESSED, is_folder, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
@@ -282,3 +282,79 @@ def _frame(frame: object, name: Path) -> Table:
         return ((number, tuple(row)) for number, row in enumerate(rows, start=1))
 
     return Table(name, tuple(map(str, header)), cells)
+
+
+TRAIN = "train"
+# the same words as in the library datasets of Hugging Face
+_WORDS = {
+    TRAIN: ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+}
+
+
+def named_split(path: Path, folder: Path) -> str | None:
+    """Return the split that a path names: ``train``, ``test``, ``validation``; otherwise None."""
+    words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
+    return next((split for split, names in _WORDS.items() if words & set(names)), None)
+
+
+def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
+    """Return the files to read, and the skipped files of folders.
+
+    Folders are searched to any depth, also through symbolic links, each folder once. Their files
+    are sorted. Hidden and empty files are ignored. A ``save_to_disk`` folder counts as one file.
+    """
+    files: list[Path] = []
+    others: list[Path] = []
+    for path in map(Path, paths):
+        check_named(path)
+        if is_hub_name(path) or is_saved(path):
+            files.append(path)
+        elif is_folder(path):
+            read, left = _folder_files(path)
+            files += read
+            others += left
+        else:
+            check_kind(path)
+            files.append(path)
+    return files, others
+
+
+def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    visited: set[tuple[int, int]] = set()
+    files: list[Path] = []
+    others: list[Path] = []
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
+        status = Path(root).stat()
+        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(root, name) for name in names if not name.startswith(".")):
+            # a broken link is kept: reading it raises an error that names it
+            if plain_suffix(path) not in SUFFIXES:
+                others.append(path)
+            elif not (path.is_file() and not path.stat().st_size):
+                files.append(path)
+    if not files:
+        raise InputError(
+            f"{place(folder)}: no file with text in this folder; put in a file that ends in "
+            f"{', '.join(SUFFIXES)}"
+        )
+    read = _to_train_on(files, folder)
+    others += [path for path in files if path not in read]
+    return sorted(read, key=lambda path: path.parts), others
+
+
+def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Leave out test and validation files if there is a file for training."""
+    splits = {path: named_split(path, folder) for path in files}
+    if TRAIN not in splits.values():
+        return list(files)
+    return [path for path in files if splits[path] in (None, TRAIN)]
+
+
+def _unreadable(error: OSError) -> None:
+    raise InputError(f"{place(Path(error.filename))}: cannot be read ({error.strerror})") from error

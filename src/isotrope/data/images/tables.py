@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, needs_extra, place
-from isotrope.data.files import TRAIN, named_split
 from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet
 from isotrope.data.lines import quoted
+from isotrope.data.table import TRAIN, named_split
 
 if TYPE_CHECKING:
     from datasets import Dataset
