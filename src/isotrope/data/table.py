@@ -3,7 +3,8 @@
 A text file is ``.csv`` or ``.tsv`` (with a separator that is recognised), ``.jsonl`` or ``.json``
 (an object or a list of texts on each line, or one list of objects), or ``.txt`` (one text on each
 line). Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file and
-the line. :mod:`isotrope.data.schemas` recognises the meaning of the columns.
+the line. :mod:`isotrope.data.schemas` recognises the meaning of the columns. :func:`files_of` finds
+the files that a user names, also those in folders; their names tell which split they belong to.
 """
 
 import importlib
@@ -28,6 +29,14 @@ _SAME = {".ndjson": ".jsonl", ".feather": ".arrow", ".pq": ".parquet"}
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FRAMES = ("pandas", "polars", "datasets")
+
+TRAIN = "train"
+# the same words as in the library datasets of Hugging Face
+_WORDS = {
+    TRAIN: ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+}
 
 
 def open_table(
@@ -282,15 +291,6 @@ def _frame(frame: object, name: Path) -> Table:
         return ((number, tuple(row)) for number, row in enumerate(rows, start=1))
 
     return Table(name, tuple(map(str, header)), cells)
-
-
-TRAIN = "train"
-# the same words as in the library datasets of Hugging Face
-_WORDS = {
-    TRAIN: ("train", "training"),
-    "test": ("test", "testing", "eval", "evaluation"),
-    "validation": ("validation", "valid", "dev", "val"),
-}
 
 
 def named_split(path: Path, folder: Path) -> str | None:
