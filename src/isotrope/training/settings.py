@@ -217,7 +217,7 @@ class TrainSettings(RunSettings):
         "infonce",
         "Name of the objective (see `isotrope objectives`), or of one for each data set: "
         "qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
-        python="OneObjective | Mapping[str, OneObjective]",
+        python="str | Objective | Mapping[str, str | Objective]",
     )
     loss: str | None = in_objective(
         None,
