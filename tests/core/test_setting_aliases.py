@@ -2,8 +2,8 @@
 
 import pytest
 
-from isotrope.core.setting_aliases import ALIASES, intended_name
 from isotrope.core.settings import flag
+from isotrope.core.spelling import ALIASES, intended_name
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings
 

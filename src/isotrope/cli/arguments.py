@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
-from isotrope.core.setting_aliases import ACCEPTED, intended_name
+from isotrope.core.spelling import ACCEPTED, intended_name
 from isotrope.paradigm.declared import PARTS
 
 if TYPE_CHECKING:  # `isotrope --help` needs no package

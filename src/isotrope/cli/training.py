@@ -11,7 +11,7 @@ from isotrope.cli.arguments import Parser
 from isotrope.cli.command import Command
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import SettingError
-from isotrope.core.setting_aliases import ACCEPTED
+from isotrope.core.spelling import ACCEPTED
 from isotrope.training.settings import RunSettings, TrainSettings
 
 S = TypeVar("S", bound=RunSettings)

@@ -22,8 +22,7 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.errors import NotUsed, SettingError
 from isotrope.core.files import from_home
-from isotrope.core.setting_aliases import intended_name
-from isotrope.core.spelling import as_key, named, spell
+from isotrope.core.spelling import as_key, intended_name, named, spell
 
 _PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python", "used")
 

@@ -2,13 +2,16 @@
 
 A message contains ``use `--head none```, in backticks. The command line prints it as ``use --head
 none`` and Python as ``use head='none'``; with settings of a YAML file it is ``head: none``.
+
+Names that other libraries have for a setting are known too: ``--lr`` suggests ``--learning-rate``.
 """
 
 import contextlib
+import difflib
 import re
 import reprlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 Spelling = Callable[[str, str], str]
@@ -18,6 +21,59 @@ _NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
 # characters that a shell interprets, and spaces within a list
 _FOR_A_SHELL = re.compile(r"[;|&<>()$*?!\"'\\#]|[^,]+ [^,]*,|,[^,]* ")
 _LONGEST = 60  # characters of a value
+
+_ALIKE = 0.7  # similarity (difflib) below which two names count as unrelated
+ALIASES = {
+    "learning-rate": ("lr", "max_lr", "base_lr"),
+    "encoder": ("model", "model_name", "model_name_or_path", "backbone", "arch", "pretrained"),
+    "output": ("output_dir", "out_dir", "save_dir", "default_root_dir", "logging_dir", "log_dir"),
+    "clip": ("max_grad_norm", "gradient_clip_val", "grad_clip", "clip_grad_norm"),
+    "weight-decay": ("wd",),
+    "batch-size": ("bs", "train_batch_size", "per_device_train_batch_size"),
+    "micro-batch": ("mini_batch_size", "micro_batch_size", "gradient_accumulation_steps"),
+    "epochs": ("num_train_epochs", "max_epochs", "num_epochs", "n_epochs"),
+    "max-steps": ("steps", "num_steps", "max_iters", "iterations"),
+    "eval-every": ("eval_steps", "evaluation_steps", "val_check_interval"),
+    "log-every": ("logging_steps", "log_every_n_steps"),
+    "checkpoint-every": ("save_steps", "checkpoint_save_steps"),
+    "dev": ("eval_dataset", "eval_data", "val", "val_data", "validation", "valid"),
+    "files": ("train_dataset", "train_data", "train_file", "dataset", "data"),
+    "data": ("train_dataset", "train_data", "dataset", "files"),
+    "sampling": ("multi_dataset_batch_sampler", "batch_sampler"),
+    "max-length": ("max_seq_length", "max_len", "max_seq_len"),
+    "objective": ("criterion", "loss_function"),
+    "objective.temperature": ("temp", "tau", "scale"),
+    "lora": ("lora_r", "lora_rank", "peft"),
+    "lora-targets": ("target_modules", "lora_target_modules"),
+    "workers": ("num_workers", "dataloader_num_workers"),
+    "devices": ("gpus", "num_gpus", "nproc_per_node", "world_size"),
+    "logger": ("report_to", "loggers", "wandb", "wandb_project"),
+    "precision": ("fp16", "bf16", "mixed_precision", "dtype"),
+    "optimizer": ("optim",),
+    "warmup-epochs": ("warmup", "warmup_ratio", "warmup_steps", "num_warmup_steps"),
+    "warmup": ("warmup_ratio", "warmup_steps", "num_warmup_steps", "warmup_epochs"),
+    "scheduler": ("lr_scheduler_type", "lr_scheduler", "learning_rate_scheduler", "lr_schedule"),
+    "patience": (
+        *("early_stopping_patience", "early_stopping", "early_stopping_rounds"),
+        "EarlyStoppingCallback",
+    ),
+    "gradient-checkpointing": ("activation_checkpointing", "grad_checkpointing", "use_checkpoint"),
+    "query-prompt": ("query_prefix", "query_instruction"),
+    "passage-prompt": ("passage_prefix", "document_prefix", "document_prompt"),
+    "matryoshka": ("matryoshka_dims",),
+    "image-size": ("img_size", "crop_size"),
+    "augment": ("augmentation", "transform", "transforms"),
+    "resume": ("resume_from_checkpoint", "ckpt_path"),
+    "progress": ("tqdm", "show_progress_bar", "disable_tqdm"),
+}
+"""For each setting, its names in sentence-transformers, Hugging Face, Lightning and timm."""
+ACCEPTED = {
+    "learning-rate": "lr",
+    "encoder": "model",
+    "output": "output-dir",
+    "clip": "max-grad-norm",
+}
+"""Other libraries' names that the command line and YAML files accept."""
 
 
 def named(setting: str, value: object = None) -> str:
@@ -100,3 +156,23 @@ def spelled(spelling: Spelling) -> Iterator[None]:
         yield
     finally:
         _spelling = before
+
+
+def intended_name(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that was probably meant: one with this alias, or a similar name."""
+    names = list(candidates)
+    letters = _letters(word)
+    exact = [name for name in names if letters == _letters(name)]
+    by_alias = [name for name in names if letters in map(_letters, ALIASES.get(name, ()))]
+    if exact or by_alias:
+        return (exact or by_alias)[0]
+    by_letters: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: "." in name):  # names without a dot first
+        for part in (name, name.rpartition(".")[2]):
+            by_letters.setdefault(_letters(part), name)
+    close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=_ALIKE)
+    return by_letters[close[0]] if close else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_.]", "", name.lower())
