@@ -840,6 +840,9 @@ def test_an_encoder_from_scratch_knows_copies_when_it_has_learnt() -> None:
     apart = {"positive_mean": 1.3, "positive_std": 0.2}
     destroyed = [{**row, **(apart if row["step"] > 8 else {})} for row in rows]
     assert "false-negatives" not in diagnose(RunEvidence(rows=destroyed)).verdict
+    # dot products tell rows of one direction apart by their lengths
+    products = [{**row, "radial": 0.5} for row in rows]
+    assert "false-negatives" not in diagnose(RunEvidence(rows=products)).verdict
 
 
 def test_a_temperature_of_distances_is_not_that_of_cosines() -> None:
