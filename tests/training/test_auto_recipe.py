@@ -11,7 +11,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
-from isotrope.data.text.views import held_out_together
+from isotrope.data.text.views import FEWEST, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training.auto_recipe import with_recipe
@@ -129,6 +129,15 @@ def test_linked_pairs_are_held_out_together() -> None:
     assert 40 < held.sum() < 130
     one = [Record((f"question {i}", "yes"), Path("p.tsv"), i, False) for i in range(400)]
     assert held_out_together(one, 0.2, seed=0) is None  # one group: each by itself
+
+
+def test_questions_of_few_answers_are_held_out_one_by_one() -> None:
+    answers = [f"answer {k}" for k in range(57) for _ in range(9 if k < 28 else 12)]  # 600 pairs
+    asked = [(f"question {i}", answer) for i, answer in enumerate(answers)]
+    records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(asked)]
+    held = [held_out_together(records, 0.15, seed) for seed in range(8)]
+    assert any(each is None for each in held)
+    assert all(each is None or each.sum() >= FEWEST for each in held)
 
 
 def test_the_model_before_training_keeps_all() -> None:

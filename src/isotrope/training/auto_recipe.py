@@ -24,7 +24,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import named
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
-from isotrope.data.text.views import ONE_GROUP, held_out_together
+from isotrope.data.text.views import FEWEST, ONE_GROUP, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
@@ -36,7 +36,7 @@ from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
 
 _BATCH = 64
-_ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
+_WANTED, _MOST = 100, 1_000  # records that are held out
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
@@ -130,7 +130,7 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     seconds = len(found) * _seconds(found, encoder) if settings.minutes else 0.0
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        return _Facts(len(found), 1, share if usable >= _ENOUGH else 0.0, 0.0, None, seconds)
+        return _Facts(len(found), 1, share if usable >= FEWEST else 0.0, 0.0, None, seconds)
     together = held_out_together(records_of(settings, ""), share, settings.seed)
     count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
@@ -139,7 +139,7 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     scored = reading.kind == "scored pairs"
     loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder)
     linked = float(sizes[sizes > 1].sum() / len(found))
-    held_out = share if count >= _ENOUGH else 0.0
+    held_out = share if count >= FEWEST else 0.0
     return _Facts(len(found), columns, held_out, linked, loss, seconds, scored)
 
 

@@ -59,6 +59,7 @@ def resolve(views: ViewsName, first: Record) -> Views:
     return views
 
 
+FEWEST = 40  # held-out records that suffice to compare two models
 _LARGEST = 10  # a set of linked pairs is at most this fraction (a tenth) of those held out
 
 
@@ -70,8 +71,9 @@ def held_out_together(
     Pairs that share a text, directly or through other pairs, are held out or trained on together. A
     set of such pairs is trained on if it is larger than a tenth of the number to hold out.
 
-    Returns None if this holds out less than a quarter of that number, or if records have groups or
-    only one text. In these cases, each record is held out by itself.
+    Returns None if this holds out too few records to compare two models (if that many were asked
+    for), or less than a quarter of those asked for, or if records have groups or only one text.
+    In these cases, each record is held out by itself.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -89,7 +91,9 @@ def held_out_together(
     )
     held = np.array(alone)[first] & (size <= max(1, holdout * len(marks) / _LARGEST))
     together = np.asarray(held[group], bool)
-    return together if together.sum() >= holdout * len(marks) / 4 else None
+    wanted = holdout * len(marks)
+    fewest = FEWEST if wanted >= FEWEST else wanted / 4
+    return together if together.sum() >= max(fewest, wanted / 4) else None
 
 
 def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
