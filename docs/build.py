@@ -25,6 +25,7 @@ from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
 from docs.generate.question_pages import write_question_page
 from docs.generate.replication_page import write_replication_page
+from docs.generate.text_options import write_text_options
 from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.core.image_methods import METHODS
 from isotrope.diagnostics.evidence import RunEvidence
@@ -205,6 +206,7 @@ def main() -> None:
     write_pages(ours(), ROOT / "docs" / "objectives")
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
     write_command_pages(ROOT / "docs" / "commands")
+    write_text_options(ROOT / "src" / "isotrope" / "training" / "text_options.py")
     write_diagnosis_pages(ROOT / "docs", RESULTS / "zoo.csv")
     write_question_page(ROOT / "docs", RESULTS / "questions.csv")
     write_errata_page(ROOT / "docs")

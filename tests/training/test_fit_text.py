@@ -1,7 +1,8 @@
-"""``isotrope.fit``: objectives and data that are objects, keywords, messages."""
+"""``isotrope.fit``: objectives and data that are objects, keywords that are typed, messages."""
 
 import inspect
 import json
+import typing
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import torch
 import yaml
 
 import isotrope
+from docs.generate.text_options import text_options
 from isotrope.core.errors import CannotResume, InputError, SettingError
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.result import Result
@@ -19,8 +21,10 @@ from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives import MET, InfoNCE
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope.training import text_options as text_options_module
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_options import TextOptions
 from tests.refused import refused_setting
 from tests.training.conftest import sentences
 
@@ -295,9 +299,11 @@ def test_a_class_of_ones_own(options: dict[str, Any], monkeypatch: pytest.Monkey
 
 
 def test_the_keywords_are_the_settings() -> None:
-    """What ``help`` and a notebook show."""
+    """What a type checker and an IDE see, and what ``help`` and a notebook show."""
     fields = dict(TrainSettings.model_fields)
     del fields["files"]
+    assert set(typing.get_type_hints(TextOptions)) == set(fields)
+    assert Path(text_options_module.__file__).read_text() == text_options(), "make docs"
     parameters = inspect.signature(fit).parameters
     assert set(parameters) == {"files", "resume", "callbacks", *fields}
     assert parameters["learning_rate"].default == 3e-5

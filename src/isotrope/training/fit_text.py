@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from isotrope.core.errors import InputError
 from isotrope.core.lock import exclusive_lock, is_effectively_empty
@@ -17,6 +17,7 @@ from isotrope.data.sources import is_in_memory, named_datasets, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_options import TextOptions
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -29,7 +30,7 @@ def fit(
     *,
     resume: bool = False,
     callbacks: "Sequence[TrainerCallback]" = (),
-    **settings: Any,
+    **settings: Unpack[TextOptions],
 ) -> "Outcome":
     """Train a sentence encoder.
 
@@ -61,7 +62,7 @@ def fit(
     """
     from isotrope.training.text import train
 
-    options = by_name(settings)
+    options: dict[str, Any] = by_name({**settings})
     sources = named_datasets(files)
     memory = {name: data for name, data in sources.items() if is_in_memory(data)}
     shown = _files(sources, dict.fromkeys(memory, "-"))
