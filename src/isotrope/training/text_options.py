@@ -13,7 +13,7 @@ class TextOptions(TypedDict, total=False):
     """The keywords of ``isotrope.fit``: the fields of ``TrainSettings`` but ``files``."""
 
     encoder: str | Path
-    objective: OneObjective | Mapping[str, OneObjective]
+    objective: str | Objective | Mapping[str, str | Objective]
     loss: str | None
     loss_settings: Mapping[str, float | str]
     sampling: Literal["proportional", "round-robin"]
