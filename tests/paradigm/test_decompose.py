@@ -410,9 +410,9 @@ def test_modules_and_partials_are_losses() -> None:
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        (cross_entropy, {}, "with 2 arguments; found one that requires 1: use of='similarities'"),
-        (triplet, {}, "found one that requires 1"),
-        (infonce, {"of": "similarities"}, "with 1 argument; found one that requires 2"),
+        (cross_entropy, {}, "found a loss that requires 1: use of='similarities'"),
+        (triplet, {}, "found a loss that requires 1"),
+        (infonce, {"of": "similarities"}, "with 1 argument; found a loss that requires 2"),
         (infonce, {"of": "distances"}, "of must be one of embeddings, similarities; found 'dist"),
         (infonce, {"against": "self"}, "against must be one of cross, within, both; found 'self'"),
         (infonce, {"reduction": "max"}, "reduction must be one of mean, sum; found 'max'"),

@@ -28,7 +28,7 @@ from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, Surrogate
 
 BACKENDS = ("eager", "rowblock", "bfloat16")
 
-# bytes of similarities held at once: always (CPU, GPU), if not fused, if directions share blocks
+# largest matrix held at once, in bytes: fused (CPU, GPU), for components, for an unfused loss
 EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES, SHARED_BYTES = 1 << 17, 1 << 26, 1 << 26, 1 << 17
 
 
@@ -79,7 +79,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     """Return a copy of ``pairs`` in which only the anchors have gradients.
 
-    Both directions of a batch share the computed sums. None if the backend keeps matrices.
+    Both directions of a batch share the computed sums. The result is None for the eager backend.
     """
     if not isinstance(pairs, RowBlockPairs):
         return None
@@ -90,5 +90,5 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
 
 
 def _size(views: Views) -> int:
-    """Bytes of all similarities across the views, which are float32 for half precision too."""
+    """Bytes of all similarities across the views; those of half precision are float32."""
     return len(views.anchors) * len(views.positives) * max(4, views.anchors.element_size())

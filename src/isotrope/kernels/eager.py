@@ -43,8 +43,7 @@ class EagerPairs(Pairs):
         if mask.each_has_negatives:
             return torch.logsumexp(exponents, dim=1)
         none = excluded.all(dim=1)
-        # a row without negatives gets zeros, and -inf at the end; otherwise its softmax would be
-        # 0/0 in the backward pass
+        # a row without negatives gets zeros, or its softmax would be 0/0 in the backward pass
         exponents = exponents.masked_fill(none[:, None], 0.0)
         return torch.logsumexp(exponents, dim=1).masked_fill(none, -torch.inf)
 

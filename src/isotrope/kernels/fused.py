@@ -1,21 +1,21 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula uses only vectors of length n. As soon as a block's statistics are known, autograd can
-therefore differentiate it (d value / d log-sum-exp is the gradient dissipation). The rest of the
+A formula uses only vectors of length n. Autograd can therefore differentiate it as soon as a
+block's statistics are known (d value / d log-sum-exp is the gradient dissipation). The rest of the
 gradient is two matrix products with the block:
 
 - *one pass* (6 n c d floating-point operations, the minimum), if the objective declares one of
-these couplings of rows: none (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand
-(DCLW), or by one common factor (uniformity across the views). The declaration is checked at the
-end; - *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of
-both directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost; - *one
-pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
-additional negatives, and temperatures so low that each row needs its own maximum.
+  these couplings of rows: none (InfoNCE, DCL, triplets, mixed negatives), by numbers known
+  beforehand (DCLW), or by one common factor (uniformity across the views);
+- *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of both
+  directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost;
+- *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
+  additional negatives, and temperatures so low that each row needs its own maximum.
 
-Embeddings are not normalised beforehand. If the columns take at most 32 MB, they are copied once
-with unit length; otherwise each block is divided by the norms. The gradients are computed with the
-value; the backward pass only scales them in place. There are no second derivatives
-(``NeedsEager``).
+A pass checks the declaration at its end. Embeddings are not normalised beforehand. If the columns
+take at most 32 MB, they are copied once with unit length; otherwise each block is divided by the
+norms. The gradients are computed with the value; the backward pass only scales them in place.
+There are no second derivatives (``NeedsEager``).
 """
 
 import functools

@@ -20,7 +20,7 @@ Gradients = list[Tensor | None]
 # on processors other than Intel's, torch's exp2 takes a third of the time of exp. Rows are divided
 # by tau and ln 2 separately: float32 stores ln 2 to 3e-9, but would round the product more
 LN2 = math.log(2)
-UNSHIFTED = 30.0  # largest 1 / tau for which e^{s/tau} needs no shift: e^30 N and its inverse fit
+UNSHIFTED = 30.0  # largest 1 / tau for which e^{s/tau} needs no shift: e^30 N and e^-30 / N fit
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class Job:
 
     @property
     def base(self) -> float:
-        """The base of :meth:`exponents`: 2 if exponentials are used, else e."""
+        """The logarithm of the base of :meth:`exponents`: ln 2 with exponentials, else ln e = 1."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
-        """Return unit rows scaled: base^(product with a column) is e^{s/tau}."""
+        """Return unit rows, scaled so that the base to their product with a column is e^{s/tau}."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 

@@ -143,7 +143,7 @@ class _OnePass:
         for key, value in self.values.items():
             value[rows] = statistics.values[key]
         if self.job.coupling == "total":
-            assert statistics.mass is not None  # for the logarithm that the formula uses
+            assert statistics.mass is not None  # the formula uses its logarithm
             self.by[_TOTAL][rows] = statistics.mass
             return
         _, (_, *by), _ = self.job.evaluate(self.positive, self.values, self.counts, self.n)

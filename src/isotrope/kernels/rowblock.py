@@ -1,4 +1,4 @@
-"""The rowblock backend for single statistics, in linear memory (``fused`` has whole losses).
+"""The rowblock backend for single statistics, in linear memory (``fused`` computes losses).
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded. The backward pass forms each block again

@@ -6,8 +6,8 @@ log-sum-exps (or only their differences, the gaps). Its gradient takes three mat
 Autograd handles the rest of the formula. The n x n exponentials are stored, so memory is quadratic,
 as in the eager backend.
 
-It supports formulas with one log-sum-exp, across the views or over both, if all other rows of the
-batch are negatives. Second derivatives use the eager backend.
+This operation supports formulas with one log-sum-exp, across the views or over both, if all other
+rows of the batch are negatives. Second derivatives use the eager backend.
 """
 
 import torch
@@ -78,8 +78,8 @@ class _AcrossViews(torch.autograd.Function):
 
     With ``gaps`` it returns only log-sum-exp - s_ii' / tau. The rows of X = u v^T / tau, with unit
     rows u and v, are one direction; the columns of X are the other direction. Let E = e^X, with
-    zeros for pairs that are not negatives. Then the gradient by X is E_ij (g_i / sum_k E_ik + g'_j
-    / sum_k E_kj).
+    zeros for pairs that are not negatives, and g, g' the gradients by the log-sum-exps of both
+    directions. Then the gradient by X is E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj).
     """
 
     @staticmethod

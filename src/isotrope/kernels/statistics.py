@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
 ``record`` calls a formula with invented statistics of four rows, ignores its values, and records
-which statistics it uses. ``Known`` supplies the computed statistics of the batch. If an ``if`` in
-the formula depends on the values, it may then use what was not recorded: the matrix, the embeddings
-or another temperature. ``Unfused`` is then raised, and the caller computes it in another way.
+which statistics it uses. ``Known`` supplies the computed statistics of the batch. If an ``if``
+depends on the values, the formula may then use what was not recorded: the matrix, the embeddings or
+another temperature. ``Unfused`` is then raised, and the caller computes the loss in another way.
 """
 
 from collections.abc import Callable
@@ -236,7 +236,7 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     return values
 
 
-# results by formula, because recording costs as much as a batch of 64; a text is why it was refused
+# results by formula, because recording costs as much as a batch of 64; a text is why it cannot fuse
 _REMEMBERED: dict[tuple[Formula, torch.dtype], Questions | str] = {}
 _MOST = 64
 

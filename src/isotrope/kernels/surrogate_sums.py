@@ -192,7 +192,7 @@ class SurrogateSums(ABC):
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
-        """Return the largest similarities, or None if no sweep shares them."""
+        """Return the largest similarities, or None if no sweep computes them."""
         if ("first", direction, by) in self._known:
             return self.first(direction, by)[1]
         if not self.square:
@@ -214,7 +214,7 @@ class SurrogateSums(ABC):
 
     @abstractmethod
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
-        """Compare both views with a part of their columns; no exponent: only for the maxima."""
+        """Compare both views with a part of their columns; without exponent, find only maxima."""
 
     @abstractmethod
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:

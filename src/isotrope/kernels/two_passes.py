@@ -59,7 +59,7 @@ class _TwoPasses:
         inside: Whether each view is compared with itself.
         positive: Similarities of the positives.
         sums: Sums over the negatives of each row, across and inside, by direction.
-        factors: Derivatives of the value by the sums (over tau), across and inside, by direction.
+        factors: Derivatives of the value by the sums, divided by tau; across, inside, by direction.
         foretold: The same factors, predicted before the sums are known.
         by_positive: Derivatives by the similarities of the positives.
         learnt: Derivative of the formula by the temperature; None if it is not needed.
@@ -96,7 +96,7 @@ class _TwoPasses:
         }
 
     def foresee(self) -> None:
-        """Predict the derivatives by the row sums, which are not known yet, with sums of 1."""
+        """Predict the derivatives by the row sums: evaluate the formula at sums of 1."""
         self.sums = self._everywhere(1.0)
         _, (_, *by), _ = self._evaluate(0)
         for direction in range(self.directions):
@@ -242,7 +242,7 @@ class _TwoPasses:
         return self.tiles.of(anchors, [positives], mask, self.job.exponents)
 
     def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield the same for a view against itself; columns before a block's rows are left out."""
+        """Yield the same for a view against itself, without columns before the block's rows."""
         if not self.inside:
             return iter(())
         view, mask = self.both[direction], Mask(self.job.views, "within")

@@ -11,7 +11,7 @@ import numpy as np
 RESAMPLES = 5_000
 LEVEL = 0.95
 
-_HELD = 100_000  # counts held at a time: a few copies of them fit into the cache of a core
+_HELD = 100_000  # counts held at a time; a few copies of so many fit into the cache of a core
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
@@ -53,7 +53,7 @@ def bootstrap_spearman(
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the mean of every model in every resample: m x b, of rows m x n and counts n x b."""
+    """Return the mean of every model in every resample, m x b: ``rows`` m x n, ``counts`` n x b."""
     return np.asarray(rows @ counts / rows.shape[1])
 
 

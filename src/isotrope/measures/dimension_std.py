@@ -1,4 +1,4 @@
-"""Standard deviation over the dimensions of the sphere: the simplest sign of a collapse."""
+"""Mean standard deviation of the dimensions of unit vectors: the simplest sign of a collapse."""
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ from isotrope.core.views import unit
 def dimension_std(embeddings: Tensor) -> Tensor:
     """Return the standard deviation of each dimension of the normalised rows, averaged.
 
-    The result is 0 if all rows point in one direction, and at most 1/sqrt(d), the value of an even
-    cloud around the origin (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
+    The result is 0 if all rows point in one direction. It is at most 1/sqrt(d), for directions
+    spread evenly (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
 
     Args:
         embeddings: Embeddings, n x d, of any length.

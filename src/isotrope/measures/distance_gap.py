@@ -10,7 +10,7 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
     Nie et al. (2023) call it d_ij in the caption of figure 3, and plot it. It lies in [-2, 2].
-    Below 0, negatives are nearer than positives.
+    Below 0, negatives are on average nearer than positives.
 
     Args:
         anchors: Embeddings of one view, n x d, n >= 2, of any length.
@@ -57,7 +57,7 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
         )
     h, other = unit(anchors.double()), unit(positives.double())
     to_positive = torch.linalg.vector_norm(h - other, dim=1)
-    # one product in float64: squares are right to 1e-16, distances so to 1e-8
+    # one product in float64: squares are exact to 1e-16, and therefore distances to 1e-8
     squares, others = h.square().sum(dim=1, keepdim=True), other.square().sum(dim=1)
     means, nearest = [], []
     for start in range(0, n, block):

@@ -7,9 +7,9 @@ from torch import Tensor
 def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
     """Return exp(-sum_k p_k log p_k), p_k = sigma_k / sum_l sigma_l of the singular values.
 
-    It ranges from 1 (a line) to min(n, d) (an isotropic cloud), and is 0 if nothing varies. Source:
-    Roy and Vetterli 2007. Without centring it is RankMe (Garrido et al. 2023), which an offset
-    common to all embeddings lowers towards 1.
+    It is 1 for a line, and at most min(n, d), or min(n - 1, d) with centring, for an isotropic
+    cloud. It is 0 if nothing varies. Source: Roy and Vetterli 2007. Without centring it is RankMe
+    (Garrido et al. 2023), which an offset common to all embeddings lowers towards 1.
 
     Args:
         embeddings: Embeddings, n x d, which are not normalised here.
@@ -33,7 +33,7 @@ def rank_of_moment(moment: Tensor) -> Tensor:
     """Return the effective rank of rows whose X^T X (d x d, float64) is ``moment``.
 
     The singular values are the roots of its eigenvalues. Eigenvalues under d * eps of the largest
-    are rounding and count as 0: so small a singular value (1e-7 of the largest) adds nothing.
+    are rounding and count as 0. This drops singular values under about 1e-7 of the largest.
     """
     eigenvalues = torch.linalg.eigvalsh(moment)
     noise = len(moment) * torch.finfo(moment.dtype).eps * eigenvalues[-1]

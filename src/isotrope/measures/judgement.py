@@ -57,10 +57,10 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``trained``: the
-            last step, or the first if the last is worse by more than two standard errors. ``last``:
-            the last step.
+            same, except that if this is the first, the last step replaces it unless the mean score
+            fell by more than two standard errors. ``last``: the last step.
         scores: Scores of all evaluations, by step.
-        evaluations: The three evaluations, by step. Only these keep the scores of single examples.
+        evaluations: These three, by step. Only they keep the scores of single examples.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DevHistory:
 
     @property
     def best(self) -> int:
-        """The step of the best score, the earliest at ties, or the last step (``saved``)."""
+        """The step of the best score, the earliest at ties; for ``trained`` see ``saved``."""
         best = max(self.scores, key=lambda step: (self.scores[step], -step))
         first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
         if self.saved == "trained" and best == min(self.scores) and first and last:
@@ -104,7 +104,7 @@ class DevHistory:
 
     @classmethod
     def load(cls, path: Path) -> "DevHistory":
-        """Read what :meth:`save` wrote; ``scores`` are those of its evaluations."""
+        """Read what :meth:`save` wrote; ``scores`` has only the scores of these evaluations."""
         try:
             with open_arrays(path) as archive:
                 arrays = {key: archive[key] for key in archive}

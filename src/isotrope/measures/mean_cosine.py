@@ -9,8 +9,8 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).
 
     It is 0 for a cloud around the origin, and 1 if all rows point in one direction. Ethayarajh 2019
-    calls it anisotropy. It is computed from the squared length of the sum of the unit rows. This
-    length contains each cosine twice, and each row's cosine with itself once.
+    calls it anisotropy. It is computed from the squared length of the sum of the unit rows, which
+    contains the cosine of each pair twice, and that of each row with itself once.
 
     Args:
         embeddings: Embeddings, n x d, n >= 2, of any length. A zero row has cosine 0.
@@ -22,5 +22,5 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     """
     h, n = unit(embeddings), len(embeddings)
     if n < 2:
-        raise ValueError(f"the mean cosine is over pairs of rows; found {n} row(s)")
+        raise ValueError(f"the mean cosine needs at least two rows; found {n}")
     return (h.sum(dim=0).square().sum() - h.square().sum()) / (n * (n - 1))

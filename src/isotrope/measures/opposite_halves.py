@@ -36,7 +36,7 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
         (0.5, 0.25)
     """
     if not len(anchors):
-        raise ValueError("opposite halves are a share of pairs; found none")
+        raise ValueError("opposite halves need at least one pair; found none")
     if not 0 <= angle <= math.pi:
         raise ValueError(f"the angle must lie between 0 and pi; found {angle}")
     dtype = torch.promote_types(anchors.dtype, torch.float32)

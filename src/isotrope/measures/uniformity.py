@@ -28,7 +28,7 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
     """
     n = len(embeddings)
     if n < 2:
-        raise ValueError(f"uniformity compares pairs of rows; found {n} row(s)")
+        raise ValueError(f"uniformity needs at least two rows; found {n}")
     h = unit(embeddings)
     parts = []
     for start in range(0, n, block):

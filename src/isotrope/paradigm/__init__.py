@@ -1,17 +1,17 @@
 """The base class of objectives, the three components of their gradient, and tools for both.
 
 To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
-``forms`` has the mean of both directions and the two parts of one direction, ``assemble`` turns
-components back into a gradient, ``proof`` checks every class against its declarations, and
-``objective_check`` runs these checks and explains the usual errors.
+``forms`` derives the mean of both directions and the attracting and repelling parts, ``assemble``
+turns components back into a gradient, ``proof`` tests what a class declares, and
+``objective_check`` runs these tests and explains the usual errors.
 
-To edit an objective: ``parts`` holds the named components, in the distances of ``metric``;
-``compose`` turns components (and a parent objective) into an objective, whose loss is a
-``surrogate``; and ``authors_code`` has the formulas of the published code of Li et al. 2024 where
-they differ from the paper.
+To change an objective: ``parts`` holds the named components, ``metric`` the distances that they
+use. ``compose`` turns components (and a parent objective) into an objective, whose loss is a
+``surrogate``. ``authors_code`` follows the released code of Li et al. 2024 where it differs.
 
-To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` shows a scene of known angles,
-and ``decompose`` finds the components of any loss.
+To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` evaluates the components at
+given angles, and ``decompose`` finds the components of any loss. ``similarities`` finds the pairs
+that a loss compares, from its autograd graph (``graph``, ``operands``, ``compared``).
 """
 
 from typing import TYPE_CHECKING

@@ -18,8 +18,8 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     """Return the mean over active anchors of |W_in| / sum_j |W_ij|, n the hardest negative.
 
     An anchor is active if its GD is at least 0.01 and some of its weights are not 0. The result is
-    None if no anchor is active. The hardest negative is the column most similar to the anchor.
-    Magnitudes are compared because the weights of the ineffective objectives change sign.
+    None if no anchor is active. The hardest negative is the negative most similar to the anchor.
+    Absolute values are used because some objectives (VICRegGrad) have weights of both signs.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
@@ -34,16 +34,15 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """Return dissipation, dead, hardest_share and ratio of a batch, or of its first 4,096 rows.
 
     Args:
-        objective: Any objective. If its formula does not work on the sphere, it has no components,
-            and all numbers are None.
+        objective: Any objective. All numbers are None if it has no components (``has_terms``).
         views: Raw embeddings, n x d each.
 
     Returns:
-        ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. Both are over
-        the anchors that have negatives in the batch (an anchor without negatives has not finished
-        learning) and None if there are no such anchors. ``hardest_share``: see
-        :func:`hardest_share`. ``ratio``: the mean R over the anchors whose weights are not all 0.
-        It is None if the pull is a matrix (Barlow Twins).
+        ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. Both leave out
+        anchors without negatives, whose GD of 0 does not mean that they have finished learning, and
+        are None if no anchor is left. ``hardest_share``: see :func:`hardest_share`. ``ratio``: the
+        mean R over the anchors whose weights do not sum to 0. It is None if there are no such
+        anchors, or if the pull is a matrix (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
@@ -68,7 +67,7 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
 
 
 def first_rows(views: Views) -> Views:
-    """Return a batch, shortened to 4,096 rows and their positives to limit its matrices."""
+    """Return a batch, shortened to 4,096 rows and their positives to keep its matrices small."""
     if len(views.positives) <= MOST:
         return views
     groups = None if views.groups is None else views.groups[views.rows][:MOST]

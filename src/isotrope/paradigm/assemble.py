@@ -1,4 +1,4 @@
-"""Rebuilds the gradients of anchors and columns from the three components."""
+"""Turns the three components into the gradients of the anchors and of the compared vectors."""
 
 from dataclasses import replace
 from typing import Literal
@@ -24,12 +24,12 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
     """Return the gradient of the anchors' losses with respect to the columns of W, n x d.
 
-    The columns are the vectors that the anchors are compared with. A vector receives GD_i W_ij h_i
-    from each anchor whose negative it is, and -GD_i pull_i h_i from the anchor whose positive it
-    is. As in :func:`assemble`, ``terms.scale`` is not yet applied.
+    The columns are the vectors that the anchors are compared with. Vector j receives GD_i W_ij h_i
+    from each anchor i that has it as a negative, and -GD_i pull_i h_i from the anchor i that has it
+    as its positive. As in :func:`assemble`, ``terms.scale`` is not yet applied.
 
     Args:
-        terms: The components of every anchor of an objective that holds nothing constant.
+        terms: The components of every anchor, for an objective that treats no input as constant.
         views: The views in the objective's space. If the positives were gathered from several
             processes, the result has only the rows that belong to the anchors in ``views``.
         of: The view whose gradient is returned. ``anchors``: each row receives a part as a negative
@@ -49,8 +49,8 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of both directions: (H, H') and (H', H).
 
-    The components are those of the first direction. The residual holds the gradient that its
-    anchors receive from the second direction, as positives and as negatives.
+    The components are those of the first direction. The residual holds the gradient that
+    the first view receives from the second direction, as positives and as negatives.
 
     Args:
         first: The components of the first direction alone.
@@ -66,7 +66,7 @@ def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:
     """Return the part of each row of ``vectors`` (n x d) orthogonal to the unit ``points``.
 
-    Only this part reaches an embedding before it is normalised, divided by the embedding's norm:
-    normalisation removes the radial part.
+    Normalisation removes the radial part of a gradient. The embedding before normalisation
+    receives only this tangent part, divided by the embedding's norm.
     """
     return vectors - (vectors * points).sum(dim=1, keepdim=True) * points

@@ -25,10 +25,10 @@ Variant = Annotated[
 
 @dataclass(frozen=True)
 class WithinViewMargin(Dissipation):
-    """GD = 1[1 - max_k h_i.h_k < m]: 1 while another row of the same view is closer than that.
+    """GD = 1[1 - max_k h_i.h_k < m]: 1 while a row of the same view has a cosine above 1 - m.
 
-    The released code of the modified objectives uses it in place of ``Margin``. It takes 1 for the
-    similarity with the positive, so the gradient stops earlier.
+    The released code of the modified objectives uses it in place of ``Margin``. The similarity with
+    the positive is replaced by 1, so the gradient stops earlier.
     """
 
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
@@ -38,10 +38,10 @@ class WithinViewMargin(Dissipation):
 
 
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
-    """Return the components of the released baseline (eq. 5), in which GD masks rows of the loss.
+    """Return the components of the baseline (eq. 5) in the released code: GD masks matrix rows.
 
-    The loss of each direction is a mean over the similarity matrix, in which only rows with GD > 0
-    count. Without such a row, the loss is 0.
+    The loss of each direction is the mean over the entries of the similarity matrix in the rows
+    with GD > 0. Without such a row, the loss is 0.
 
     Args:
         first: Components of the direction in which the first view serves as anchors.

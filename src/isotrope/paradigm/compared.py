@@ -1,4 +1,4 @@
-"""Arranges the similarities that a loss compared as tables: each anchor with its candidates.
+"""Arranges the similarities that a loss computed in tables: each anchor with its candidates.
 
 :mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table
 (``Compared``) says for each pair whether the loss pulls it together or pushes it apart. ``joined``
@@ -18,8 +18,8 @@ BALANCED = 0.02  # relative difference allowed between pull and push of a row of
 _SLIGHT = 0.1  # of the largest pull of a row
 _ROUNDING = 1e-6  # of the largest gradient of a row; smaller gradients have no sign
 _LEAST_PAIRS = 4
-_SURE = 0.1
-_EQUAL = 1e-4  # distance of two rows that count as one, of unit length or so
+_SURE = 0.1  # largest misfit with which a temperature is given
+_EQUAL = 1e-4  # largest distance of two rows of about unit length that count as one
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Compared:
         anchors: Vectors of the anchors as the loss compares them, n x d.
         columns: Vectors of the candidates as the loss compares them, m x d.
         scores: Score of each pair, n x m; a larger score is more similar.
-        gradient: Derivative of the loss by each score, n x m. A pair is pulled together if it is
-            below 0, and pushed apart if it is above 0.
+        gradient: Derivative of the loss by each score, n x m. A pair with a derivative below 0 is
+            pulled together; above 0, it is pushed apart.
         mask: Whether each pair was compared, n x m.
         rows: Number of anchors in the batch, from which the n anchors are a sample.
-        both: Whether the gradient reaches the anchors and the candidates.
+        both: Whether the gradient reaches both the anchors and the candidates.
         distance: Whether the scores are negated distances.
         lengths: Norms of the anchors before normalisation; None if they were not normalised.
         roots: Graph nodes that anchors and columns come from.
         rounded: Whether the gradient has half precision, which loses a small pull.
         scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
-            temperature of a softmax. None if the scores are not multiplied.
+            temperature of a softmax. None if there is not one such number.
         beside: Graph node that joins these scores with those of other tables, or None.
     """
 
@@ -96,7 +96,7 @@ class Compared:
 
     @property
     def cosines(self) -> bool:
-        """Whether all rows of a side have the same length."""
+        """Whether all rows of each side have the same length."""
         return all(even(x) for x in (self.anchors, self.columns))
 
     @property
@@ -106,7 +106,7 @@ class Compared:
 
     @property
     def balanced(self) -> bool:
-        """Whether an anchor is pulled as much as it is pushed, as in a softmax."""
+        """Whether each anchor is pulled as much as it is pushed, as in a softmax."""
         return imbalance(self.gradient, 1) <= BALANCED
 
     @property
@@ -141,7 +141,7 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
     for table in map(_of_repeated, _side_by_side(_once(compared))):
         if group and not _fit(group[0], table):
             left, group = left + group, []
-        # such as those of the other direction
+        # the same columns again, such as in the other direction
         again = table.vectors and any(
             t.roots == table.roots and t.columns.equal(table.columns) for t in group
         )
@@ -159,7 +159,7 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
 def _grouped(
     tables: Sequence[Compared], together: Callable[[list[Compared], Compared], bool]
 ) -> list[list[Compared]]:
-    """Return the tables in groups; a table joins the first group that it fits together with."""
+    """Return the tables in groups; a table joins the first group that it fits."""
     groups: list[list[Compared]] = []
     for table in tables:
         group = next((g for g in groups if together(g, table)), None)
@@ -171,7 +171,7 @@ def _grouped(
 
 
 def _of_repeated(table: Compared) -> Compared:
-    """Return a table of single pairs with each anchor's pairs in one row, if pull and push balance.
+    """Return a table of single pairs with each anchor's pairs in one row, if these rows balance.
 
     A loss may repeat each anchor for each of its candidates, and compare row by row.
     """
@@ -253,7 +253,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return the two tables of a loss whose pull is all in one of them, and the other tables."""
+    """Return both tables of each loss that has its whole pull in one table, and the others."""
     # Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table
     # pulls twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     directions: list[Compared] = []
@@ -377,10 +377,10 @@ def stacked(whole: Sequence[Compared]) -> Compared:
 
 @dataclass(frozen=True)
 class SoftmaxEvidence:
-    """Sums over pairs that give the temperature of a softmax; they add up over steps.
+    """Sums over pairs that give the temperature of a softmax; sums of several steps can be added.
 
     In a softmax the log of the push is linear in the scores of a row, with slope 1 / temperature.
-    The weight of a pair is the square root of its share in the push of its row.
+    A pair's weight in the fit of this slope is the square root of its share in its row's push.
     """
 
     xx: float = 0.0
@@ -424,14 +424,14 @@ class SoftmaxEvidence:
 
     @property
     def temperature(self) -> float | None:
-        """The temperature; None if the pushes do not follow one."""
+        """The temperature; None if the pushes do not follow a softmax, or if pairs are too few."""
         if self.pairs < _LEAST_PAIRS or self.xx <= 0 or self.xy <= 0 or self.misfit > _SURE:
             return None
         return self.xx / self.xy
 
     @property
     def misfit(self) -> float:
-        """The share of the variation of the log pushes that the slope does not explain."""
+        """The share of the standard deviation of the log pushes that the slope leaves."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0

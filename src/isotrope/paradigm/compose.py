@@ -1,7 +1,7 @@
 """Builds an objective from three components, or replaces components of an existing objective.
 
 Such an objective is defined by its gradient. Its loss is a surrogate with this gradient (see
-``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value.
+``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value of the loss.
 """
 
 import dataclasses
@@ -36,17 +36,17 @@ class Paradigm(
 ):
     r"""An objective given by its three components.
 
-    Loss (a surrogate, everything but h_i constant):
+    Loss (a surrogate in which everything except h_i is constant):
     L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions.
 
     Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
     three ways. The two directions are summed, not averaged. The positive receives a gradient in
-    both, so the effective R is about twice the chosen R. The mean is over the anchors with GD > 0,
-    not over all anchors.
+    both directions, so the effective R is about twice the chosen R. The mean is over the anchors
+    with GD > 0, not over all anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
-    Reference: Li et al., 2024, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
+    Reference: Li et al., 2024, eq. 5 and section 4.2. The empirical baseline of section 3.2 is
     ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
     128 at a learning rate of 1e-5 (for the released code, also ``variant="released"``).
 
@@ -64,7 +64,7 @@ class Paradigm(
     variant: Variant = "paper"
 
     def __post_init__(self) -> None:
-        """Turn short forms into parts; without a parent, fill the three with defaults.
+        """Turn short forms into parts; without a parent, missing parts get defaults.
 
         Raises:
             ValueError: a short form that names no part, a value out of its bounds, or a value that
@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors are coupled if one of the parts couples them, or if ``variant="released"``."""
+        """Anchors are coupled if a used part or the parent couples them, or by the variant."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -103,12 +103,12 @@ class Paradigm(
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared with each other; the parent decides if W is the parent's."""
+        """Whether rows are compared: only a parent that compares none and keeps its W does not."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Transformations that leave the loss unchanged, with rotation unless the axes matter."""
+        """Transformations that leave the loss unchanged; not rotation if a kept part forbids it."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -125,7 +125,7 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the exchanged parts in their short form, without the parent's parts."""
+        """Return the fields that are set; parts are in their short form."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         return {name: v.short() if isinstance(v, Component) else v for name, v in values.items()}
 
@@ -145,7 +145,7 @@ class Paradigm(
         n = len(pairs.views.anchors)
         complete = self.dissipation and self.weight and self.ratio
         parents = None if self.parent is None or complete else self.parent.components(pairs)
-        # first, because a sweep for pushes also finds the hardest negatives
+        # the weight first, because its sweep also finds the hardest negatives, which GD and R use
         weight = self.weight(pairs) if parents is None or self.weight else parents.weight
         dissipation = (
             self.dissipation(pairs) if parents is None or self.dissipation else parents.dissipation
@@ -157,8 +157,7 @@ class Paradigm(
             # an objective that only pulls keeps its pull
             pull = (ratio * weight.sum(dim=1)).where(parents.weight.any(), parents.pull)
         else:
-            # a statistic of the batch pulls by a separate term, which stays; its 1/n is removed
-            # if the mean now supplies it
+            # a statistic of the batch keeps its pull, without its 1/n if a mean now supplies it
             moved = _summed(self.parent) and self.reduction == "mean"
             pull = parents.pull * (n if moved else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
@@ -187,14 +186,14 @@ def modify(
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
-            f"the gradient of {type(parent).__name__} has an additional push, which would be "
-            "lost with its weights; exchange only the dissipation or the ratio, or the weight "
-            "of an objective without such a push (VICRegGrad for VICReg)"
+            f"cannot exchange the weight of {type(parent).__name__}: its gradient has an "
+            "additional push, which would be lost. Exchange its dissipation or ratio, or start "
+            "from an objective without an additional push (VICRegGrad instead of VICReg)"
         )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(
-            f"{type(parent).__name__} pushes nothing away, and a ratio is pull divided by push; "
-            "give a weight as well ('softmax:0.05')"
+            f"give a weight as well ('softmax:0.05'): {type(parent).__name__} pushes nothing away, "
+            "and a ratio is pull divided by push"
         )
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
     exchanged: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
@@ -204,22 +203,22 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Return whether an objective pushes anything: whether some weight is not zero.
+    """Return whether an objective pushes anything, that is, whether some weight is not zero.
 
     The answer depends on the settings, so the weights are evaluated on noise. It only decides
-    whether a ratio is accepted, and changes no gradient.
+    which settings are accepted, and changes no gradient.
     """
     return bool(_noise_terms(objective).weight.any())
 
 
 def _noise_terms(objective: Objective) -> Terms:
-    # vmap refuses random numbers
+    # a fixed sequence, because vmap refuses random numbers
     noise = torch.arange(96, dtype=torch.float64).square().sin().view(3, 4, 8)
     return objective.terms(noise[0], noise[1], noise[2] if objective.takes_negatives else None)
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Return the part that is given as a part, ``"name:value:value"`` or, for a ratio, a number."""
+    """Return ``component`` as a part; it may be a part, a short form or, for a ratio, a number."""
     if isinstance(component, kind):
         return component
     if kind is Ratio and isinstance(component, (int, float)):

@@ -1,7 +1,7 @@
 """Reads the names and settings of the objectives from their source, without importing torch.
 
 Importing the objectives takes seconds, too long to wait for after a mistyped name. The registry is
-authoritative; a test compares the two.
+authoritative; a test compares these names and settings with it.
 """
 
 import ast
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, unknown
 
-# each with an example value
+# the parts, each with an example value
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
 FORM_NAMES = ("preset", "symmetric", "part")

@@ -1,25 +1,26 @@
 """Decomposes any loss of two views into GD, W and R by autograd, and reports the remainder.
 
-The derivatives of a loss of the similarities s_ij' = h_i . h'_j contain its components. The
+The derivatives of a loss by the similarities s_ij' = h_i . h'_j contain its components. The
 gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from negative j and
 -dL/ds_ii' is the pull of the positive. This is exact; no system is solved.
 
-A loss of embeddings shows only its gradient g_i. Pushes and pull are the solution of least norm of
+A loss of embeddings shows only the gradient g_i of each anchor. Its pushes and its pull are the
+least-norm solution of
 
     sum_j w_ij x_j - pull_i h'_i = g_i    in the tangent plane at h_i,
 
 and the residual is the remainder that no solution reaches. Two facts limit the conclusions:
 
 - the solution is unique if the rank equals the number of unknowns (with d > n, in general
-  position); otherwise other weights give the same gradient, and the least norm is a choice;
+  position); otherwise other weights give the same gradient;
 - if the rank is d - 1, the vectors span the tangent plane: every gradient fits, and a small
-  residual is not evidence (``testable``). Test with few rows in many dimensions.
+  residual proves nothing (``testable``). Test with few rows in many dimensions.
 
-The components are then split so that each row of W sums to 1 and GD is the sum of the row, sign
-included: the 1/tau of a softmax ends up in GD. If weights of both signs cancel (their sum is less
-than sqrt(eps) of their magnitudes), the magnitudes |W| sum to 1 instead and GD is the sum of the
-magnitudes. If there is only a pull, GD is 1. GD x W and GD x pull are the same numbers in all three
-cases, and ``normalised`` marks the rows of the first.
+The pushes are then split: each row of W sums to 1, and GD is the sum of the pushes with their
+signs, which contains the 1/tau of a softmax. If pushes of both signs cancel (their sum is less than
+sqrt(eps) of that of their magnitudes), |W| sums to 1 and GD is the sum of the magnitudes. If there
+is only a pull, GD is 1. The products GD x W and GD x pull do not depend on the case;
+``normalised`` marks the anchors of the first case.
 """
 
 import inspect
@@ -51,8 +52,8 @@ class Decomposition:
             ``gradient`` in the tangent space.
         gradient: Tangent part of the gradient with respect to the normalised anchors, n x d.
         normalised: Whether the weights of each anchor sum to 1 (see the module), n booleans.
-        unique: n booleans: whether no other weights of an anchor give the same gradient within its
-            rounding. Half of the digits of these weights are then known.
+        unique: Whether no other weights of an anchor give the same gradient within rounding, n
+            booleans. At least half of the digits of unique weights are reliable.
         rank: Rank of the system that was solved for each anchor, n integers. None for losses of
             similarities, which need no system.
     """
@@ -78,7 +79,7 @@ class Decomposition:
 
     @property
     def testable(self) -> Tensor:
-        """Whether another gradient could have failed to fit (rank below d - 1), n booleans."""
+        """Whether some gradients cannot fit (rank below d - 1), so that a fit shows something."""
         if self.rank is None:
             return torch.ones_like(self.unique)
         return self.rank < self.gradient.shape[1] - 1
@@ -103,7 +104,7 @@ def decompose(
 
     The rows are normalised first. For each anchor, the positives and all other anchors are held
     constant. Parameters of the loss receive no gradient. If the loss keeps a queue, pass a copy of
-    the loss, because the one call advances the queue.
+    the loss, because the call advances the queue.
 
     Args:
         loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``
@@ -140,8 +141,8 @@ def decompose(
             )
     if of == "similarities" and against != "cross":
         raise ValueError(
-            "of='similarities' compares the anchors with the other view only; found "
-            f"against={against!r}: leave out against, or decompose a loss of embeddings"
+            f"leave out against={against!r}, or use of='embeddings': of='similarities' compares "
+            "the anchors with the other view only"
         )
     _check_arguments(loss_fn, of)
     given = Views(anchors.detach(), positives.detach())
@@ -175,7 +176,7 @@ def decompose(
 
 
 def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
-    """Refuse a loss that would mistake a second matrix for another argument."""
+    """Refuse a loss that requires more or fewer arguments than it is called with."""
     try:
         parameters = inspect.signature(getattr(loss_fn, "forward", loss_fn)).parameters.values()
     except ValueError:  # written in C
@@ -187,8 +188,8 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     wanted = 1 if of == "similarities" else 2
     if count != wanted:
         raise ValueError(
-            f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found one that "
-            f"requires {count}: use of='similarities' for a loss of the similarity matrix, "
+            f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found a loss "
+            f"that requires {count}: use of='similarities' for a loss of the similarity matrix, "
             "of='embeddings' for a loss of anchors and positives, or wrap it"
         )
 
@@ -230,7 +231,7 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
 
 
 def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tensor, ...]:
-    """Pushes (n x c), pulls and ranks for the tangent gradient, and whether they are unique."""
+    """Return pushes (n x c), pulls, ranks, and whether the pushes are unique, for each anchor."""
     views = pairs.views
     columns, negative = pairs.columns(against), pairs.negative(against)
     push = torch.zeros_like(negative, dtype=gradient.dtype)

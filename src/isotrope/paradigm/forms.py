@@ -1,6 +1,6 @@
-"""Derives the symmetric form of an objective, one direction, and its attracting or repelling part.
+"""Derives objectives from another: the mean of both directions, one direction, a part of the loss.
 
-The results are objectives too, made by ``objective.symmetric()`` and ``objective.parts``.
+``objective.symmetric()`` and ``objective.parts`` return them.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -65,7 +65,7 @@ class Derived(Objective, register=False):
 
 
 class OneWay(Derived, register=False):
-    """One direction, with the first view as anchors, of an objective that averages both."""
+    """One direction of an objective that averages both; the first view serves as anchors."""
 
     two_directions = False
 

@@ -1,4 +1,4 @@
-"""Reads the nodes of a graph of autograd: which operation each is of, and the values it keeps.
+"""Reads the nodes of an autograd graph: the operation of each node and the values that it saved.
 
 A similarity is a node whose output compares embeddings; :class:`Similarity` holds its operands.
 Values that autograd does not keep are None.
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Node: TypeAlias = Any
-"""A node of the graph of autograd, of which torch types little."""
+"""A node of the autograd graph; torch declares few of its types."""
 Edge = tuple[Node, int]
 _PRODUCTS = {
     "Mm": ("self", "mat2"),
@@ -25,7 +25,7 @@ _PRODUCTS = {
     "Mv": ("self", "vec"),
     "Dot": ("self", "tensor"),
 }
-_MEANS = {"MseLoss", "SmoothL1Loss", "HuberLoss"}  # of all differences, unless they are summed
+_MEANS = {"MseLoss", "SmoothL1Loss", "HuberLoss"}  # over all differences, unless they are summed
 _DISTANCES = {"Cdist": ("x1", "x2"), "EuclideanDist": ("x1", "x2")}
 _RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alias", "Clone"}
 _RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
@@ -38,8 +38,8 @@ SCALES = {"Div", "Mul", "Neg"}
 _ONE_BY_ONE = SCALES | _RESHAPES | {"Add", "Sub", "Clamp", "ClampMin", "MaskedFill", "Where"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
-_LEAST_WIDTH = 4  # dimensions of an embedding
-_OWN = 0.02  # of the gradient of the diagonal
+_LEAST_WIDTH = 4  # least number of dimensions of an embedding
+_OWN = 0.02  # sums of rows and columns below this share of the diagonal's gradient count as 0
 
 
 @dataclass
@@ -51,23 +51,23 @@ class Similarity:
         kind: ``product``, ``distance`` or ``scores``.
         edges: Edges to both operands; None for an operand without a gradient.
         order: Place in the order in which the loss was computed.
-        hook: Node whose gradient is kept.
+        hook: Node at which the backward pass stores the gradient.
         a: First operand, in the layout of the operation.
         b: Second operand.
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
-        parts: The same gradient, split by the uses of the result or of a multiple of it.
+        parts: The same gradient, split by the operations that use the result or its multiple.
         tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if they were not
             normalised.
-        roots: Graph nodes that either side comes from.
-        picked: Rows of the largest matrix that rows of an operand are picked from, or 0.
+        roots: Graph nodes that each side comes from.
+        picked: Number of rows of the largest matrix from which an operand selects rows, or 0.
         scale: Number that the result is multiplied by before it is exponentiated, or None.
-        beside: Graph node that puts the scores of an anchor beside those of others, or None.
-        cosine: Whether the result is divided by the lengths of its rows.
-        alpha: Number that the operation multiplies the compared pairs by.
-        expanded: Whether the loss adds the lengths that make the result a squared distance.
+        beside: Graph node that concatenates the scores of an anchor with other scores, or None.
+        cosine: Whether the loss divides the result by the lengths of both vectors.
+        alpha: Number by which the operation multiplies each product or distance.
+        expanded: Whether the loss adds squared lengths, which make the result a squared distance.
         rooted: Whether the loss takes the square root of the result.
     """
 
@@ -109,7 +109,7 @@ class Similarity:
 
     @property
     def top(self) -> Node:
-        """The node of the scores: that of the squares if distances are squared."""
+        """The node whose output is the scores: the node of the squares if distances are squared."""
         return self.hook if self.squared else self.node
 
     @property
@@ -119,18 +119,18 @@ class Similarity:
 
     @property
     def operation(self) -> str:
-        """The name of the operation's backward, such as ``Mm``, or ``tokens`` or ``scores``."""
+        """The name of the operation, such as ``Mm``; or ``tokens`` or ``scores``."""
         name = "tokens" if self.tokens else self.kind
         return name if name in ("tokens", "scores") else operation_of(self.node)
 
 
 def operation_of(node: Node) -> str:
-    """Return the name of the operation whose backward a node is: ``Mm`` of ``MmBackward0``."""
+    """Return the name of a node's operation: ``Mm`` for ``MmBackward0``."""
     return re.sub(r"Backward\d*$", "", node.name())
 
 
 def shape_of(node: Node, index: int = 0) -> tuple[int, ...]:
-    """Return the shape of an output of a node."""
+    """Return the shape of an output of a node's operation."""
     return tuple(node._input_metadata[index].shape)
 
 
@@ -143,12 +143,12 @@ def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
 
 
 def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
-    """Return the edges that lead to a node."""
+    """Return the edges without those that lead to no node."""
     return [(node, index) for node, index in edges if node is not None]
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether a node changes each number of a tensor of a shape, or only the shape."""
+    """Return whether an operation keeps the order of the numbers of a tensor with this shape."""
     operation = operation_of(node)
     if operation == "Permute":
         long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
@@ -157,7 +157,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter of more than one number that a node is, moved or cast at most."""
+    """Return the parameter that a node moves or casts at most; None for a single number."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -168,7 +168,7 @@ def parameter_of(node: Node) -> nn.Parameter | None:
 
 
 def _of_weights(edge: Edge | None) -> bool:
-    """Whether an operand consists of parameters alone: a classifier, normalised prototypes."""
+    """Whether an operand consists of parameters alone (a classifier, normalised prototypes)."""
     if edge is None:
         return False
     stack, been, weights = [edge[0]], set[Node](), False
@@ -202,7 +202,7 @@ def similarity_of(node: Node) -> Similarity | None:
     if operation in _PRODUCTS:
         shape = shape_of(node)
         if operation == "Dot" and any(e[0] is None for e in edges):
-            return None  # a surrogate, whose other side is a gradient
+            return None  # a surrogate loss, whose other operand is a gradient
         if len(shape) > 3:
             return None
     elif operation in _DISTANCES:
@@ -348,12 +348,12 @@ def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tenso
 
 
 def signed(size: int) -> int:
-    """Return a size with its sign, which autograd does not keep."""
+    """Return a size with its sign; autograd stores sizes as unsigned numbers."""
     return size - 2**64 if size >= 2**63 else size
 
 
 def read_operands(seen: Similarity) -> bool:
-    """Copy the operands while the graph has them, and return whether they can be compared."""
+    """Store the operands while the graph holds them; return whether they can be compared."""
     node, operation = seen.node, operation_of(seen.node)
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":
@@ -390,7 +390,7 @@ def read_operands(seen: Similarity) -> bool:
     if operation in ("Bmm", "Baddbmm") and not seen.tokens and shape[0] > 1 and 1 not in shape[1:]:
         return False  # attention
     if (seen.a is None or seen.b is None) and seen.value is not None and seen.value.ndim == 1:
-        seen.a = seen.b = seen.value.new_zeros(len(seen.value), 0)  # distances; rows not kept
+        seen.a = seen.b = seen.value.new_zeros(len(seen.value), 0)  # only distances are known
         return True
     if seen.a is None or seen.b is None:
         return False
@@ -413,7 +413,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of those edges that are the operands of a similarity, moved at most."""
+    """Return the values of those of ``edges`` whose values a similarity takes, at most moved."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:
@@ -431,7 +431,7 @@ def rows_of(
 
 
 def _origin(edge: Edge | None) -> tuple[frozenset[Node], int]:
-    """Return the nodes that an operand comes from by moves and scales alone, and ``picked``."""
+    """Return the nodes from which an operand is only moved and normalised, and ``picked``."""
     stack, been, roots, picked = [] if edge is None else [edge[0]], set[Node](), set(), 0
     while stack:
         node = stack.pop()

@@ -1,9 +1,9 @@
 """Three distances of unit vectors as functions of their similarity.
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
-Pairs closer than .01 (s > 1 - 5e-5) are clamped at .01, and so are angles within .01 of pi, because
-the derivatives of the square root and of the arc cosine are infinite at the ends of their ranges.
-For a clamped pair the value is constant and the slope 0.
+``distance`` and ``angle`` clamp pairs closer than .01 (s > 1 - 5e-5), and ``angle`` also pairs
+within .01 of pi, because their derivatives by s are infinite at these ends. For a clamped pair the
+value is constant and the slope is 0.
 """
 
 from typing import Literal
@@ -47,7 +47,7 @@ def slope(similarity: Tensor, metric: Metric) -> Tensor:
 def shifted(similarity: Tensor, margin: float | Tensor) -> Tensor:
     """Return cos(theta + u) of pairs at the angle theta: ArcCon's positive (Li et al. 2024, eq. 2).
 
-    The sum is clamped at pi, because the cosine would rise again. u = 0 returns the similarity.
+    The sum is clamped at pi, beyond which the cosine rises again. u = 0 returns the similarity.
     """
     if not isinstance(margin, Tensor) and margin == 0:
         return similarity

@@ -166,20 +166,20 @@ class Objective:
         raise NoTerms(type(self).__name__, self.space)
 
     def swapped_components(self, pairs: Pairs) -> Terms:
-        """The components of the other direction, which give its columns their gradients.
+        """The components of the other direction, for the gradients that its columns receive.
 
         If columns are held constant, their weights are 0 here, unlike in ``components``.
         """
         terms = self.components(pairs)
         if self.holds == "nothing":
             return terms
-        return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives receive one
+        return replace(terms, weight=torch.zeros_like(terms.weight))  # positives receive a gradient
 
     def attraction(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii', GD and pull constant.
 
         Its gradient is the contribution of the positive. If the paper names the two parts, a
-        subclass overrides both methods; attraction + repulsion must then equal formula.
+        subclass overrides this and ``repulsion``; attraction + repulsion must then equal formula.
         """
         terms = _constant(self, pairs)
         positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
@@ -392,7 +392,8 @@ class Objective:
             )
         if views.anchors.shape[0] < self.least_rows and views.negatives is None:
             raise ValueError(
-                f"{type(self).__name__} compares rows of a batch; found {len(views.anchors)} row"
+                f"pass at least {self.least_rows} rows: {type(self).__name__} compares rows of a "
+                f"batch; found {len(views.anchors)}"
             )
         return views
 

@@ -39,8 +39,8 @@ from isotrope.paradigm.proof import (
 )
 
 _IGNORED = (
-    "hard negatives or groups are ignored (inf), or used by only one of formula and components: "
-    "get both from the pairs, or declare takes_negatives = False, pairwise = False"
+    "take hard negatives and groups from the pairs, or declare takes_negatives = False, pairwise = "
+    "False: they are ignored (inf), or used by only one of formula and components"
 )
 
 _REDUCED = (
@@ -49,7 +49,7 @@ _REDUCED = (
 )
 _UNCOUPLED = (
     "`coupling` or `holds` is wrong, or the formula computes a statistic without asking the pairs "
-    'for it: declare coupling = "batch", which is right for every formula of their statistics'
+    'for it: declare coupling = "batch", which is right for every formula of such statistics'
 )
 _ONE_SIDED = (
     "declare in `holds` the inputs that the formula treats as constant, or define "
@@ -109,7 +109,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
 
 
 def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:
-    """Whether the declared transformations, and no others, leave the value unchanged."""
+    """Whether a transformation leaves every value unchanged if, and only if, it is declared."""
     label = f"invariance: {name}"
     declared = [case for case in cases if name in case.invariances]
     others = [case for case in cases if name not in case.invariances]
@@ -142,7 +142,7 @@ def _entries(
     means: str = "",
 ) -> Check:
     if not cases:
-        return Check(name, 0, "no components: not on the sphere, or not written", passed=True)
+        return Check(name, 0, "no components: not on the sphere, or not defined", passed=True)
     errors = []
     for case, views in itertools.product(cases, batches):
         try:
@@ -244,8 +244,8 @@ def mistakes(objective: Objective) -> list[str]:
     ]
     if measured.misfit > EXACT:
         lines.append(
-            f"{measured.misfit:.0%} of the gradient is along neither the positive nor the "
-            f"negatives: against={claimed.against!r} or the residual is not right"
+            f"correct against={claimed.against!r} or the residual: {measured.misfit:.0%} of the "
+            "gradient is along neither the positive nor the negatives"
         )
     elif all(line.endswith("is that of the formula") for line in lines):
         lines = ["push and pull are right on 4 x 16 random embeddings: try the batch named above"]

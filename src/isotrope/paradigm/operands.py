@@ -1,4 +1,4 @@
-"""Arranges the operands of an operation that compares embeddings, and its gradient, in a table."""
+"""Turns an operation that compares embeddings into a table of pairs and their gradients."""
 
 from dataclasses import replace
 
@@ -10,12 +10,12 @@ from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node, Similarity
 
 _MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
-_MOST_OWN = 512  # rows with candidates of their own, which become columns of one table
-_SAME = 1e-5  # 1 - cosine of a row with itself
+_MOST_OWN = 512  # rows of a table in which each row has candidates of its own
+_SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 
 def tables(given: Similarity) -> list[Compared]:
-    """Return what an operation compared: one table, or two where rows and columns are anchors.
+    """Return the pairs that an operation compared: one table, or one for each direction of a loss.
 
     The list is empty if the backward pass did not reach the operation.
     """
@@ -58,7 +58,7 @@ def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
     # A symmetric loss uses one matrix twice: by rows and by columns.
     parts = [p for p in parts if bool(p.any())]
     pulls, pushes = ([p for p in parts if not bool((sign * p > 0).any())] for sign in (1, -1))
-    if len(parts) == len(pulls) + len(pushes) and pulls and pushes:  # such as log-sum-exps
+    if len(parts) == len(pulls) + len(pushes) and pulls and pushes:  # some only push: log-sum-exps
         pull, push = (torch.stack(x).sum(dim=0) for x in (pulls, pushes))
         parts = [p + pull * (p.sum() / push.sum()) for p in pushes]
     if len(parts) < 2:
@@ -71,7 +71,7 @@ def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
 
 
 def _turned(gradient: Tensor) -> bool:
-    """Whether the anchors are the columns: only there are pull and push equal."""
+    """Whether the anchors are the columns: pull and push are equal in columns, not in rows."""
     rows, columns = imbalance(gradient, 1), imbalance(gradient, 0)
     return columns <= BALANCED and columns < 0.5 * rows
 
@@ -120,7 +120,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """Return the normal form of a row-by-row comparison of operands that broadcast."""
+    """Return the result of :func:`_normal` for operands that broadcast, compared row by row."""
     dims = max(a.ndim, b.ndim)
     a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
     if dims not in (1, 2, 3):
@@ -149,7 +149,7 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | 
 
 
 def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """Return the normal form of a comparison of tokens, for the pairs that have a score."""
+    """Return the result of :func:`_normal` for texts that are compared by their tokens."""
     if g.ndim not in (3, 4) or value is None:
         return None
     on, s, t = g != 0, g.shape[-2], g.shape[-1]
@@ -241,7 +241,7 @@ def _scores(anchors: Tensor, candidates: Tensor, *, distance: bool, squared: boo
 
 
 def _left_out(table: Compared) -> Tensor:
-    """The pairs that the loss left out, n x m: the anchor itself and masked pairs."""
+    """The pairs that the loss left out, n x m: an anchor with itself, and masked pairs."""
     # The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
     zero, scores = table.gradient == 0, table.scores
     itself = zero & (table.cosine > 1 - _SAME)

@@ -1,6 +1,6 @@
 """The named parts of a gradient: dissipations, ratios, weights (Li et al. 2024, tables 1 and 2).
 
-An author writes ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
+A new objective calls ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
 ``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges a part.
 """
 
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def active(gap: Tensor, margin: float | Tensor) -> Tensor:
-    """Return 1 where ``gap`` is below ``margin``, else 0, and NaN where it is NaN."""
+    """Return 1 where ``gap`` is below ``margin``, else 0; NaN where the gap is NaN."""
     return (gap < margin).to(gap.dtype).masked_fill(gap.isnan(), torch.nan)
 
 
 class Component:
-    """A function of the row statistics of the anchors; subclasses of a kind register by name.
+    """A function of the anchors' row statistics; the subclasses of each kind have names.
 
     Attributes:
         by_name: The components of one kind by name.
@@ -61,12 +61,12 @@ class Component:
 
     @property
     def coupling(self) -> Coupling:
-        """How values of anchors depend on other anchors, in the terms of ``Objective``."""
+        """How an anchor's value depends on other anchors, as ``Objective`` defines it."""
         return "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n values in the dtype of the views; weights are n x c, see :class:`Weight`."""
-        raise TypeError(f"{type(self).__name__} computes nothing")
+        raise TypeError(f"{type(self).__name__} must define __call__")
 
     def short(self, *, exact: bool = False) -> str:
         """Return the short form, ``"margin:0.3:dot"``, with numbers to six digits or exact."""
@@ -85,7 +85,7 @@ class Dissipation(Component):
 
 @dataclass(frozen=True)
 class Always(Dissipation, name="none"):
-    """GD = 1: the gradient never dissipates, as in the ineffective objectives (table 2)."""
+    """GD = 1: the gradient never dissipates, as in the objectives of table 2."""
 
     coupling = "none"
 
@@ -130,7 +130,7 @@ class Ratio(Component):
 
 @dataclass(frozen=True)
 class Static(Ratio):
-    """R = r everywhere. InfoNCE and MPT have r = 1, and the modified losses tune r."""
+    """R = r for every anchor. InfoNCE and MPT have r = 1, and the modified losses tune r."""
 
     coupling = "none"
     ratio: Annotated[
@@ -164,7 +164,7 @@ class ArcRatio(Ratio, name="arccon"):
 class MetricRatio(Ratio, name="met"):
     """R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
 
-    n is the hardest negative. R is 0 if the positive or the negative is clamped.
+    p is the positive, n the hardest negative. R is 0 if one of them is clamped (``metric``).
     """
 
     coupling = "none"
@@ -176,7 +176,7 @@ class MetricRatio(Ratio, name="met"):
 
 
 _BY = Hyper(
-    "", "similarity that the weight depends on: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two"
+    "", "similarity that sets the weight: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two together"
 )
 
 
@@ -184,8 +184,8 @@ _BY = Hyper(
 class Weight(Component):
     """W_ij as a function of a similarity and one statistic of its row or batch.
 
-    A call returns n x c weights, 0 at excluded entries. ``SurrogatePairs`` give a lazy product
-    (``kernels.surrogate_sums.LazyWeights``).
+    A call returns n x c weights, 0 at excluded entries. For ``SurrogatePairs`` it returns
+    ``kernels.surrogate_sums.LazyWeights``, which have only products and sums.
 
     Attributes:
         by: Similarity that the weight depends on: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j,
@@ -215,7 +215,7 @@ class Softmax(Weight):
 
     Attributes:
         normaliser: ``row`` (each anchor's weights sum to 1; Li et al. 2024, eq. 5) or ``batch``
-            (the sum over all ordered pairs k != l; Li et al. 2024, eq. 18, 19).
+            (the weights of all ordered pairs sum to 1; Li et al. 2024, eq. 18, 19).
     """
 
     temperature: Temperature = 0.05
@@ -300,7 +300,7 @@ class Hardest(Weight):
     """W_ij = 1 at the hardest negative (first index at ties), else 0 (MPT).
 
     With the metric ``distance``, W at the hardest negative is 1/d_n (MET, MHS); with ``angle`` it
-    is 1/sin theta_n (MAT). W is 0 where the hardest negative is closer than 0.01.
+    is 1/sin theta_n (MAT). With both, W is 0 where the hardest negative is closer than 0.01.
     """
 
     metric: Annotated[Metric, Hyper("", "measure of the push: dot product, distance or angle")] = (

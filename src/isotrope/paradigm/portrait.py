@@ -1,8 +1,8 @@
 """Evaluates the three components of an objective for one anchor at given angles.
 
-The anchor is a unit vector. The positive and the negatives have given angles to it, and their parts
-perpendicular to the anchor are perpendicular to each other. Both views of a negative are the same
-vector, so the batch is the same for objectives within or across views.
+The anchor is a unit vector. The positive and the negatives have given angles to it. Their parts
+perpendicular to the anchor are also perpendicular to each other. Both views of a negative are the
+same vector, so the batch is the same for objectives that compare within a view or across views.
 """
 
 import math
@@ -55,7 +55,7 @@ def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
 
 
 def paint(objective: Objective, steps: int = 14) -> Portrait:
-    """Return the components over the angles, float64."""
+    """Return the components at ``steps`` x ``steps`` pairs of angles, float64."""
     near = torch.linspace(0.05, 0.5, steps, dtype=torch.float64) * math.pi
     far = torch.linspace(0.05, 1, steps, dtype=torch.float64) * math.pi
     quantiles = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES
@@ -65,7 +65,7 @@ def paint(objective: Objective, steps: int = 14) -> Portrait:
     ratio = torch.tensor([[_ratio(t) for t in row] for row in scenes], dtype=torch.float64)
     angles = torch.linspace(0.1, 0.9, NEGATIVES, dtype=torch.float64) * math.pi
     terms = _scene(objective, _NEAR, angles)
-    # both views of a negative are one vector: with `both` either view has its weight
+    # if both views push, either has this weight, because both views of a negative are equal
     weight = terms.weight[0, 1 : NEGATIVES + 1]
     some = None if bool(ratio.isnan().all()) else ratio
     return Portrait(near, far, dissipation, some, angles, weight)
@@ -77,13 +77,13 @@ def _ratio(terms: Terms) -> float:
 
 
 def summary(objective: Objective) -> dict[str, str]:
-    """Return dissipation, weight and ratio in a word or two each, as their values show them.
+    """Return dissipation, weight and ratio in a word or two each, judged by their values.
 
-    dissipation: ``1`` (never), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
-    weight: ``hardest`` (one negative), ``all`` (with the hardest in front), ``signed`` (some are
-    pulled), or ``none``.
+    dissipation: ``1`` (never stops), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
+    weight: ``hardest`` (one negative has weight), ``all`` (several have), ``signed`` (several, and
+    some are pulled), or ``none``.
     ratio: a number, ``dynamic``, ``matrix`` (one for each coordinate), or ``only pull``.
-    All are ``-`` off the sphere, where there are no components.
+    All are ``-`` for an objective without components.
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "weight", "ratio"), "-")

@@ -117,7 +117,7 @@ def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ..
 
 
 def _strength(terms: Terms) -> float:
-    """The largest push or pull on any anchor, before the two cancel."""
+    """The largest push plus pull on an anchor; the two do not cancel here."""
     pull = terms.pull.abs() if terms.pull.ndim == 1 else terms.pull.abs().amax(dim=1)
     moved = terms.dissipation.abs() * (terms.weight.abs().sum(dim=1) + pull)
     return float(abs(terms.scale) * moved.max())
@@ -143,8 +143,8 @@ def double_entry(
 ) -> float:
     """Return the error of scale x assembled terms against autograd of the formula, on the sphere.
 
-    The error is relative to the push and pull on the anchors, however small they are. In a batch of
-    n, both contain the 1/n. If nothing pushes or pulls, any error is too large.
+    The error is divided by the largest push plus pull on an anchor, however small, or by the
+    largest gradient if that is larger. Push, pull and gradient contain the 1/n of a mean.
 
     Args:
         objective: Objective with gradient components.
@@ -334,7 +334,7 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
     """Return the non-finite results, by name: value, gradients, components.
 
     A batch of one group, in which nothing may be pushed, is tried as well. An objective may refuse
-    an input because the dtype would overflow.
+    an input with an ``OverflowError``, because the dtype would overflow.
     """
     names = []
     more = further(objective, anchors)

@@ -21,7 +21,7 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "", "backbone whose tuned values replace missing hyperparameters (and nothing else)"
+        "", "backbone; its tuned values replace only the hyperparameters that are not given"
     ),
     "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
     "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),
@@ -52,10 +52,10 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     Args:
         name: Registered name.
         settings: Hyperparameters by field name. ``dissipation``, ``weight`` and ``ratio`` exchange
-            a component (see :meth:`Objective.modify`) if they are not hyperparameters of the class
-            or are given as a part (``"softmax:0.05"``). ``preset`` takes a paper's tuned values,
-            ``symmetric`` the mean of both directions, and ``part`` only the ``attraction`` or the
-            ``repulsion``.
+            a component (see :meth:`Objective.modify`), unless the class has a hyperparameter of
+            that name and the value is a number. ``preset`` fills in a paper's tuned values,
+            ``symmetric`` averages both directions, and ``part`` keeps only the ``attraction`` or
+            the ``repulsion``.
 
     Raises:
         InputError: an unknown setting, or a value out of its bounds.
@@ -86,7 +86,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
         if part == "repulsion" and objective.has_terms and not pushes(objective):
-            raise ValueError("it pushes nothing away, so there is no repulsion to train")
+            raise ValueError("it pushes nothing away, so there is no repulsion; train attraction")
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
@@ -187,7 +187,7 @@ def load_plugins(files: Iterable[str | Path]) -> None:
 
 
 def check_plugins(plugins: object, folder: Path) -> None:
-    """Refuse code that only a folder names: the user must have loaded it before."""
+    """Refuse a plugin that the folder names, unless the user has loaded it (``--plugin``)."""
     for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
         path = Path(str(plugin))
         if path.resolve() not in _plugin_files and path.name not in {

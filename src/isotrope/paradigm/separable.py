@@ -90,7 +90,7 @@ def _check_separable(objective: Objective, views: Views) -> None:
     if not same(torch.stack([*halves, total]), torch.stack([*halves, whole])):
         raise WrongCoupling(
             f"{objective.name} declares coupling='none', but the loss of {few} anchors is "
-            f"{float(whole):.6g}, and that of its two halves {float(total):.6g}: declare "
+            f"{float(whole):.6g}, and its parts for two halves sum to {float(total):.6g}: declare "
             "coupling='batch', or use the statistics of the pairs instead of own computations"
         )
     _separable.add(kind)

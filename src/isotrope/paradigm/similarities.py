@@ -1,19 +1,19 @@
 """Finds the pairs of embeddings that a loss compares, and its gradient on each pair.
 
 A loss compares two embeddings by an entry of some similarity S: a product of two activations (rows
-with rows, a row with its own candidates, tokens with tokens), a cosine or a distance. dL/dS is the
-signed weight of that pair: below zero the pair is pulled together, above zero it is pushed apart.
+with rows, a row with its own candidates, tokens with tokens), a cosine or a negated distance. dL/dS
+is the signed weight of that pair: it is pulled together below zero, and pushed apart above zero.
 GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the loss, the
 trainer, the module and the layout of rows are.
 
 S is found in the autograd graph of a loss that is already computed; the operations that compute it
-are not intercepted. A compiled model is not compiled again, and operations that torch fuses (a
-triplet loss, a cosine) are seen by their parts. Hooks on a few nodes listen to the backward pass of
-the training, so no collective operation runs twice. The reading reports what it cannot read: values
-that autograd does not keep, compiled losses, and custom autograd functions.
+are not intercepted. So a compiled model is not compiled again, and operations that torch fuses (a
+triplet loss, a cosine) appear as their parts. Hooks on a few nodes read gradients in the training's
+own backward pass, so no collective operation runs twice. Some losses cannot be read, and the
+reading says why: values that autograd does not keep, compiled losses, custom autograd functions.
 
 The share of the gradient that the pairs explain follows from the graph. It is 1 unless the loss
-reaches an embedding by a path without pairs. In that case the two gradients are compared.
+reaches an embedding by a path without pairs; the gradient of that path is then compared.
 """
 
 from collections import defaultdict
@@ -64,18 +64,18 @@ _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sig
 
 _NOTHING = "the loss is 0: a batch of one row, or of one label, has no negatives"
 _MOST_NODES = 50_000
-_MOST_STEPS = 64  # between a similarity and the loss
+_MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
-_LENGTHS = 0.02  # of the gradient that makes products squared distances
-_RADIAL = 0.02  # of the gradient that the lengths of embeddings get by one path; rest of all
-_FEW = 2  # scores of an anchor in a pair or a triplet, which show no batch
+_LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
+_RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths
+_FEW = 2  # most scores of an anchor in pairs or triplets, which have no in-batch negatives
 
 
 class GraphReading:
-    """The observations of one loss in its backward pass.
+    """The pairs that one loss compares, and their gradients, read in its backward pass.
 
-    Create it from a loss before ``backward()``. Call :meth:`end` afterwards, or pass ``done``. An
-    error within the backward pass is stored and never raised there.
+    Create it from a loss before ``backward()``. Call :meth:`end` afterwards; if ``done`` is given,
+    the backward pass calls it. An error within the backward pass is stored, never raised there.
 
     Args:
         loss: Scalar with a graph.
@@ -87,7 +87,7 @@ class GraphReading:
         compared: Similarities in the order in which they were computed.
         explained: Share of the gradient at the compared embeddings that comes from these pairs;
             None without pairs.
-        known: The objective and the views of each objective of isotrope that the loss contains.
+        known: Each objective of isotrope that the loss contains, with its views.
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
@@ -173,7 +173,7 @@ class GraphReading:
             into[key] = gradient.detach().clone() if before is None else before + gradient
 
     def end(self) -> None:
-        """Read the values that the hooks kept and release the graph; once."""
+        """Read the values that the hooks kept and release the graph; later calls do nothing."""
         if self._over:
             return
         self._over = True
@@ -186,7 +186,7 @@ class GraphReading:
 
     @torch.no_grad()
     def _read(self) -> None:
-        """Read the values that the hooks kept."""
+        """Compute the attributes from the values that the hooks kept."""
         if self._similarities or self.known:
             shares = [
                 self._share(edge)
@@ -217,8 +217,9 @@ class GraphReading:
         return 1 - float(other.norm() / total.norm())
 
     def _without_lengths(self, edge: Edge, rows: Tensor, other: Tensor) -> Tensor:
-        """Return a path beside products less the lengths that make them squared distances."""
-        # In |x|^2 + |y|^2 - 2 x.y, the gradient by |x|^2 is -x times that by all products of x.
+        """Return a path's gradient without the squared lengths of squared distances."""
+        # In |x|^2 + |y|^2 - 2 x.y, the gradient of x through |x|^2 is -x times the sum of the
+        # derivatives by all products with x.
         sides = [
             (s, s.alpha * s.gradient.float().sum(dim=1 - side))
             for s in self._similarities
@@ -253,7 +254,7 @@ def _divisors(node: Node) -> tuple[float, ...]:
 
 
 class _Graph:
-    """The part of a loss's graph that lies above the weights of the encoder."""
+    """The part of a loss's graph between the loss and the last weights of the encoder."""
 
     def __init__(self, root: Node) -> None:
         self.root = root
@@ -292,7 +293,7 @@ class _Graph:
         return candidates
 
     def _below(self, starts: Iterable[Node], stop: Collection[Node] = ()) -> set[Node]:
-        """Return the given nodes and all nodes they are computed from."""
+        """Return the given nodes and the nodes they are computed from, down to the weights."""
         stack = list(starts)
         been = set(stack)
         while stack:
@@ -326,7 +327,7 @@ class _Graph:
                 for other in candidates
                 if other is not c
             )
-            if c.whole:  # of similarities, or of correlations of dimensions
+            if c.whole:  # does it compare similarities, or correlations of dimensions?
                 ends = c.roots[0] | c.roots[1]
                 on_scores |= any(compares(n) and n not in self._weighty for n in ends)
             if not on_scores and c.node not in marked:
@@ -357,7 +358,7 @@ class _Graph:
         return found
 
     def _climb(self, seen: Similarity) -> None:
-        """Hook squares of distances, and token similarities of texts by texts, by their tokens."""
+        """Move the hook to squares of distances, or to token similarities by pairs of texts."""
         users = self.users[seen.node, 0]
         while len(users) == 1 and operation_of(users[0][0]) == "View":
             users = self.users[users[0][0], 0]
@@ -381,7 +382,7 @@ class _Graph:
             seen.tokens, seen.hook = True, top
 
     def directions(self, seen: Similarity) -> list[tuple[Node, int]]:
-        """Return the users of a similarity if it has several, as by rows and by columns."""
+        """Return the nodes that use a similarity, if several do: one by rows, one by columns."""
         if seen.tokens:
             return []
         node = seen.top
@@ -396,7 +397,7 @@ class _Graph:
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
 
     def scale(self, seen: Similarity) -> float | None:
-        """Return the number that a similarity is multiplied by before it is exponentiated."""
+        """Return the factor of a similarity before it is exponentiated; None without one factor."""
         stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
         while stack and len(been) < _MOST_STEPS:
             node, factor = stack.pop()
@@ -420,7 +421,7 @@ class _Graph:
         return found[0] if alike else None
 
     def beside(self, seen: Similarity) -> Node | None:
-        """Return the operation that puts the scores of an anchor beside those of others."""
+        """Return the last node that concatenates an anchor's scores with others, or None."""
         node, together, steps = seen.top, None, 0
         while steps < _MOST_STEPS:
             users = self._users(node)
@@ -435,9 +436,9 @@ class _Graph:
         return together
 
     def encoders(self) -> int:
-        """Return 2 if no weight is seen on both sides of a similarity, as of two encoders, else 1.
+        """Return 2 if the two sides of every similarity come from different weights, else 1.
 
-        Only the last weights before the embeddings are seen.
+        Only the last weights before the embeddings count.
         """
         for seen in self.similarities:
             sides = [
@@ -455,7 +456,7 @@ class _Graph:
         return 2 if self.similarities else 1
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
-        """Return the embeddings that the loss also reaches by other paths, and those paths."""
+        """Return the embeddings that the loss also reaches without pairs, and by which nodes."""
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}

@@ -5,8 +5,8 @@
 has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value has no
 meaning: watch the components, not the loss.
 
-When a user inspects the components, they hold matrices of weights. For the loss of a large batch,
-they hold only the products of the weights (``isotrope.kernels.surrogate_sums``).
+Components that a user inspects hold matrices of weights. In the loss of a large batch, components
+hold only the products of the weights with the columns (``isotrope.kernels.surrogate_sums``).
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def constant_components(objective: _Given, pairs: Pairs) -> Terms:
 
 @torch.no_grad()
 def _components(objective: _Given, pairs: Pairs) -> Terms:
-    """The components without a graph; no_grad does not stop derivatives in forward mode."""
+    """The components without a backward graph; forward-mode derivatives remain."""
     if (lean := surrogate_pairs(pairs)) is not None:
         with contextlib.suppress(Unfused):  # components that need the matrix of weights get it
             return objective.components(lean)
