@@ -28,7 +28,7 @@ from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, Surrogate
 
 BACKENDS = ("eager", "rowblock", "bfloat16")
 
-# largest matrix held at once, in bytes: fused (CPU, GPU), for components, for an unfused loss
+# largest matrix that is held, in bytes: always (CPU, GPU), for components, in an unfused loss
 EAGER_BYTES, GPU_EAGER_BYTES, HELD_BYTES, SHARED_BYTES = 1 << 17, 1 << 26, 1 << 26, 1 << 17
 
 

@@ -65,7 +65,7 @@ class Job:
             t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
         }
         if len(temperatures) > 1:
-            raise Unfused("two temperatures")
+            raise Unfused("the statistics have two temperatures")
         return temperatures.pop() if temperatures else 1.0
 
     @property
@@ -79,11 +79,11 @@ class Job:
 
     @property
     def base(self) -> float:
-        """The logarithm of the base of :meth:`exponents`: ln 2 with exponentials, else ln e = 1."""
+        """The logarithm of the base that :meth:`exponents` uses: ln 2 for exponentials, else 1."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
-        """Return unit rows, scaled so that the base to their product with a column is e^{s/tau}."""
+        """Return scaled unit rows: the base to the power of row times column is e^{s/tau}."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 

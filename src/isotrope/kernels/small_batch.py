@@ -52,12 +52,12 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
         Unfused: The formula uses other statistics, or the temperature is too low.
     """
     if len(questions.temperatures) != 1 or not questions.lasting:
-        raise Unfused("not one constant temperature")
+        raise Unfused("the formula does not have one constant temperature")
     (((kind, against), tau),) = questions.temperatures.items()
     if kind != "logsumexp" or against == "within" or (against == "both" and not both):
-        raise Unfused("not a log-sum-exp of rows and columns")
+        raise Unfused("the statistic is not a log-sum-exp of rows and columns")
     if tau * _UNSHIFTED.get(views.anchors.dtype, 0.0) < 1:
-        raise Unfused("exponentials may not be finite")
+        raise Unfused("exponentials could overflow at so low a temperature")
     n = views.anchors.shape[0]
     if against == "both" and 4 * n * n * views.anchors.element_size() > SMALL_BYTES:
         raise Unfused("the matrix over both views is not small")

@@ -181,7 +181,7 @@ class _Recorder:
             questions.learnt = self.learnt if True in self.at_learnt else None
         recorded = questions.temperatures.setdefault((kind, against), plain)
         if recorded != plain or len(self.at_learnt) > 1:
-            raise Unfused("two temperatures")
+            raise Unfused("the statistics have two temperatures")
         return self._handed(torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype))
 
     def _handed(self, made_up: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class _Recorder:
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         if self.questions.mixing not in (None, mixing):
-            raise Unfused("two mixtures")
+            raise Unfused("the formula uses two mixtures")
         self.questions.mixing = mixing
         return self.value("mixed", temperature, "cross")
 
@@ -236,7 +236,7 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     return values
 
 
-# results by formula, because recording costs as much as a batch of 64; a text is why it cannot fuse
+# results by formula, because recording costs as much as a batch of 64; a text says why one failed
 _REMEMBERED: dict[tuple[Formula, torch.dtype], Questions | str] = {}
 _MOST = 64
 

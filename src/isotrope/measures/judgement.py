@@ -57,8 +57,8 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``trained``: the
-            same, except that if this is the first, the last step replaces it unless the mean score
-            fell by more than two standard errors. ``last``: the last step.
+            best step, or, if that is the first, the last step unless its mean score is lower by
+            more than two standard errors. ``last``: the last step.
         scores: Scores of all evaluations, by step.
         evaluations: These three, by step. Only they keep the scores of single examples.
     """
@@ -146,7 +146,7 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Read the judgement from a record of ``dataclasses.asdict``."""
+        """Read the judgement from the mapping that ``dataclasses.asdict`` made of it."""
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
         stated = fields.get("outcome")

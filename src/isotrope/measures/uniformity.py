@@ -1,4 +1,4 @@
-"""Uniformity: how evenly embeddings cover the sphere (Wang & Isola, 2020)."""
+"""Uniformity: how evenly embeddings cover the sphere (Wang & Isola, 2020, section 4.1.2)."""
 
 import math
 
@@ -17,9 +17,6 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
         embeddings: Embeddings, n x d, n >= 2, of any length.
         t: Inverse temperature. Reported values use 2 (also Nie et al., 2023, eq. 4, within a view).
         block: Number of rows of a block.
-
-    Reference:
-        Wang & Isola, 2020, section 4.1.2.
 
     Example:
         >>> import torch

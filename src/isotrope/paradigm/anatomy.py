@@ -35,11 +35,11 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
 
     Args:
         objective: Any objective. All numbers are None if it has no components (``has_terms``).
-        views: Raw embeddings, n x d each.
+        views: Embeddings of any norm, n x d each.
 
     Returns:
         ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. Both leave out
-        anchors without negatives, whose GD of 0 does not mean that they have finished learning, and
+        anchors without negatives, whose GD does not show whether they have finished learning, and
         are None if no anchor is left. ``hardest_share``: see :func:`hardest_share`. ``ratio``: the
         mean R over the anchors whose weights do not sum to 0. It is None if there are no such
         anchors, or if the pull is a matrix (Barlow Twins).

@@ -431,7 +431,7 @@ class SoftmaxEvidence:
 
     @property
     def misfit(self) -> float:
-        """The share of the standard deviation of the log pushes that the slope leaves."""
+        """The unexplained share of the standard deviation of the log pushes."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0

@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors are coupled if a used part or the parent couples them, or by the variant."""
+        """Anchors are coupled by a part in use, by the parent, or by ``variant="released"``."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -103,12 +103,12 @@ class Paradigm(
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared: only a parent that compares none and keeps its W does not."""
+        """Whether rows are compared; False only with the W of a parent that compares none."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Transformations that leave the loss unchanged; not rotation if a kept part forbids it."""
+        """Transformations that leave the loss unchanged; a kept part may exclude rotation."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -166,7 +166,7 @@ class Paradigm(
 
 
 def _summed(objective: Objective | None) -> bool:
-    """Whether the components of an objective include the 1/n of the batch."""
+    """Whether the components of an objective include the factor 1/n of a mean."""
     return objective is not None and (objective.batch_level or objective.reduction == "sum")
 
 

@@ -190,7 +190,7 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
         raise ValueError(
             f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found a loss "
             f"that requires {count}: use of='similarities' for a loss of the similarity matrix, "
-            "of='embeddings' for a loss of anchors and positives, or wrap it"
+            "of='embeddings' for a loss of anchors and positives, or wrap the loss"
         )
 
 

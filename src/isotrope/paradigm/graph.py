@@ -51,7 +51,7 @@ class Similarity:
         kind: ``product``, ``distance`` or ``scores``.
         edges: Edges to both operands; None for an operand without a gradient.
         order: Place in the order in which the loss was computed.
-        hook: Node at which the backward pass stores the gradient.
+        hook: Node at which the backward pass yields ``gradient``.
         a: First operand, in the layout of the operation.
         b: Second operand.
         value: The result, if autograd kept it.
@@ -157,7 +157,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter that a node moves or casts at most; None for a single number."""
+    """Return the parameter that a node yields, at most moved or cast; None for one number."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -413,7 +413,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of those of ``edges`` whose values a similarity takes, at most moved."""
+    """Return the values of the given edges that a similarity takes as operands, at most moved."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

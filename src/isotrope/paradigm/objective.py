@@ -224,8 +224,8 @@ class Objective:
         """Return the scalar loss.
 
         Args:
-            anchors: n x d raw embeddings of the first view.
-            positives: n x d raw embeddings of the second view.
+            anchors: n x d embeddings of the first view, of any norm.
+            positives: n x d embeddings of the second view, of any norm.
             negatives: q x d additional negatives shared by all anchors, or None.
             groups: n integers; rows of one group are not negatives of each other.
             backend: How to compute row statistics, see ``isotrope.kernels.choose``.
@@ -237,7 +237,7 @@ class Objective:
         return self.loss(_square(anchors, positives, negatives, groups), backend=backend)
 
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
-        """Return the scalar loss of ``views`` (raw embeddings)."""
+        """Return the scalar loss of ``views``, embeddings of any norm."""
         if torch.is_autocast_enabled(views.anchors.device.type):
             with _as_given(views):
                 return self.loss(views, backend=backend)
@@ -380,7 +380,7 @@ class Objective:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
-        """Check raw ``views`` and return them.
+        """Check ``views``, which are not yet normalised, and return them.
 
         Raises:
             ValueError: negatives for an objective that takes none, or too few rows.
@@ -398,7 +398,7 @@ class Objective:
         return views
 
     def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Return the row statistics of raw ``views`` in the objective's space.
+        """Convert ``views`` to the objective's space and return their row statistics.
 
         Raises:
             ValueError: See :meth:`prepare`.

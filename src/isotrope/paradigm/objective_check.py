@@ -40,7 +40,7 @@ from isotrope.paradigm.proof import (
 
 _IGNORED = (
     "take hard negatives and groups from the pairs, or declare takes_negatives = False, pairwise = "
-    "False: they are ignored (inf), or used by only one of formula and components"
+    "False: they are ignored (error inf) or used by only one of formula and components"
 )
 
 _REDUCED = (

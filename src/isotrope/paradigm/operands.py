@@ -10,7 +10,7 @@ from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node, Similarity
 
 _MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
-_MOST_OWN = 512  # rows of a table in which each row has candidates of its own
+_MOST_OWN = 512  # most rows of a table in which each row has candidates of its own
 _SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 

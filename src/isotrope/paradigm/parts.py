@@ -42,7 +42,7 @@ def active(gap: Tensor, margin: float | Tensor) -> Tensor:
 
 
 class Component:
-    """A function of the anchors' row statistics; the subclasses of each kind have names.
+    """A function of the anchors' row statistics; subclasses are registered by kind and name.
 
     Attributes:
         by_name: The components of one kind by name.

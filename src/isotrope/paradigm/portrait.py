@@ -79,7 +79,7 @@ def _ratio(terms: Terms) -> float:
 def summary(objective: Objective) -> dict[str, str]:
     """Return dissipation, weight and ratio in a word or two each, judged by their values.
 
-    dissipation: ``1`` (never stops), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
+    dissipation: ``1`` (at every angle), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
     weight: ``hardest`` (one negative has weight), ``all`` (several have), ``signed`` (several, and
     some are pulled), or ``none``.
     ratio: a number, ``dynamic``, ``matrix`` (one for each coordinate), or ``only pull``.

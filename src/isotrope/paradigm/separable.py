@@ -30,7 +30,7 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
     Args:
         objective: Objective with ``coupling="none"``. The results over slices that cover the batch
             add up to its loss.
-        views: Raw embeddings of the batch, with one positive for every anchor.
+        views: Embeddings of the batch, of any norm, with one positive for every anchor.
         rows: Slice of consecutive anchors.
         backend: Name of a backend, see ``objective.loss``. Here ``"auto"`` never takes ``"eager"``,
             which sees only these rows and cannot notice a wrong declaration.

@@ -397,7 +397,7 @@ class _Graph:
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
 
     def scale(self, seen: Similarity) -> float | None:
-        """Return the factor of a similarity before it is exponentiated; None without one factor."""
+        """Return a similarity's factor in exponentials; None without one, or if they differ."""
         stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
         while stack and len(been) < _MOST_STEPS:
             node, factor = stack.pop()
@@ -456,7 +456,7 @@ class _Graph:
         return 2 if self.similarities else 1
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
-        """Return the embeddings that the loss also reaches without pairs, and by which nodes."""
+        """Return the embeddings that the loss also reaches without pairs, each with the nodes."""
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}

@@ -22,7 +22,7 @@ from isotrope.kernels.statistics import Unfused
 
 
 class _Given(Protocol):
-    """The members that a surrogate needs."""
+    """The members of an objective that a surrogate uses."""
 
     @property
     def reduction(self) -> Literal["mean", "sum"]: ...
