@@ -83,7 +83,7 @@ class TestMeanCosine:
 
     @pytest.mark.parametrize("n", [0, 1])
     def test_needs_a_pair(self, n: int) -> None:
-        with pytest.raises(ValueError, match=rf"over pairs of rows; found {n} row"):
+        with pytest.raises(ValueError, match=rf"needs at least two rows; found {n}"):
             mean_cosine(torch.ones(n, 3))
 
 

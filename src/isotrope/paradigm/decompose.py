@@ -18,8 +18,8 @@ and the residual is the remainder that no solution reaches. Two facts limit the 
 
 The pushes are then split: each row of W sums to 1, and GD is the sum of the pushes with their
 signs, which contains the 1/tau of a softmax. If pushes of both signs cancel (their sum is less than
-sqrt(eps) of that of their magnitudes), |W| sums to 1 and GD is the sum of the magnitudes. If there
-is only a pull, GD is 1. The products GD x W and GD x pull do not depend on the case;
+sqrt(eps) times the sum of their magnitudes), |W| sums to 1 and GD is the sum of the magnitudes. If
+there is only a pull, GD is 1. The products GD x W and GD x pull do not depend on the case;
 ``normalised`` marks the anchors of the first case.
 """
 

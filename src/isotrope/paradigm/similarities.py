@@ -456,7 +456,7 @@ class _Graph:
         return 2 if self.similarities else 1
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
-        """Return the embeddings that the loss also reaches without pairs, each with the nodes."""
+        """Return the embeddings that the loss also uses without pairs, and the nodes that do so."""
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}
