@@ -419,7 +419,7 @@ def test_modules_and_partials_are_losses() -> None:
         (
             cross_entropy,
             {"of": "similarities", "against": "within"},
-            "with the other view only; found against='within'",
+            "leave out against='within', or use of='embeddings'",
         ),
         (lambda a, b: (a * b).sum(1), {}, r"must return a scalar tensor; found \(4,\)"),
         (lambda _a, _b: 1.0, {}, "must return a scalar tensor; found float"),

@@ -20,7 +20,7 @@ Gradients = list[Tensor | None]
 # on processors other than Intel's, torch's exp2 takes a third of the time of exp. Rows are divided
 # by tau and ln 2 separately: float32 stores ln 2 to 3e-9, but would round the product more
 LN2 = math.log(2)
-UNSHIFTED = 30.0  # largest 1 / tau at which e^{s/tau} needs no shift: float32 holds e^30 N and e^-30
+UNSHIFTED = 30.0  # largest 1 / tau with which e^{s/tau} needs no shift: e^30 N fits float32
 
 
 @dataclass(frozen=True)
