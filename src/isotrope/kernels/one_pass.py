@@ -33,7 +33,7 @@ _TOTAL: Key = ("logsumexp", "cross")
 
 
 def takes(job: Job) -> bool:
-    """Return whether one pass can compute a loss, by its declared coupling and its statistics.
+    """Return whether the declared coupling and the statistics of a loss permit one pass.
 
     If all rows fit into one block, their sums are known exactly, so every coupling is allowed.
     """

@@ -54,7 +54,7 @@ class Questions:
 
     @property
     def against(self) -> set[Against]:
-        """The kinds of columns that the questions compare with."""
+        """The kinds of columns over which the statistics are computed."""
         return {against for _, against in self.temperatures}
 
     @property

@@ -32,8 +32,8 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
 def rank_of_moment(moment: Tensor) -> Tensor:
     """Return the effective rank of rows whose X^T X (d x d, float64) is ``moment``.
 
-    The singular values are the roots of its eigenvalues. Eigenvalues under d * eps of the largest
-    are rounding and count as 0. This drops singular values under about 1e-7 of the largest.
+    The singular values are the square roots of its eigenvalues. Eigenvalues under d * eps of the
+    largest are rounding and count as 0. This drops singular values under about 1e-7 of the largest.
     """
     eigenvalues = torch.linalg.eigvalsh(moment)
     noise = len(moment) * torch.finfo(moment.dtype).eps * eigenvalues[-1]

@@ -189,10 +189,10 @@ class Weight(Component):
 
     Attributes:
         by: Similarity that the weight depends on: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j,
-            ``positives`` h'_i.h'_j, ``both`` h_i.h'_j and h_i.h_j (SimCLR's 2N - 2).
+            ``positives`` h'_i.h'_j, ``both`` h_i.h'_j and h_i.h_j (as in SimCLR).
         against: View of the negatives, as in ``Terms.against``. If ``by`` is ``cross``, the
             negatives are h'_j; if it is ``both``, h'_j and h_j; otherwise h_j.
-        batch_wide: Whether all weights of the batch have one normaliser and so include the 1/n.
+        batch_wide: Whether one normaliser divides all weights; they then include the factor 1/n.
     """
 
     @property
