@@ -176,7 +176,7 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # positives receive a gradient
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii' with constant GD and pull.
+        """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii' with constant GD, pull.
 
         Its gradient is the contribution of the positive. If the paper names the two parts, a
         subclass overrides this and ``repulsion``; attraction + repulsion must then equal formula.
