@@ -309,8 +309,8 @@ class TrainSettings(RunSettings):
     )
     prefer: Literal["best", "trained"] = of_dev(
         "best",
-        "Model to save. best: that of the step with the best dev score. trained: that of the last "
-        "step, unless it is worse than the original model by more than two standard errors.",
+        "Model to save. best: that of the step with the best dev score. trained: the same, but the "
+        "original model only if the last one is worse by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
