@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -210,6 +211,12 @@ def _archives() -> Iterator[Case]:
             content(room / "stl" / name, bytes(27_648))
         return train("stl")
 
+    def packed(room: Path, bench: Bench) -> Sequence[object]:
+        with tarfile.open(room / "cifar-10-python.tar.gz", "w:gz") as archive:
+            archive.add(__file__, "cifar-10-batches-py/data_batch_1")
+        return train("cifar-10-python.tar.gz")
+
+    yield Case("archives/the archive itself", packed, "give a folder of pictures")
     yield Case("archives/pickles of CIFAR", pickles, "no pictures here")
     yield Case("archives/bytes of STL-10", binary, "copy on the Hugging Face hub")
 
