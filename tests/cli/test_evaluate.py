@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,16 @@ def test_scores_in_the_model_card(run, models, files) -> None:
     assert text.count("pairs.tsv") == text.count("mrr@10") == 1
     card.write_text(before)
     assert run("evaluate", "--compare", *models, "--retrieval", files["pairs"], "--card").code == 2
+
+
+def test_a_training_that_has_not_ended(run, models, files, tmp_path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(models[0], folder / "model")
+    (folder / "config.yaml").write_text("seed: 0\n")
+    asked = ("evaluate", folder, "--retrieval", files["pairs"])
+    assert "--resume" in run(*asked).err
+    (folder / "result.json").write_text("{}")
+    assert "--resume" not in run(*asked).err
 
 
 def test_words_beside_an_encoder(run, models, tmp_path) -> None:

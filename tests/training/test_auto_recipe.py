@@ -131,11 +131,22 @@ def test_linked_pairs_are_held_out_together() -> None:
     assert held_out_together(one, 0.2, seed=0) is None  # one group: each by itself
 
 
-def test_questions_of_few_answers_are_held_out_one_by_one() -> None:
-    answers = [f"answer {k}" for k in range(57) for _ in range(9 if k < 28 else 12)]  # 600 pairs
-    asked = [(f"question {i}", answer) for i, answer in enumerate(answers)]
-    records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(asked)]
-    held = [held_out_together(records, 0.15, seed) for seed in range(8)]
+def held_out_of(sizes: list[int], seed: int = 0) -> np.ndarray | None:
+    answers = [f"answer {k}" for k, size in enumerate(sizes) for _ in range(size)]
+    rows = [(f"question {i}", answer) for i, answer in enumerate(answers)]
+    records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
+    return held_out_together(records, 0.15, seed)
+
+
+def test_new_questions_of_known_answers_are_held_out() -> None:
+    assert held_out_of([3] * 200) is None
+    assert held_out_of([2] * 300) is not None
+    assert held_out_of([3] * 199 + [2]) is not None
+
+
+def test_sets_that_leave_too_few_are_not_held_out_together() -> None:
+    sizes = [1] * 160 + [2] * 100 + [40] * 6  # the six are too large
+    held = [held_out_of(sizes, seed) for seed in range(20)]
     assert any(each is None for each in held)
     assert all(each is None or each.sum() >= FEWEST for each in held)
 

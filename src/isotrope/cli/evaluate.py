@@ -1,6 +1,7 @@
 """``isotrope evaluate``: score an encoder, or compare several."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -106,6 +107,7 @@ def evaluate(settings: EvaluateSettings) -> int:
     for model in models:
         if not is_bm25(model):
             existing(model)
+            _tell_unfinished(RunFolder(model))
     card = _card_of(models, settings)
     if settings.csv is not None:  # before anything is scored
         check_outputs(settings.csv.parent, [settings.csv.name], [*settings.data.values()])
@@ -119,6 +121,16 @@ def evaluate(settings: EvaluateSettings) -> int:
         _write_card(card, result, settings)
     _show(result, settings)
     return 0
+
+
+def _tell_unfinished(run: RunFolder) -> None:
+    """Print a note if the training of a run folder has not ended."""
+    if run.config.is_file() and not run.result.is_file():
+        print(
+            f"{run.path}: to finish its training, repeat its command with --resume. It has not "
+            "ended; its best model so far is scored, which may be the original one",
+            file=sys.stderr,
+        )
 
 
 def _card_of(models: Sequence[str], settings: EvaluateSettings) -> Path | None:

@@ -69,6 +69,7 @@ class _Facts:
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
     held_out: float  # share of the records to hold out; 0 if there are too few records
     linked: float  # share of the pairs that have a text in common with another pair
+    apart: bool  # whether held-out pairs share no text with the others
     loss: float | None  # InfoNCE before training; None for single texts and scored pairs
     seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
     scored: bool = False  # whether the pairs have scores
@@ -130,7 +131,7 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     seconds = len(found) * _seconds(found, encoder) if settings.minutes else 0.0
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        return _Facts(len(found), 1, share if usable >= FEWEST else 0.0, 0.0, None, seconds)
+        return _Facts(len(found), 1, share if usable >= FEWEST else 0.0, 0.0, True, None, seconds)
     together = held_out_together(records_of(settings, ""), share, settings.seed)
     count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
@@ -140,7 +141,8 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder)
     linked = float(sizes[sizes > 1].sum() / len(found))
     held_out = share if count >= FEWEST else 0.0
-    return _Facts(len(found), columns, held_out, linked, loss, seconds, scored)
+    apart = together is not None
+    return _Facts(len(found), columns, held_out, linked, apart, loss, seconds, scored)
 
 
 def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> float:
@@ -246,6 +248,9 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
     why = "the original model is saved if the trained one is worse"
+    if facts.columns > 1 and facts.held_out:
+        share = "share no text with the others" if facts.apart else "may share a text with others"
+        why += f" on held-out pairs, which {share}"
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject, but not choose a step
         ends.append(Choice("prefer", "trained", why))

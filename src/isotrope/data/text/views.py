@@ -60,6 +60,7 @@ def resolve(views: ViewsName, first: Record) -> Views:
 
 
 FEWEST = 40  # held-out records that suffice to compare two models
+_QUESTIONS = 3  # pairs for each different positive from which the positives are known answers
 _LARGEST = 10  # a set of linked pairs is at most this fraction (a tenth) of those held out
 
 
@@ -71,9 +72,13 @@ def held_out_together(
     Pairs that share a text, directly or through other pairs, are held out or trained on together. A
     set of such pairs is trained on if it is larger than a tenth of the number to hold out.
 
-    Returns None if this holds out too few records to compare two models (if that many were asked
-    for), or less than a quarter of those asked for, or if records have groups or only one text.
-    In these cases, each record is held out by itself.
+    Returns None if each record is held out by itself, which is the case
+
+    - if a positive has at least three pairs on average: such positives are taken for the answers
+      that a search will find, so new questions are held out and the answers are trained on;
+    - if sets would hold out too few records to compare two models (if that many were asked for), or
+      less than a quarter of those asked for;
+    - if records have groups or only one text.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -85,7 +90,10 @@ def held_out_together(
         alone.append(chosen(record.texts[0]))
     if not marks:
         return None
-    linked = joined_groups(np.array(marks, np.uint64))
+    pairs = np.array(marks, np.uint64)
+    if len(np.unique(pairs, axis=0)) >= _QUESTIONS * len(np.unique(pairs[:, 1])):
+        return None
+    linked = joined_groups(pairs)
     _, first, group, size = np.unique(
         linked, return_index=True, return_inverse=True, return_counts=True
     )
