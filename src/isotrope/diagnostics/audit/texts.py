@@ -167,13 +167,15 @@ class TextAudit(Audit):
 
     def _uncovered(self) -> TitledTable:
         of = self.uncovered
-        note = of["sentence"][0].upper() + of["sentence"][1:]
-        if of.get("raw") is not None:
+        note = of["sentence"].removesuffix(".") + "."
+        if of.get("raw") is None:
+            note = f"Not measured: {note}"
+        else:
             note = (
                 f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} with the "
                 f"statistics of {of['texts']:,} other texts (95% interval of the difference "
                 f"{of['low']:+.2f} to {of['high']:+.2f}). Mean cosine: {of['mean_cosine']:.2f}. "
-                f"{note}."
+                f"{note[0].upper()}{note[1:]}"
             )
         return TitledTable("Whitening", note, (), ())
 
