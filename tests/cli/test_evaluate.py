@@ -92,6 +92,9 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     found = run("evaluate", "--compare", models[0], models[1], models[0], *asked)
     assert found.code == 0, found.err
     first, second = found.out.split("\n\ndifferences from ")
+    second, ranked, same = second.split(f"\n\n{models[0].parent}/")
+    assert re.match(r"m1 ranks the answers of \d+ queries higher than .*m0, and of \d+ low", ranked)
+    assert re.match("m0 ranks the answers of 0 queries higher than .*m0, and of 0 lower", same)
     lines = [line.split() for line in first.splitlines()]
     assert lines[0][:2] == ["model", "own.tsv"]
     assert lines[1] == ["Spearman"]  # of the file; the others' names are their metrics
@@ -114,7 +117,11 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert (table[0]["task"], table[0]["metric"]) == ("own.tsv", "Spearman")
     assert table[-1]["task"] == table[-1]["metric"]
     assert table[1]["verdict"] in {"higher", "lower", "noise"}
-    details = json.loads(run("evaluate", "--compare", *models, *asked[:2], "--json").out)
+    details = json.loads(run("evaluate", "--compare", *models, *asked[:4], "--json").out)
+    (queries,) = details["queries"]
+    better = sum(after > before for _, before, after in queries["most"])
+    assert better == min(queries["better"], 3)
+    assert len(queries["most"]) - better == min(queries["worse"], 3)
     assert details["columns"]["own.tsv"]["models"][0]["value"] == float(table[0]["value"])
     assert details["same_weights"] == []
 

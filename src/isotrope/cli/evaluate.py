@@ -200,7 +200,34 @@ def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     for model in models:  # a wrong name is an error before any model is scored
         if not is_bm25(model):
             resolve(model)
-    return compare([_evaluated(model, settings) for model in models])
+    results = [_evaluated(model, settings) for model in models]
+    found = compare(results)
+    if settings.retrieval is not None:
+        found.details["queries"] = _queries(results, settings.retrieval)
+    return found
+
+
+def _queries(results: "Sequence[Result]", path: Path) -> list[dict[str, Any]]:
+    """Return how many queries each model ranks better or worse than the first, and which most."""
+    import numpy as np
+
+    from isotrope.data.text.retrieval_sets import load_retrieval
+
+    texts, found = load_retrieval(path).queries, []
+    before = results[0].items["mrr@10"]
+    for result in results[1:]:
+        after = result.items["mrr@10"]
+        order = np.argsort(after - before, kind="stable").tolist()
+        most = [i for i in order[:-4:-1] if after[i] > before[i]]
+        most += [i for i in order[:3] if after[i] < before[i]]
+        found.append(
+            {
+                "better": int((after > before).sum()),
+                "worse": int((after < before).sum()),
+                "most": [[texts[i], float(before[i]), float(after[i])] for i in most],
+            }
+        )
+    return found
 
 
 def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
@@ -321,7 +348,21 @@ def comparison(result: "Result") -> str:
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})\n"
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
         f"{1 - details['level']:.2f}; variation between training seeds is not included"
+        f"{_won_and_lost(details)}"
     )
+
+
+def _won_and_lost(details: Mapping[str, Any]) -> str:
+    """Return lines on the queries that each model ranks better or worse than the first."""
+    first, *others = details["models"]
+    lines = []
+    for name, of in zip(others, details.get("queries", ()), strict=False):
+        lines.append(
+            f"\n\n{name} ranks the answers of {of['better']:,} queries higher than {first}, and of "
+            f"{of['worse']:,} lower; the largest changes of the reciprocal rank:"
+        )
+        lines += [f"\n  {old:.2f} to {new:.2f}: {query[:80]}" for query, old, new in of["most"]]
+    return "".join(lines)
 
 
 def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: str) -> str:
