@@ -64,10 +64,10 @@ def test_a_small_loss_is_held_to_the_same() -> None:
 
 def test_a_wrong_view_and_a_wrong_residual_leave_something_over() -> None:
     *_, last = mistakes(wrong(lambda t: replace(t, against="within")))
-    assert last.endswith("against='within' or the residual is not right")
+    assert last.startswith("correct against='within' or the residual: ")
     kick = torch.ones(4, 16, dtype=torch.float64)
     *_, last = mistakes(wrong(lambda t: replace(t, residual=kick)))
-    assert last.endswith("against='cross' or the residual is not right")
+    assert last.startswith("correct against='cross' or the residual: ")
 
 
 def test_what_is_right_is_said_to_be() -> None:
