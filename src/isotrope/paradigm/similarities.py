@@ -330,6 +330,8 @@ class _Graph:
             if c.whole:  # does it compare similarities, or correlations of dimensions?
                 ends = c.roots[0] | c.roots[1]
                 on_scores |= any(compares(n) and n not in self._weighty for n in ends)
+                a, b = (edge[0] for edge in c.edges if edge is not None)
+                on_scores |= a in self._below([b]) or b in self._below([a])  # a reconstruction
             if not on_scores and c.node not in marked:
                 kept.append(c)
         inside = set[Node]().union(*(behind[id(c)] for c in kept))
