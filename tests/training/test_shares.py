@@ -166,6 +166,6 @@ def test_gathered_views_are_not_gathered_again() -> None:
     x = torch.randn(4, 3)
     with pytest.raises(
         ValueError,
-        match="gather views before they have positives of other processes: found 2 anchors",
+        match="with one positive for each anchor: found 2 anchors",
     ):
         all_gather_views(Views(x[:2], x))

@@ -30,7 +30,7 @@ class Room(ModuleType):
     """A package whose public names are imported when they are first used."""
 
     __all__: list[str]
-    _files: dict[str, str]  # by name
+    _files: dict[str, str]  # module of each public name
 
     def __getattr__(self, name: str) -> object:
         if name not in self._files:
@@ -39,7 +39,7 @@ class Room(ModuleType):
         if file == self.__name__:
             return importlib.import_module(f"{file}.{name}")
         value = getattr(importlib.import_module(file), name, self)
-        if value is self:  # the name is a module of that package
+        if value is self:  # the package has no such attribute, but a module of this name
             value = importlib.import_module(f"{file}.{name}")
         setattr(self, name, value)
         return value

@@ -1,4 +1,4 @@
-"""Helpers for torch: types for autograd, marks on graph nodes, seeds, an exact softplus."""
+"""Helpers for torch: types for autograd, data at graph nodes, seeds, an exact softplus."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def marked(value: Tensor, content: object) -> Tensor:
 
 @contextmanager
 def modes_kept(module: nn.Module) -> Iterator[None]:
-    """At the end, restore the training or evaluation mode of every part of a module."""
+    """Restore the training or evaluation mode of all submodules at the end of the block."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         yield
@@ -46,7 +46,7 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's random numbers; at the end, restore the generators of CPU and GPU."""
+    """Seed torch's generators in the block; afterwards, restore those of the CPU and the GPU."""
     with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return the number of processes of the run (from the environment), and of those here."""
+    """Return from the environment how many processes the run has, in all and on this machine."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -94,7 +94,7 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 
 def rows_of(n: int) -> slice:
-    """Return this process's share of the ``n`` rows of a batch, which are evenly divided.
+    """Return the rows of this process if the ``n`` rows of a batch are divided evenly.
 
     >>> rows_of(8)
     slice(0, 8, None)
@@ -130,8 +130,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
     n = len(views.anchors)
     if len(views.positives) != n:
         raise ValueError(
-            f"gather views before they have positives of other processes: found {n} anchors and "
-            f"{len(views.positives)} positives"
+            f"pass the views of this process only, with one positive for each anchor: found {n} "
+            f"anchors and {len(views.positives)} positives"
         )
     if world_size() == 1:
         return GlobalBatch(views, slice(0, n), n)

@@ -78,7 +78,7 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
     # not opened by numpy, which would leave a broken archive open
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         if sum(member.file_size for member in arrays.zip.infolist()) > LARGEST:
-            raise InputError(f"{place(path)}: more than {LARGEST:,} bytes unpacked; restore it")
+            raise InputError(f"{place(path)}: unpacks to over {LARGEST:,} bytes; restore the file")
         yield arrays
 
 
@@ -94,7 +94,7 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Return the settings of a file: see :func:`parse_yaml`."""
+    """Return the settings in a YAML file (:func:`parse_yaml`)."""
     return parse_yaml(read_text(path, LARGEST_SETTINGS), Path(path))
 
 

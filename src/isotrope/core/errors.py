@@ -19,7 +19,7 @@ class InputError(ValueError):
     """An input of the user is wrong. The command line prints the message and exits with 2.
 
     Args:
-        problem: What is wrong. Settings in it stand in backticks: `` `--head none` ``.
+        problem: What is wrong, with settings in backticks: `` `--head none` ``.
         remedy: What to do.
     """
 
@@ -78,7 +78,7 @@ class SettingError(InputError):
 
 
 class NotUsed(SettingError):
-    """Some given settings have no effect; ``setting`` and ``value`` describe the first."""
+    """Some given settings have no effect; ``setting`` and ``value`` are those of the first one."""
 
     @property
     def subject(self) -> str:
@@ -184,12 +184,12 @@ class NoTerms(TypeError):
 
     Args:
         objective: Class of the objective.
-        space: Space in which the formula works; ``sphere`` if this is a part of an objective.
+        space: Space of the embeddings in the formula; ``sphere`` for a part of an objective.
     """
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "use those of the whole objective, of which this is a part"
+            "use those of the whole objective; this is only a part of one"
             if space == "sphere"
             else "use its formula, or decompose() it numerically; components are defined on the "
             f"unit sphere, and the space of this objective is {space!r}"
@@ -198,11 +198,11 @@ class NoTerms(TypeError):
 
 
 class Overflow(InputError, OverflowError):
-    """With this hyperparameter, numbers would overflow the dtype of the embeddings."""
+    """With this hyperparameter, the loss or its gradient would overflow the embeddings' dtype."""
 
 
 class WrongCoupling(InputError):
-    """An objective's formula couples the anchors in another way than the objective declares."""
+    """An objective declares a ``coupling`` of its anchors that its formula does not have."""
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:

@@ -80,7 +80,7 @@ def os_errors_as_input_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _room(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder for content, to be moved to ``path`` when it is complete."""
+    """Yield a temporary folder beside ``path``; the caller moves the complete content there."""
     with os_errors_as_input_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         room = Path(tempfile.mkdtemp(prefix=f".{path.name[:_NAMED]}.", dir=path.parent))

@@ -1,4 +1,4 @@
-"""Declares hyperparameters (meaning, bounds in ``Annotated[...]`` fields), presets and papers."""
+"""Declares hyperparameters (their meaning and bounds, in ``Annotated``), presets and papers."""
 
 import dataclasses
 import functools
@@ -64,7 +64,7 @@ class Paper:
     Attributes:
         title: Title of the publication.
         reference: Authors and year.
-        equation: Place in the publication, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
+        equation: Equations and tables that the code follows, e.g. ``"Li et al. 2024, eq. 1"``.
     """
 
     title: str
@@ -99,7 +99,7 @@ Temperature = Annotated[float, Hyper("tau", "temperature of the softmax", at_lea
 
 
 def hypers(cls: type) -> Mapping[str, Hyper]:
-    """Return the hyperparameters of a class, by field name, in the order they are declared."""
+    """Return the hyperparameters of a class by field name, in the order of the fields."""
     return _hypers(cls)
 
 

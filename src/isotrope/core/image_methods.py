@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImageMethodRecord:
-    """A training method: its file in ``training/images``, its class, and facts for diagnoses."""
+    """A training method: its file in ``training/images``, its class, and what diagnoses need."""
 
     file: str
     cls: str
-    prevents_collapse: bool = False  # whether a predictor or a centre does, instead of negatives
+    prevents_collapse: bool = False  # whether its predictor or centre does so, without negatives
     cut: int = 3  # the suggested divisor of the initial weights (--cut)
 
 

@@ -155,7 +155,7 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
     start, length = _HALVES[role]
     try:
         if fcntl is None:
-            raise OSError(errno.ENOSYS, "not on this system")
+            raise OSError(errno.ENOSYS, "this system has no file locks")
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
         if role == "starter":
             fcntl.lockf(handle, fcntl.LOCK_UN, 1, 1)

@@ -1,7 +1,7 @@
 """Computes the second moments of two views, the statistics of decorrelating objectives.
 
 Each function is one node of autograd. It returns only the diagonal and the sum of squares of the d
-x d moment matrix C, so the gradient by C is a multiple of C plus a diagonal, formed once.
+x d moment matrix C. The gradient with respect to C is therefore a multiple of C plus a diagonal.
 """
 
 import torch
@@ -36,7 +36,7 @@ def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Te
 
 
 def _transformed() -> bool:
-    """Whether torch.func is active: functions here have a first derivative only."""
+    """Whether torch.func or forward mode is active, which the nodes below do not support."""
     return (
         torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
     )
@@ -98,7 +98,7 @@ class _CrossMoments(torch.autograd.Function):
 
 
 class _OwnMoments(torch.autograd.Function):
-    """The moments of one view about its mean, which adds no gradient: centred columns sum to 0."""
+    """The moments of one centred view; the mean adds no gradient, as centred columns sum to 0."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, scale: float) -> tuple[Tensor, Tensor]:

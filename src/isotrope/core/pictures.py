@@ -80,7 +80,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return how many grey values a 16-bit picture has before and after reading; else 0, 0."""
+    """Return how many grey values a 16-bit picture has before and after reading, or 0 and 0."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0
@@ -105,7 +105,7 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
         with _opened(cast("Path | BinaryIO", file)) as image:
             return _cut(_rgb(_upright(image)), side)
     raise InputError(
-        f"expected a path, a PIL image or an array of uint8; found {picture!r:.60} "
+        f"give a path, a PIL image or an array of uint8; found {picture!r:.60} "
         f"({type(picture).__name__})"
     )
 

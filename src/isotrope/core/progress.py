@@ -12,7 +12,7 @@ DELAY = 1.0
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool
 ) -> Iterator[Callable[[float], object]]:
-    """Yield a function; call it with the number of items done since its last call.
+    """Yield a function that advances the bar; call it with the number of newly done items.
 
     Args:
         total: The number of items; None if unknown. With 0, there is no bar.

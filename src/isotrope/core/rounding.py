@@ -2,8 +2,8 @@
 
 A sum of k products has an error of about k units in the last place, relative to the lengths of its
 factors. The solution of a linear system, or a length computed from its square, keeps half of the
-digits. A tolerance of :func:`rounding` on a squared length is therefore its square root on the
-length.
+digits: if t is the tolerance (:func:`rounding`) of a squared length, that of the length is
+sqrt(t).
 """
 
 import math

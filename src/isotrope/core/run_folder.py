@@ -1,8 +1,8 @@
 """The files of a run folder, and of the folder in which the Doctor records a training.
 
-A run folder may come from others, so its settings are signed with a key that only this user has.
-The plugins, models and data that they name are opened without confirmation only if this user's
-isotrope signed them on this machine.
+A run folder may come from others. Therefore isotrope signs the settings that it writes, with a key
+that only this user has. The plugins, models and data that settings name are opened without
+confirmation only if this user signed the settings on this machine.
 """
 
 import functools
@@ -67,7 +67,7 @@ class RunFolder:
         write_text(self.config, f"{settings}{_SEAL}{_signature(settings)}\n")
 
     def check(self) -> None:
-        """Refuse links, and folders in place of files or files in place of folders."""
+        """Refuse links, folders where a file should be, and files where a folder should be."""
         for name, path in vars(self).items():
             if name == "path":
                 continue
@@ -90,7 +90,7 @@ class RunFolder:
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the Doctor's folder (in this one, or this one itself); None without one."""
+        """Return the Doctor's folder: a folder in this one, or this one; None without any."""
         if self.config.is_file():
             return None
         self.check()

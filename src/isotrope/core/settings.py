@@ -55,7 +55,7 @@ def setting(
     Args:
         default: Default value; ``...`` for a setting that is required.
         description: A noun phrase, followed by a sentence on conditions if there are any.
-        metavar: Word for the value; by default derived from the type.
+        metavar: Placeholder of the value in the help; by default derived from the type.
         more: ``positional``: the value has no flag. ``many``: one flag takes several words.
             ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
             text for a computed default. ``group``: title in the help. ``python``: type in Python,
@@ -78,8 +78,8 @@ class Settings(BaseModel):
     """Settings of a command.
 
     Attributes:
-        dotted: Names of fields whose choice has settings of its own, such as ``objective``: the
-            setting ``objective.x`` is stored in the field ``objective_settings``.
+        dotted: Fields whose value has settings of its own, such as ``objective``: the setting
+            ``objective.x`` is stored in the field ``objective_settings``.
         from_file: Whether settings may come from a file; every switch then has a ``--no-`` flag.
         places: Fields that hold paths of files or folders as text.
     """
@@ -130,7 +130,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _gather_dotted(cls, values: object) -> object:
-        """Collect keys with a dot (``objective.*``) in fields (``objective_settings``)."""
+        """Move keys such as ``objective.temperature`` into ``objective_settings``."""
         if not isinstance(values, Mapping):
             return values
         plain = {k: v for k, v in values.items() if not dotted_key(cls, str(k))}
@@ -257,15 +257,15 @@ class Settings(BaseModel):
         return settings
 
     def check_used(self, note: Callable[[str], object] = _print, **facts: object) -> None:
-        """Report the settings that have a value other than the default, but are not used.
+        """Report settings without effect: they differ from their defaults, but are not used.
 
         Args:
-            note: Function that receives the line on settings that do not change the result.
-            facts: Facts that are known by now, e.g. ``pictures=True``. With facts, only the
-                conditions that depend on one of them are checked.
+            note: Function that receives a line on unused settings that do not change the result.
+            facts: What is known of the run so far, e.g. ``pictures=True``. If given, only the
+                conditions that depend on it are checked.
 
         Raises:
-            NotUsed: One of the settings would change the result.
+            NotUsed: An unused setting would change the result.
         """
         found = list(self._not_used(facts))
         wrong = [one for one in found if not one[2].note]
@@ -296,7 +296,7 @@ class Settings(BaseModel):
 
 
 def extra_of(field: FieldInfo) -> dict[str, Any]:
-    """Return the properties of a field that a command line needs; see :func:`setting`."""
+    """Return the command-line properties of a field (:func:`setting`)."""
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
@@ -313,7 +313,7 @@ def flag(name: str) -> str:
 def _number(value: object) -> object:
     """Convert the text of a number (``"0.05"``) to a number, and a boolean of YAML to text.
 
-    Any other text (``"margin:0.3"``) stays.
+    Any other text (``"margin:0.3"``) is returned unchanged.
     """
     try:
         return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
@@ -334,5 +334,5 @@ Names = Annotated[list[Annotated[str, Field(coerce_numbers_to_str=True)]], After
 
 
 def _takes_bool(field: FieldInfo) -> bool:
-    """Return whether a field is a switch, or a dict of settings, some of which may be."""
+    """Return whether a field takes booleans: a switch, or a dict that may hold switches."""
     return field.annotation is bool or typing.get_origin(field.annotation) is dict

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 Spelling = Callable[[str, str], str]
-"""Writes the name of a field of the settings and a value, which may be empty."""
+"""A function that writes a setting, given the name of its field and a value (or ``""``)."""
 
 _NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
 # characters that a shell interprets, and spaces within a list
@@ -121,7 +121,7 @@ def as_key(setting: str, value: str) -> str:
 
 
 def as_argument(setting: str, value: str) -> str:
-    """Return the form of Python: ``head='none'``; a word in capitals stands for a value."""
+    """Return the form of Python: ``head='none'``; a placeholder in capitals stays as it is."""
     prefix, dot, key = setting.partition(".")
     word = value if value.isupper() or _is_number(value) else repr(value)
     if dot:

@@ -25,7 +25,7 @@ ONLINE_WITHIN = 5.0
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Stay offline in the block if names come from a folder; allow the network for USER."""
+    """Stay offline in the block if names come from a folder, but not if from USER (None)."""
     from huggingface_hub import constants
 
     token, offline = _source.set((folder, command)), constants.HF_HUB_OFFLINE
@@ -44,7 +44,7 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
 
     Args:
         name: Path or name to be opened.
-        model: Whether it names a model. The model in the folder itself is allowed.
+        model: Whether ``name`` is a model. A model in the untrusted folder itself is allowed.
     """
     folder, command = _source.get()
     if folder is None or (model and Path(name) == folder) or RunFolder(folder).is_own:

@@ -31,7 +31,7 @@ def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient by x, given that by ``unit`` = x / ``norm``."""
+    """Return the gradient with respect to x from that with respect to ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
@@ -143,9 +143,9 @@ class Views:
                 and a.is_floating_point()
                 and a.layout is p.layout is torch.strided
             ):
-                return  # most batches; in small ones what follows would be a part of the time
+                return  # most batches; if they are small, the checks below would cost time
         except (AttributeError, TypeError):
-            pass  # what is no tensor is named next
+            pass  # the loop below names the view that is not a tensor
         given = {"anchors": a, "positives": p, "negatives": self.negatives}
         for name, view in given.items():
             if not isinstance(view, Tensor) and (view is not None or name != "negatives"):
@@ -231,7 +231,7 @@ class Views:
         """The other direction: positives as anchors.
 
         Raises:
-            ValueError: The views are rectangular, so the other direction needs other processes.
+            ValueError: There are positives of other processes, whose anchors are not here.
         """
         if len(self.anchors) != len(self.positives):
             raise ValueError(

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 TURN = 0.02
-"""Angle (radians) of the first step above which a cut did harm (docs/LOG.md)."""
+"""Angle (radians): if the first step turned the weights further, a cut did harm (docs/LOG.md)."""
 
 
 def cut_initialize(
@@ -21,8 +21,8 @@ def cut_initialize(
     short embeddings, and shrinks as training makes them longer. If a normalisation follows a layer,
     embeddings keep their length; smaller weights then only raise the effective learning rate.
 
-    This is experimental. In our trainings, it helps with a thirtieth of a recipe's learning rate
-    and hurts with the recipe's own (docs/LOG.md). :func:`first_turn` distinguishes the two cases.
+    This is experimental. In our trainings, a cut helps with a thirtieth of the recipe's learning
+    rate and hurts with the recipe's own. :func:`first_turn` distinguishes the two (docs/LOG.md).
 
     Args:
         module: Encoder or head, for text or images, before it is copied to a momentum encoder.
@@ -32,7 +32,7 @@ def cut_initialize(
             layers, as in the paper. ``all`` divides every parameter, including biases, norms,
             tokens and positions, as in the authors' code. Buffers do not change.
 
-    Returns: Number of divided tensors. A tensor that layers share is divided and counted once.
+    Returns: Number of divided tensors. A tensor that several layers share counts once.
 
     Reference:
         Draganov et al., 2024, section 4; c for each method: table 3.

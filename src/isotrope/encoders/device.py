@@ -1,4 +1,4 @@
-"""Finds the device with a name, and the overhead of a pass on it."""
+"""Finds a device of torch by its name, and the overhead of one forward and backward pass on it."""
 
 import torch
 
@@ -47,6 +47,6 @@ def find_device(name: str) -> torch.device:
 def pass_overhead(device: torch.device) -> int:
     """Return the overhead of one forward and backward pass, in tokens.
 
-    A batch is cut into chunks of similar length, one pass each. More overhead gives fewer chunks.
+    A batch is cut into chunks of similar length, one pass each: the more overhead, the fewer.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -120,9 +120,9 @@ class DINOHead(nn.Module):
     """Maps n x d embeddings to n x k logits, one per prototype (Caron et al. 2021, section 3.1).
 
     Three linear layers with GELU between them map an embedding to the bottleneck. The logits are
-    the cosines of the bottleneck with the prototypes. To normalise the prototypes is the paper's
-    weight normalisation with a scale of 1. As in the authors' code, the initial weights are
-    N(0, 0.02), the initial biases are 0, and the prototypes start like torch's linear layers.
+    the cosines of the bottleneck with the prototypes; this is the paper's weight normalisation with
+    a scale of 1. As in the authors' code, the initial weights are N(0, 0.02), the initial biases
+    are 0, and the prototypes are initialised as torch initialises linear layers.
 
     Args:
         dimension: Dimension d of the embeddings.

@@ -195,7 +195,7 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures in evaluation mode; afterwards, all modules have their old modes.
+        """Embed pictures in evaluation mode; afterwards, all modules are in their old modes.
 
         Args:
             images: The n pictures: a list of paths, PIL images and uint8 arrays of any sizes, or

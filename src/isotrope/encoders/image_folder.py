@@ -36,7 +36,7 @@ CIFAR = "isotrope-resnet-cifar"
 MODULE = "isotrope-module"
 """The model_type of a user's own module."""
 
-_LARGEST_SIDE = 8192  # pixels; of the pictures that an encoder takes
+_LARGEST_SIDE = 8192  # largest side in pixels of the pictures that an encoder takes
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
         **more,
     )
     if kind == "dinov2" and model.embeddings.mask_token is not None:
-        # it replaces masked patches, and we mask none; DDP would wait for its gradient
+        # no patch is masked, so this token gets no gradient, for which DDP would wait
         model.embeddings.mask_token.requires_grad_(False)
     return channels_last(model) if kind in ("resnet", "convnext") else model
 

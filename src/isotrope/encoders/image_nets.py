@@ -105,7 +105,7 @@ def channels_last(net: nn.Module) -> nn.Module:
 def _layout(net: nn.Module) -> torch.memory_format:
     """Return channels last, or the usual layout if a stage has fewer than 16 channels.
 
-    With so few channels last, on a CPU and from 56 x 56 pixels, the backward pass of a 1 x 1
+    If fewer channels are last, on a CPU and from 56 x 56 pixels, the backward pass of a 1 x 1
     convolution of stride 2 in torch 2.13 writes beyond its memory, and the process dies.
     """
     config: Any = net.config  # transformers has no common type for it

@@ -110,8 +110,8 @@ def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
 def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
     """Return rank, alpha, names of layers and numbers of parameters; None without LoRA.
 
-    ``trainable`` of the ``parameters`` of the encoder are trained; ``share`` is the quotient. The
-    head is not counted.
+    ``parameters`` counts the encoder's parameters without the head, and ``trainable`` those that
+    are trained. ``share`` is ``trainable / parameters``.
     """
     config = _config(encoder)
     if config is None:

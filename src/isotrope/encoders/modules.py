@@ -34,7 +34,7 @@ POOLINGS = {
     "lasttoken": "lasttoken",
     "last": "lasttoken",
 }
-"""Names of poolings in SimCSE and sentence-transformers, with those of sentence-transformers."""
+"""Names of poolings (in SimCSE and sentence-transformers), and their sentence-transformers name."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration that do not affect embeddings; saving a model changes some of them."""
@@ -261,7 +261,7 @@ def fingerprint_of(
 
 
 def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: bool) -> str:
-    """Return a model card with nothing but the properties of the encoder."""
+    """Return a model card with only the properties of the encoder and an example."""
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
         "tags:\n- sentence-transformers\n- isotrope\n---\n\n"

@@ -313,5 +313,5 @@ def _download(name: str) -> Path:
 
 
 def _cache() -> str | None:
-    """Return the cache that is set for sentence-transformers; None for the cache of the hub."""
+    """Return the cache folder set for sentence-transformers; None means the hub's own cache."""
     return os.environ.get("SENTENCE_TRANSFORMERS_HOME")

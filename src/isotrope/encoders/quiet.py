@@ -1,4 +1,4 @@
-"""Silences libraries while they load models, and keeps the random state from them."""
+"""Silences libraries while they load models, and restores the random state that they change."""
 
 import logging
 import re

@@ -76,7 +76,7 @@ class AlignUniform(
         float, Hyper("lambda", "share of uniformity in the loss", at_least=0, at_most=1)
     ] = 0.1
     pairs: Annotated[
-        Literal["cross", "within"], Hyper("", "take negatives from the other view, or from its own")
+        Literal["cross", "within"], Hyper("", "view of the negatives: the other, or the anchor's")
     ] = "cross"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -91,12 +91,12 @@ class AlignUniform(
 
     @property
     def coupling(self) -> Coupling:
-        """Across the views, the energy is one sum; within the views, one sum for each view."""
+        """With pairs="cross", the energy is one sum; with "within", each view has its own sum."""
         return "total" if self.pairs == "cross" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """Within the views, each has an energy. Across them, both directions are the same."""
+        """With pairs="within", each view has its own energy; with "cross", both share one."""
         return self.pairs == "within"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -123,7 +123,7 @@ class AlignUniform(
 
     @property
     def _closest(self) -> float:
-        """The largest cosine of positives: at distance 0.01 for alpha < 2, at 0 for alpha > 2."""
+        """The cosine above which a positive is not pulled."""
         if self.alpha == 2:
             return math.inf
         return 1 - CLOSE if self.alpha < 2 else 1.0

@@ -44,7 +44,7 @@ class DCL(
         "Decoupled Contrastive Learning", "Yeh et al., 2021", "Nie et al., 2023, eq. 5, 43"
     ),
 ):
-    r"""InfoNCE without the positive in the denominator, which decouples pull and push.
+    r"""InfoNCE without the positive in the denominator; this decouples pull and push.
 
     Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, the sum has the
     2N - 2 negatives of both views.
@@ -102,7 +102,7 @@ class DCLW(
         "Yeh et al., 2021; Manna et al., 2023, section 3.2",
     ),
 ):
-    r"""DCL with a larger weight on distant positives (von Mises-Fisher).
+    r"""DCL with larger weights on distant positives, from a von Mises-Fisher distribution.
 
     Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.

@@ -59,7 +59,7 @@ class InfoNCE(
     }
 
     def prepare(self, views: Views) -> Views:
-        """Check and return ``views``; ``in_batch=False`` marks other rows as no negatives.
+        """Check and return ``views``; with ``in_batch=False``, other rows are not negatives.
 
         Raises:
             ValueError: ``in_batch`` is False and there are no additional negatives.

@@ -63,7 +63,7 @@ class MHS(
 
     @property
     def two_directions(self) -> bool:
-        """The released code separates both views, the paper only the anchors."""
+        """In the released code, both views serve as anchors; in the paper, only the first."""
         return self.variant == "released"
 
     @property
@@ -98,7 +98,7 @@ class MHS(
         )
 
     def _others(self, pairs: Pairs) -> Pairs:
-        """The anchors and, held constant, the vectors from which they are separated."""
+        """The anchors, and the vectors (held constant) from which the loss separates them."""
         views = pairs.views
         if self.variant == "released":
             constant = dataclasses.replace(views, positives=views.positives.detach())

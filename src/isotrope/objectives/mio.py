@@ -24,7 +24,7 @@ _TITLE = (
 
 
 class _Binary:
-    """Common base, listed before ``Objective``: linear attraction, softplus repulsion."""
+    """Base class, to inherit before ``Objective``: a linear attraction, a softplus repulsion."""
 
     temperature: float
     coupling: ClassVar[Coupling] = "linear"
@@ -167,7 +167,7 @@ def _terms(
     pull: Callable[[Tensor], Tensor],
     push: Callable[[Tensor], Tensor],
 ) -> Terms:
-    """The components of both directions; ``pull`` and ``push`` are derivatives by s / tau."""
+    """Return the components of both directions; ``pull``, ``push``: derivatives by s / tau."""
 
     def one_way(pairs: Pairs) -> Terms:
         slope = push(pairs.similarity("both") / temperature) / (

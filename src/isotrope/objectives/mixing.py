@@ -1,4 +1,4 @@
-"""Mixed negatives: InfoNCE with one synthetic hard negative more for each anchor."""
+"""Mixed negatives: InfoNCE with one additional, synthetic hard negative for each anchor."""
 
 import dataclasses
 from typing import Annotated, ClassVar, Literal
@@ -25,7 +25,7 @@ _SHARE = Hyper(
 
 
 class _Mixed:
-    """Common base, listed before ``Objective``: InfoNCE with a constant mixture as a negative."""
+    """Base class, to inherit before ``Objective``: InfoNCE with a constant mixture as negative."""
 
     temperature: float
     coupling: ClassVar[Coupling] = "none"
@@ -33,8 +33,8 @@ class _Mixed:
 
     @property
     def mixing(self) -> Mixing:
-        """Which two columns are mixed, and with which shares."""
-        raise TypeError(f"{type(self).__name__} mixes nothing")
+        """The two columns to mix, and their shares."""
+        raise TypeError(f"define `mixing` in {type(self).__name__}: it says which columns to mix")
 
     def formula(self, pairs: Pairs) -> Tensor:
         tau = self.temperature
@@ -66,7 +66,7 @@ class _Mixed:
 
 
 def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
-    """Return the terms, the pull including the mixtures, and the weights of the n mixtures."""
+    """Return the terms, whose pull includes the mixtures, and the weights of the n mixtures."""
     mixed = mixture.logits(pairs.views.anchors, tau)
     total = torch.logaddexp(pairs.logsumexp(tau), mixed)
     shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights

@@ -1,4 +1,4 @@
-"""The modified objectives of Li et al. (2024): known losses with components that suit sentences."""
+"""The modified objectives of Li et al. (2024): losses whose gradients are changed for sentences."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -79,7 +79,7 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
 
 
 class Modified(Surrogate):
-    """Common base, listed before ``Objective``: replaces components of an original objective.
+    """Base class, to inherit before ``Objective``: replaces components of another objective.
 
     With ``variant="direct"``, the loss is the one printed in the paper, not a surrogate; only
     ``ModifiedMHE`` and ``ModifiedMHS`` have this variant.
@@ -103,12 +103,12 @@ class Modified(Surrogate):
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return the ratio R at the steps "GD" and "GD+W"; None keeps the original pull."""
+        """Return the ratio R with ``step`` "GD" or "GD+W"; None keeps the original pull."""
         return None
 
     @property
     def form(self) -> Literal["paper", "released"]:
-        """``released`` for components of the authors' code, ``paper`` for those in the paper."""
+        """Source of the components: ``released`` (the authors' code) or ``paper``."""
         return "released" if self.variant == "released" else "paper"
 
     @cached_property

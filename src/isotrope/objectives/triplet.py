@@ -1,4 +1,4 @@
-"""MPT, MET and MAT: triplet losses with the hardest negative, each with another distance."""
+"""Triplet losses with the hardest negative: MPT (dot product), MET (distance), MAT (angle)."""
 
 import math
 from typing import Annotated, ClassVar
@@ -26,7 +26,7 @@ _COVER: dict[Metric, float] = {"dot": 0.0, "distance": -1.0, "angle": 0.0}
 
 
 class _Triplet:
-    """Common base, listed before ``Objective``, of the triplet losses; only the metric differs."""
+    """Base class of the triplet losses, to inherit before ``Objective``; their metrics differ."""
 
     metric: ClassVar[Metric]
     margin: float
@@ -34,12 +34,12 @@ class _Triplet:
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors are independent, but in the authors' code each positive meets all anchors."""
+        """Anchors are independent, but in the authors' code a positive meets all of them."""
         return "none" if self.variant == "paper" else "batch"
 
     @property
     def takes_negatives(self) -> bool:
-        """Only the paper's variant takes any: the released code uses them in InfoNCE alone."""
+        """Only the paper's variant takes any; the released code uses them only in InfoNCE."""
         return self.variant == "paper"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -183,8 +183,8 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     Gradient: GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the first of
     equal ones); W_in = 1 / sin theta_in', all other W_ij = 0; R = sin theta_in' / sin theta_ii'.
 
-    An angle within 0.01 of 0 or of pi is clamped; its pair neither pulls nor pushes. In the
-    condition, Nie et al. (2023, eq. 22) print theta_ii' - theta_in'.
+    An angle within 0.01 of 0 or of pi is clamped; its pair neither pulls nor pushes. Nie et al.
+    (2023, eq. 22) print the condition theta_ii' - theta_in' < m, with the wrong sign.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}

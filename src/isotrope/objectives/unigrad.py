@@ -30,8 +30,8 @@ class BarlowTwinsGrad(
     L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
 
     Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is (2/N) A, with A = I -
-    (1 - nu) diag C. In the tangent space, it equals the gradient of ``BarlowTwins``. Tao et al.
-    train with nu = 50 and with A = I (diagonal=False).
+    (1 - nu) diag C. In the tangent space, the whole gradient equals that of ``BarlowTwins``. Tao et
+    al. train with nu = 50 and with A = I (diagonal=False).
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -87,9 +87,9 @@ class VICRegGrad(
     L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
     Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N. In the tangent
-    space, it equals the gradient of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2),
-    which includes the diagonal of C. Here C = sum_i h_i h_i^T / (N - 1) is not centred, and nu = 2
-    nu1 N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a different gradient.
+    space, the whole gradient equals that of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 +
+    C'_kl^2), diagonal included. Here C = sum_i h_i h_i^T / (N - 1) is not centred, and nu = 2 nu1
+    N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a different gradient.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -138,10 +138,10 @@ class SimCLRGrad(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022. They take the targets from a momentum encoder; here, that is part
-    of a training method. They also count the target of h_i itself as a negative; this class does
-    not. Without a momentum encoder that target equals h_i, so it would push along h_i and only
-    change the denominator of the softmax.
+    Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder, which belongs
+    to the training method here. They also count the target of h_i itself as a negative; this class
+    does not. Without a momentum encoder, that target equals h_i: it would push along h_i, and so
+    only change the denominator of the softmax.
 
     Example:
         >>> import torch
@@ -168,7 +168,7 @@ class UniGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The common gradient of siamese objectives: a pull, and a push by second moments.
+    r"""The common gradient of siamese objectives: a pull, and a push from second moments.
 
     Loss (a surrogate, with all but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
     F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
@@ -180,8 +180,8 @@ class UniGrad(
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; the default nu is that of their released configuration. Here F is
-    computed from one batch. Tao et al. use a moving average of F (0.99) and a momentum encoder for
-    the targets. Both keep a state, so they are left to a training method.
+    computed from one batch. Tao et al. average F over steps (decay 0.99) and take the targets from
+    a momentum encoder. Both need a state, which an objective does not have.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Compares runs: their numbers side by side, the best run, and a sentence on each run."""
+"""Compares runs: writes their numbers side by side, names the best, and sums up each run."""
 
 import math
 from collections.abc import Sequence
@@ -129,7 +129,7 @@ def _sentence(text: str) -> str:
 
 
 def _why_missing(run: Run, key: str) -> str:
-    """Return the reason why a run has no such number."""
+    """Return the reason why a run lacks the number ``key``."""
     if not run.finished and not run.foreign:
         return "not measured yet: the run has not written its result"
     kind = "images" if run.of_images else "text"
@@ -146,7 +146,7 @@ def _why_missing(run: Run, key: str) -> str:
 
 
 def _unsaved(run: Run, key: str) -> str:
-    """Return the label of a score if it is not that of the saved model."""
+    """Return "not saved" if a score is not that of the saved model, else an empty text."""
     if key not in ("dev_best", "dev_final") or key == run.saved or not run.finished:
         return ""
     if run.of_images:

@@ -253,7 +253,7 @@ def source(name: str) -> Markup:
 
 
 def permission(script: str) -> Markup:
-    """Return the source for the content security policy that allows only this script."""
+    """Return the entry of a content security policy that allows this script and no other."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Markup(f"'sha256-{digest}'")  # noqa: S704 - letters, digits, +, / and =
 
@@ -346,7 +346,7 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
         )
         return f"{diagnosed[0][1].words.capitalize()}{but}."
     fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
-    but = f", but training made worse: {', '.join(fell)}" if fell else ""
+    but = f", but training made these models worse: {', '.join(fell)}" if fell else ""
     if not unhealthy and len(diagnosed) == len(diagnoses):
         return f"All {len(diagnosed)} runs are healthy{but}."
     fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)

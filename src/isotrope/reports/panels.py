@@ -88,7 +88,7 @@ def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list
 
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Return whether runs on text, or on images, measure the quantity at all."""
+    """Return whether runs of this kind (on text or on images) measure the quantity."""
     kinds = {run.of_images for run in runs}
     # most runs hold no data out, so a missing held-out loss is not listed
     only: dict[str, set[bool]] = {"dev": {False}, "knn": {True}, "held_out_contrastive": set()}
@@ -150,7 +150,7 @@ def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, 
 
 
 def _scale(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> Scale:
-    """Return the scales of the axes; heights are counted from the top, as in SVG."""
+    """Return the scales of the axes, with heights from the top down, as in SVG."""
     log = axes.get_yscale() == "log"
     ends = axes.transData.transform([(0.0, 1.0), (1.0, 10.0 if log else 2.0)])
     (x0, y0), (x1, y1) = (tuple(map(float, end)) for end in ends)

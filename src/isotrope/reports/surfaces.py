@@ -215,7 +215,7 @@ def slices(study: "optuna.Study", score: str) -> bytes:
     from optuna.visualization.matplotlib import plot_slice
 
     with mpl.rc_context(settings(score)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is experimental; a setting has only one value
+        warnings.simplefilter("ignore")  # that it is experimental, or that a setting has one value
         plot_slice(study, target_name=score)
         try:
             return written(plt.gcf()).svg

@@ -1,9 +1,9 @@
 """Sweeps: many trainings that differ in some settings, and a table that ranks them.
 
-``search_space`` reads the settings to vary (``learning-rate=1e-5..1e-4``), ``spec`` declares the
-settings of a sweep, ``plan`` finds errors before the first training, and ``study`` lets Optuna
-choose and record values. ``sweep`` trains the missing runs, and ``tables`` shows the scores and
-the command line of the best trial.
+``search_space`` reads the settings to vary (``learning-rate=1e-5..1e-4``). ``spec`` declares the
+settings of a sweep. ``plan`` finds errors before the first training. In ``study``, Optuna chooses
+and records values. ``sweep`` trains the missing runs. ``tables`` shows the scores and the command
+line of the best trial.
 """
 
 from typing import TYPE_CHECKING

@@ -83,7 +83,7 @@ def _check_scored(spec: Sweep) -> None:
 
 
 def _every(spec: Sweep) -> Iterator[Values]:
-    """Yield values that stand for all: the whole grid, or each value once if values are drawn."""
+    """Yield the values to check: the whole grid, or each value once if values are drawn."""
     first = {setting.name: setting.ends[0] for setting in spec.varied}
     yield first
     single = (
@@ -137,7 +137,7 @@ def _check_data(settings: RunSettings, metric: str) -> None:
                 f"needs a test part and labels of two classes, which {settings.data} lacks",
                 setting="metric",
                 value=metric,
-                remedy="choose another, or hold out a test part (`--holdout 0.1`)",
+                remedy="choose another metric, or hold out a test part (`--holdout 0.1`)",
             )
         if metric == "linear" and not settings.linear:
             raise SettingError("needs a run without `--no-linear`", setting="metric", value=metric)

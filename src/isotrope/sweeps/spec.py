@@ -16,7 +16,7 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Values = Mapping[str, str]
-"""Values by setting. Both are the text of flags."""
+"""Values by setting; setting and value are written as in flags."""
 
 TABLES = ("sweep.svg", "sweep.csv", "sweep.json")
 """Files that a sweep writes in addition to its runs."""
@@ -54,7 +54,7 @@ class SweepSettings(Settings):
         "Number of runs to train at a time.",
         shown="one for each GPU, or 1",
         ge=1,
-        used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "`--devices` train one run"),
+        used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "a run takes all `--devices`"),
     )
     draws: int = setting(0, "Random seed of the samplers random and tpe.", ge=0, used=_drawn)
     keep: Literal["all", "best"] = setting("all", "Models to keep: all, or the best trial's.")
@@ -69,7 +69,7 @@ class Sweep:
         base: Settings that all runs share: values by the names of flags or YAML keys.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` also if ``trials`` allows all values.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if it needs no more than ``trials``.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.

@@ -114,7 +114,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
     output = spec.chosen.output
     with exclusive_lock(output, f"measuring into {output}", " (`--show` prints the finished runs)"):
         mend(output / JOURNAL)
-        existing(spec)  # refuses runs of other settings or other data before any is trained
+        existing(spec)  # before any training: refuses runs with other settings or other data
         return _Runs(spec, report).run()
 
 
@@ -261,7 +261,7 @@ def _finished(settings: RunSettings) -> Result | str | None:
     if not RunFolder(folder).config.is_file():
         return None
     if isinstance(settings, TrainSettings):
-        settings = as_begun(settings)  # auto values have become numbers
+        settings = as_begun(settings)  # with numbers in place of "auto"
     finished = check_folder(folder, settings, resume=True)
     if finished is not None:
         return finished
