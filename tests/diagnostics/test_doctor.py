@@ -83,8 +83,7 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
     assert (
-        "- done (GD below 0.01) after the first fifth: 0.1 of the anchors (a fault if above 0.9)"
-        in lines
+        "- GD below 0.01 after the first fifth: 0.1 of the anchors (a fault if above 0.9)" in lines
     )
     line = "- push on the hardest negative: 18.9 times an even share (a fault if below 1.5)"
     assert line in lines
@@ -117,10 +116,7 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     assert found.verdict == ("nothing-left-to-learn",)
     (finding,) = found.findings
     assert "your data with hard negatives as a third column, or other data" in finding.change
-    line = (
-        "   - done (GD below 0.01) at the first logged step: 0.8 of the anchors "
-        "(a fault if above 0.5)"
-    )
+    line = "   - GD below 0.01 at the first logged step: 0.8 of the anchors (a fault if above 0.5)"
     assert line in str(found).splitlines()
     # more of them do not change the name, nor does the other finding come besides
     assert diagnose(case(**{**DONE, "dead": 1.0})).verdict == ("nothing-left-to-learn",)
@@ -577,9 +573,7 @@ def test_a_diagnosis_is_read_from_the_top() -> None:
     lines = str(found).splitlines()
     assert lines[0] == "verdict: dissipated-early"
     assert lines[2] == f"1. dissipated-early: {VERDICTS['dissipated-early'].title}"
-    line = (
-        "   - done (GD below 0.01) after the first fifth: 1 of the anchors (a fault if above 0.9)"
-    )
+    line = "   - GD below 0.01 after the first fifth: 1 of the anchors (a fault if above 0.9)"
     assert line in lines
     assert "   change: --objective.temperature 0.1" in lines
     assert lines[-1] == "examined: 10 steps; x"

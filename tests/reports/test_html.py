@@ -302,7 +302,7 @@ def test_of_healthy_runs_those_that_got_worse_are_named(tmp_path: Path) -> None:
         for name, outcome in (("a", "worse"), ("b", "improved"))
     ]
     _, page = report(tmp_path, *runs)
-    assert "All 2 runs are healthy, but training made worse: a." in page.text
+    assert "All 2 runs are healthy, but training made these models worse: a." in page.text
 
 
 @pytest.mark.usefixtures("words")

@@ -29,13 +29,13 @@ from isotrope.paradigm.similarities import GraphReading
 COLUMNS = columns("doctor")
 """The columns of a row: those of a run on text, and those that only the Doctor measures."""
 
-_WHOLE = 1.001  # a dissipation above this is more than rounding above 1
+_WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
 
 _TARGETS = (
     "the loss only pulls embeddings towards targets that get no gradient, so the Doctor cannot see "
     "what prevents a collapse (for example, a predictor)"
 )
-_LEFT_OUT = 0.02  # of the gradient; if more comes from other terms, pairs are not judged
+_LEFT_OUT = 0.02  # share of the gradient; if other terms have more, the pairs are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
 
 _PLAIN = asdict(Words())
@@ -61,13 +61,13 @@ class Anatomy:
             dissipation is divided by 1/temperature, and then lies between 0 and 1.
 
     Attributes:
-        rows: One row per measured batch, by the names in ``COLUMNS``; None: not measured.
+        rows: One row per measured batch, by the names in ``COLUMNS``; None if not measured.
         objective: The objective of isotrope that the loss contains; None for any other loss.
         settings: Known settings of the training, named as on the command line (hyphens).
         kind: Kind of the loss of the last batch: ``known`` for an objective of isotrope, ``unseen``
             without pairs, ``broken`` if a value is NaN, else as in ``isotrope.diagnostics.seen``.
-        places: Places in a batch of some anchors, each with that of a negative that looks like a
-            positive; counted from 0, in the order in which the loss compares them.
+        places: Positions of some anchors in a batch, each with that of a negative that looks like
+            a positive. They count from 0, in the order in which the loss compares the rows.
         calls: Number of steps since the start of the training, measured or not.
         words: How the trainer names its settings, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it.
@@ -94,7 +94,7 @@ class Anatomy:
         self._looked: int | None = None
         self._most = 0  # rows of the largest batch
         self._evidence = SoftmaxEvidence()
-        self._own: list[tuple[Row, set[str]]] = []  # of batches whose anchors share no candidates
+        self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
         self._taught = False
         self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
@@ -127,8 +127,8 @@ class Anatomy:
     ) -> Row | None:
         """Measure a batch from the pairs that its loss compared, and return its row.
 
-        The result is None for a batch with less than half the rows of the largest batch, such as
-        the last one of an epoch. It is not measured.
+        A batch with less than half the rows of the largest batch, such as the last one of an epoch,
+        is not measured. The result is then None.
 
         Args:
             readings: One reading for each backward pass of the losses; a cached loss has several.
@@ -225,7 +225,7 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Add numbers to the row of ``step``, created if missing; by default to the newest row."""
+        """Add numbers to the row of ``step`` (new if missing), by default to the newest row."""
         if step is None and not self.rows:
             raise ValueError("measure a batch first, or pass step=: there is no row to add to yet")
         row = self.rows[-1] if step is None else self._row(step)
@@ -259,10 +259,10 @@ class Anatomy:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
-        """Return the evidence of the training for a diagnosis.
+        """Return what the rules of a diagnosis read of this training.
 
-        A dissipation above 1 is left out, because it contains an unknown factor of the loss, such
-        as the 1/temperature of a softmax (pass ``temperature``).
+        A dissipation above 1 is left out, because it contains an unknown factor of the loss. If the
+        factor is the 1/temperature of a softmax, pass ``temperature``.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
@@ -276,7 +276,7 @@ class Anatomy:
                 {**row, **(unknown if often or x else {})}
                 for row, x in zip(rows, above, strict=True)
             ]
-            notes += ["give the loss's temperature (temperature=): dissipation is not judged"]
+            notes += ["pass temperature=, that of the loss: without it, dissipation is not judged"]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
                 "dissipation is not judged in steps where it is nearly the same for all anchors "
@@ -342,7 +342,7 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
 
 
 def of_recording(folder: Path) -> RunEvidence:
-    """Return the evidence of a folder that :func:`save` wrote."""
+    """Return what a diagnosis reads of a training, from a folder that :func:`save` wrote."""
     anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():

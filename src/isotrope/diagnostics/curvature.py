@@ -40,7 +40,7 @@ class Hessian:
 
     Args:
         losses: Functions that return a differentiable scalar. The Hessian is that of their mean.
-        parameters: Tensors that are differentiated by, in this order; N numbers in all.
+        parameters: Tensors with respect to which it is taken, in this order; N numbers in all.
 
     Attributes:
         size: Number N of rows and columns.
@@ -48,7 +48,7 @@ class Hessian:
         gradient: Gradient of ``loss``, N numbers.
 
     Raises:
-        InputError: there are no parameters or losses, or a loss is not finite.
+        InputError: There are no parameters or losses, or a loss is not finite.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ def parameter_hessian(
         seed: Seed of torch's random numbers in ``views``.
 
     Raises:
-        InputError: see :class:`Hessian`; or the objective is a surrogate. Its components are
-            constants, so its Hessian would not be the derivative of its gradient.
+        InputError: See :class:`Hessian`; or the objective is a surrogate. The components of a
+            surrogate are constants, so its Hessian is not the derivative of its gradient.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))

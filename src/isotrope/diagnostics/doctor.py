@@ -42,7 +42,7 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
-    """Return the main numbers of a healthy run, with the thresholds that they do not cross."""
+    """Return the main numbers of a healthy run that do not cross their thresholds."""
     rank, most = case.end("effective_rank"), rank_limit(case)
     numbers = {
         "dead_early": dead_share_after_start(case),
@@ -50,7 +50,7 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),
     }
-    # a rule has other conditions as well, so a healthy run may cross a threshold
+    # a healthy run may cross a threshold, because the rule of a verdict has other conditions too
     return tuple(
         compared(name, number)
         for name, number in numbers.items()

@@ -1,8 +1,8 @@
 """The RunEvidence record: the rows, settings, scores and measurements behind a diagnosis.
 
-The evidence comes from a run folder (settings, metrics.csv, result.json) or from the rows of a
-training in another trainer (``isotrope.Doctor``), and from probes. A probe measures a sample of the
-data, embedded by the saved encoder or the initial one (:mod:`isotrope.diagnostics.probe`).
+The record is filled from a run folder (settings, metrics.csv, result.json) or from the rows of a
+training in another trainer (``isotrope.Doctor``). The saved encoder and the initial one are also
+measured on a sample of the data (:mod:`isotrope.diagnostics.probe`).
 """
 
 import math
@@ -86,12 +86,12 @@ class RunEvidence:
         settings: Settings of the training, named as in config.yaml (hyphens).
         details: ``details`` of result.json; empty without this file.
         objective: Objective of the training; None if unknown.
-        probe: Measurements of a sample of the data, embedded by the saved encoder: those of a row,
-            and ``mean_cosine``, ``copies``, ``count``, ``dimension``. None if not embedded.
-        start: As ``probe``, but embedded by the encoder at the start of training.
+        probe: Measurements of a sample of the data, embedded by the saved encoder: the columns of
+            a row, ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None if not measured.
+        start: The same measurements, with the encoder at the start of training.
         judgement: Whether training helped; None if the run has no scores.
-        losses: ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``, as far as
-            known, of each loss of a training in another trainer.
+        losses: For each loss of a training in another trainer: ``name``, ``family``,
+            ``temperature``, ``misfit`` and ``negatives``, as far as these are known.
         model: Statistics of ``model_geometry``, for a model and data without a run.
         notes: What was examined and what could not be.
         words: How the trainer names its settings.
@@ -135,7 +135,7 @@ class RunEvidence:
 
     @property
     def batch_size(self) -> int | None:
-        """The batch size of the training; if unknown, the number of inputs in ``probe``."""
+        """The batch size of the training; if unknown, the number of inputs in the sample."""
         size = self.details.get("batch_size", self.settings.get("batch-size"))
         if size is None and self.probe is not None:
             size = self.probe.get("count")
@@ -148,7 +148,7 @@ def of_rows(
     objective: Objective | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunEvidence:
-    """Return the evidence of a training in another trainer or in a plain loop.
+    """Return the record of a training in another trainer or in a plain loop.
 
     Args:
         rows: Rows as in :class:`RunEvidence`; leave out columns that were not measured.
@@ -164,7 +164,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the evidence of a run folder, without ``probe`` and ``start``."""
+    """Return the record of a run folder, without ``probe`` and ``start``."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from isotrope.data.images.augment import Augment
 
 _TOKENS = 64
-"""Tokens to which texts are cut if there is no run that sets a limit."""
+"""Number of tokens to which texts are cut, unless the run has set another."""
 
 
 def examine(
@@ -51,7 +51,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence on a run folder, a training that the Doctor watched, or a model."""
+    """Return what is known of a run folder, a training that the Doctor watched, or a model."""
     folder = Path(target)
     watched = RunFolder(folder).recording()
     if watched is not None and data is None:

@@ -19,9 +19,9 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: Name of a threshold (isotrope.diagnostics.verdict), or of a number that only explains.
+        name: Name of the threshold (isotrope.diagnostics.verdict), or of a number without one.
         number: Measured value.
-        threshold: Largest or smallest healthy number; None if the number only explains.
+        threshold: Largest or smallest healthy number; None if the number decides nothing.
         unit: Unit of the number and the threshold.
         side: Side of the threshold on which a number is a fault: ``above`` or ``below``.
         label: What the number measures, in plain words; empty if the name is plain enough.
@@ -75,7 +75,7 @@ class Diagnosis:
         notes: What was examined and what could not be; not part of the JSON.
         numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
         judgement: Whether training helped, by the dev set; None if that is unknown.
-        remarks: Properties of a healthy run that look like faults but are none.
+        remarks: Properties of a healthy run that look like faults but are not.
         losses: What the Doctor found out about each loss of a training in another trainer.
         model: For a model and data, the statistics of ``model_geometry`` and,
             under ``uncovered``, the gain from whitening; otherwise empty.
@@ -222,7 +222,8 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
             f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push at temperature 0.05"
         )
     if found["lemma_share"] is not None:
-        lines.append(f"ratio 1 suffices for {found['lemma_share']:.0%} of the anchors (Lemma 1)")
+        share = f"{found['lemma_share']:.0%} of the anchors"
+        lines.append(f"a ratio of 1 brings {share} nearer to their positives (Lemma 1)")
     ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
     lines += [f"ratios of pull to push: {', '.join(ratios)}"] if ratios else []
     if uncovered := found.get("uncovered"):

@@ -104,12 +104,12 @@ METRICS = (
         "hardest_share",
         "Weight",
         "share of the push on an anchor (sum of its weights W) by its hardest negative",
-        "Share of the push on an anchor that comes from its hardest negative: 1 if only this one "
-        "is pushed, 1/(N \u2212 1) if all N \u2212 1 negatives are pushed alike.",
+        "Share of the push on an anchor that comes from its hardest negative: 1 if no other "
+        "pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push alike.",
         symbol="W",
         panel=_share(
             "gradient",
-            "1: only the hardest negative is pushed.",
+            "1: only the hardest negative pushes.",
             title="Weight on the hardest negative, W",
         ),
         heading="Hardest share",
@@ -143,7 +143,7 @@ METRICS = (
         "if all share one point, about \u22124 if they spread evenly. Lower is more spread out.",
         panel=Panel(
             "spread",
-            "From ring to dot; lower left is better on both.",
+            "Ring: first step; dot: last. Lower is better on both axes.",
             title="Uniformity over alignment",
             key="trajectory",
             kind="path",
@@ -167,9 +167,9 @@ METRICS = (
         "Bound of the ratio",
         "among the anchors with a gradient, the share that a small step brings nearer to the "
         "positive (Li et al. 2024, lemma 1)",
-        "Share of the anchors with a gradient whose ratio is above the bound. A small step brings "
-        "such an anchor nearer to its positive although the hardest negative pushes it (Li et al. "
-        "2024, lemma 1).",
+        "Among the anchors with a gradient, the share whose ratio is above the bound. A small step "
+        "brings such an anchor nearer to its positive although the hardest negative pushes it (Li "
+        "et al. 2024, lemma 1).",
         panel=_share(
             "gradient",
             "Share of anchors with a gradient that a step brings nearer to their positive.",

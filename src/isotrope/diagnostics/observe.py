@@ -23,14 +23,14 @@ from isotrope.paradigm.objective import Objective
 
 
 def loss_column(dataset: str) -> str:
-    """Return the column of metrics.csv for the loss of a data set, ``""`` for that of all."""
+    """Return the column of metrics.csv for the loss of a data set; ``""`` means all together."""
     return f"loss_{dataset}" if dataset else "loss"
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal
 _SHOWN = 3  # false negatives that a diagnosis names
-_COPY = 0.1  # a negative nearer to the positive than this share of the mean is its copy
-NEAR = 0.25  # a negative nearer to the anchor than this share of the mean looks like a positive
+_COPY = 0.1  # a negative is a copy of the positive if their 1 - cos is below this share of the mean
+NEAR = 0.25  # largest 1 - cos, as a share of the mean, of a negative that looks like a positive
 
 
 @torch.no_grad()
@@ -45,7 +45,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         objective: Objective of the training. If it is None or has no components (because its
             formula does not use normalised embeddings), all numbers from components are None. For
             logits (DINO), only norm, rank and gradient are measured.
-        views: Raw embeddings, n x d.
+        views: Embeddings before normalisation, n x d.
 
     Returns:
         The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``

@@ -1,8 +1,7 @@
 """Measures an encoder on a sample of texts or pictures, with both views formed as in training.
 
-Such a measurement is called a probe. Its numbers are those of a logged step
-(:func:`isotrope.diagnostics.observe.measure`), but without the head, which a run drops at its end.
-A probe also has
+The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but without
+the head, which a run drops at its end. In addition, there are
 
 - ``mean_cosine``: mean cosine of different inputs;
 - ``copies``: share of the texts that have a copy among the others (:func:`copied`);
@@ -231,7 +230,7 @@ def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the numbers that only a probe has, from embeddings without dropout."""
+    """Return the additional numbers (see the module), from embeddings without dropout."""
     return {
         "mean_cosine": float(mean_cosine(embeddings)),
         "count": float(len(embeddings)),

@@ -1,4 +1,4 @@
-"""Computes numbers from the evidence, and words changes, for the rules of several verdicts."""
+"""Numbers and proposed changes that the rules of several verdicts share."""
 
 import statistics
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thre
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return numbers that explain a finding: ``numbers``, and the final values of ``columns``."""
+    """Return additional numbers of a finding: ``numbers``, and the final values of ``columns``."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
@@ -89,7 +89,7 @@ def rank_limit(case: RunEvidence) -> int | None:
 
 
 def negatives(case: RunEvidence) -> int | None:
-    """Return the mean number of negatives of an anchor: of the queue, as measured, or of the batch.
+    """Return the mean number of negatives of an anchor: from the queue, the log or the batch size.
 
     Only steps in which negatives were pushed count, because losses with and without negatives may
     alternate. Without measurements, a loss of another library is assumed to use the whole batch.
@@ -111,8 +111,8 @@ def hardest_over_even(case: RunEvidence) -> float | None:
     """Return the hardest negative's share of the push, divided by an even share.
 
     The hardest of few negatives is less hard than the hardest of many. With k < 62 negatives, the
-    logarithm of the result is therefore multiplied by E(62) / E(k), where E is the expected largest
-    of so many normal similarities. With one negative, the result is None.
+    logarithm of the result is therefore multiplied by E(62) / E(k), where E(k) is the expected
+    largest of k standard normal numbers. With one negative, the result is None.
     """
     share, count = case.end("hardest_share"), negatives(case)
     if share is None or count is None or count < 2 or share <= 0:
@@ -136,7 +136,7 @@ def dissipation_on_ideal(objective: Objective) -> float:
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the objective's hyperparameters and exchanged components, and those of its parent."""
+    """Return the objective's hyperparameters and replaced components, and those of its parent."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()

@@ -24,13 +24,13 @@ from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stac
 _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
 _EQUAL = 0.05  # relative difference allowed between a measured GD and InfoNCE's
 _ALIKE, _FAR = 0.1, 1.5  # relative deviation of equal GDs; mean GD that is far from 1
-_EXACT = 0.01  # the same share, for a temperature of a loss whose pull and push differ
-_TEACHER = 0.5  # share of the variation of pushes that no temperature explains: a teacher's scores
+_EXACT = 0.01  # share of the pushes' variation that a temperature may leave unexplained
+_TEACHER = 0.5  # the same share, from which a softmax fits the scores of a teacher
 _ONE = 0.02  # twice the GD from which an anchor counts for the ratio
-_COPY = 0.01  # a pushed row within this share of the pushed rows' mean 1 - cos is a copy
+_COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the pushed rows' mean
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
-_FOLLOWS = 0.95  # rank correlation
+_FOLLOWS = 0.95  # rank correlation of the angle and the pull of a pair
 _INVERTED = -1.0  # deviations by which pulled pairs are farther apart than pushed ones
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
@@ -43,9 +43,9 @@ class SeenBatch:
         kind: ``softmax``, ``other``, ``pairs`` (each anchor has one candidate), ``targets`` (rows
             are only pulled to constants), ``scores`` (of a teacher) or ``nothing`` (no gradient).
         numbers: Measurements, by column of metrics.csv.
-        evidence: Sums from which the temperature follows.
+        evidence: Sums over pairs, from which the temperature of a softmax is computed.
         factor: Gradient of the loss divided by InfoNCE's; 1 for any other loss, None if unknown.
-        places: Places in the batch of some anchors, each with its likely false negative.
+        places: Positions of some anchors in the batch, each with that of its false negative.
     """
 
     kind: str
@@ -87,7 +87,7 @@ def measure_compared(
 
     Args:
         tables: The similarities that the loss compared.
-        earlier: Sums of earlier batches from which the temperature follows.
+        earlier: Sums (``SeenBatch.evidence``) of earlier batches.
         temperature: Temperature of the loss, if it states one.
         factor: Known factor of the gradient, for example 1/k with k accumulated batches.
     """
@@ -120,7 +120,7 @@ def measure_compared(
         torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
         table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
     )
-    # as with a teacher, the pulled candidate or its pull does not follow from place and scores
+    # with a teacher, place and scores do not determine which candidate is pulled, nor how much
     place = (own - table.mask.int().argmax(dim=1))[pull > 0]
     if (table.blocks and len(place.unique()) > 1) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
@@ -186,7 +186,7 @@ def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
 def _of_labels(
     table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
-    """Return other measurements of the positives if an anchor has no positive of its own."""
+    """Return measurements of the positives for a loss whose anchors have none of their own."""
     # Such a loss pulls rows of one label together, which are no false negatives. If it pulls a row
     # to several others, their angles count equally. An angle that it picked is not typical.
     several = bool((table.pulled.sum(dim=1) > 1).any())
@@ -217,7 +217,7 @@ def _of_labels(
 
 
 def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
-    """Return the angles to the positives of other anchors, if candidates get no gradient."""
+    """Return the measurements of negatives if these are the positives of other anchors."""
     # They may come from a queue, whose older embeddings are not comparable with new positives.
     columns = table.columns[own]
     apart = ~torch.eye(len(own), dtype=torch.bool, device=own.device)
@@ -230,7 +230,7 @@ def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
 
 
 def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
-    """Return how much larger the scores ``near`` are than ``far``, in standard deviations."""
+    """Return mean ``near`` minus mean ``far``, divided by the larger standard deviation."""
     if min(near.numel(), far.numel()) < least:
         return None
     spread = max(float(side.std(correction=0)) for side in (near, far))

@@ -23,7 +23,7 @@ THRESHOLDS: "dict[str, Threshold]" = {}
 
 @dataclass(frozen=True)
 class Threshold:
-    """A limit that decides whether a verdict is given. A measured number equal to it is healthy.
+    """A limit that decides whether a verdict is given. A number equal to the limit is healthy.
 
     Attributes:
         name: Name of the threshold.
@@ -77,7 +77,7 @@ def crosses(name: str, number: float | None) -> bool:
 
 
 def compared(name: str, number: float) -> Evidence:
-    """Return a number, beside the named threshold, as evidence of a finding."""
+    """Return a number of a finding, together with the named threshold."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)
 
@@ -136,8 +136,8 @@ class Verdict:
         explains: Verdicts that are consequences of this one, and not reported beside it.
         texts_only: Whether trainings on images never get the verdict.
         any_of: Whether one crossed threshold is enough; otherwise all must be crossed.
-        unless: Functions of the evidence; if one returns true, the verdict is not given.
-        shows: Columns whose final values the finding shows too, or functions that return evidence.
+        unless: Functions of the training; if one returns true, the verdict is not given.
+        shows: Additional numbers of the finding: columns (their final values), or functions.
         when: Function that decides instead of the thresholds' ``measure``, ``any_of`` and
             ``unless``.
         before_all: Another function like ``when``, tried before all verdicts.
@@ -162,7 +162,7 @@ class Verdict:
     is_fault: bool = True
 
     def finding(self, case: RunEvidence, when: When | None = None) -> Finding | None:
-        """Return the finding of this verdict; None if the evidence does not show it."""
+        """Return the finding of this verdict, or None if the verdict is not given."""
         found = (when or self.when or self._by_thresholds)(case)
         if found is None:
             return None

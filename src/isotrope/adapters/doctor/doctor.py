@@ -42,7 +42,7 @@ LOGGED = (
 
 _NOT_YET = ("not-enough-seen",), ("not-examined",)  # verdicts that are reported only at the end
 _LEAST_ROWS = 3  # number of rows from which verdicts are reported
-_TIMES = 20  # up to twice this number, each new row is diagnosed; later only one row in several
+_TIMES = 20  # each new row is diagnosed, but from twice this number of rows only one in several
 
 
 class Doctor:
@@ -222,7 +222,7 @@ class Doctor:
         self._judge()
 
     def _judge(self) -> None:
-        """Report the verdict if it changed; the more rows, the less often this is checked."""
+        """Report the verdict if it changed. With more rows, this is checked less often."""
         looks = len(self.rows)
         if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
             return

@@ -211,7 +211,7 @@ class HuggingFaceEvents:
 
 
 def _trainer(args: Any) -> Any:
-    """Return the trainer with these arguments from the call stack."""
+    """Return from the call stack the trainer that has these arguments."""
     frame = sys._getframe()
     while frame is not None:
         owner = frame.f_locals.get("self")

@@ -101,7 +101,7 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
     if row["dead"] is not None:
         parts.append(f"{row['dead']:.0%} of the anchors learn almost nothing (GD < 0.01)")
     if share is not None and count:
-        even = f"{1 / count:.0%} if all push alike"
+        even = f"{1 / count:.0%} if all negatives push alike"
         parts.append(f"{share:.0%} of the push is from the hardest negative ({even})")
     return "; ".join(parts)
 
@@ -149,7 +149,7 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
 def words_of(things: Iterable[object]) -> Words:
     """Return the record of the first known package that defines one of the objects.
 
-    Its argument for the temperature is named only if one of the objects has this argument.
+    The record names the argument for the temperature only if one of the objects has it.
     """
     known = list(things)
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}

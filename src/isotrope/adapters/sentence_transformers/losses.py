@@ -9,7 +9,7 @@ dropout mask (SimCSE)::
     loss = CachedObjectiveLoss(model, "infonce", mini_batch_size=64)  # batches of any size
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
-less padding than a forward pass per column. Value and gradient are the same. The
+less padding than one forward pass for each column and gives the same value and gradient. The
 objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
 with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
 With ``BatchSamplers.NO_DUPLICATES``, equal texts are not pushed apart.

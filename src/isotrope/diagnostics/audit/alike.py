@@ -1,12 +1,12 @@
 """Finds rows that seem to belong together, by the similarities of their anchors and positives.
 
 Two rows have four similarities: of their anchors, of their positives, and of the anchor of either
-with the positive of the other. Each is compared with the rows' surroundings: twice the cosine,
-minus each row's mean cosine with its 20 nearest rows. The *evidence* that two rows belong together
-is about the largest of the four differences: 0.05 log of the mean of exp(difference / 0.05). At 0,
-two rows are as near to each other as to their nearest rows. A text that is near to everything has
-little evidence. Copies of a row weaken its push, but not its evidence. ``benchmarks/audit.py``
-compares the evidence with its parts and with the push.
+with the positive of the other. Each gives a difference: twice the cosine of the two rows, minus the
+mean cosine of either with its own 20 nearest rows. The *evidence* that two rows belong together is
+about the largest of the four differences: 0.05 log of the mean of exp(difference / 0.05). At 0, two
+rows are as near to each other as to their nearest rows. A text that is near to everything has
+little evidence. Copies of a row reduce its push on others, but not the evidence.
+``benchmarks/audit.py`` compares the evidence with the single differences and with the push.
 """
 
 import math
@@ -29,9 +29,9 @@ class Alike:
     Attributes:
         rows: Numbers of the two rows, the lower first, int64 (m x 2).
         evidence: Evidence that they belong together (see the module), m values.
-        push: Reciprocal push (see ``push``), m values; 0 if either is not among the other's
-            partners.
-        share: Share of the force between all rows that is between these two, m values.
+        push: Reciprocal push (see the module ``push``), m values; 0 if either row is not among the
+            partners that the ledger keeps for the other.
+        share: Share of the push between all rows that is between these two, m values.
     """
 
     rows: NDArray[np.int64]

@@ -33,8 +33,8 @@ class AuditSettings(Settings):
     batch_size: int = setting(64, "Rows in a batch.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
         0.6,
-        "Evidence from which two rows count as likely false negatives (a cosine; 0: two rows are "
-        "as near to each other as to their nearest rows).",
+        "Evidence, a difference of cosines, from which two rows are likely false negatives. At 0, "
+        "two rows are as near to each other as to their nearest rows.",
         gt=0,
     )
     seed: int = setting(
@@ -87,5 +87,5 @@ class AuditSettings(Settings):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the settings of all objectives."""
+        """Return the names of the settings of all objectives."""
         return objective_settings()

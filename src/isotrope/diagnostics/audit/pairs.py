@@ -31,7 +31,7 @@ from isotrope.paradigm.objective import Objective
 
 _COMPARED = 1024  # other rows' positives that are compared with an anchor's own
 _PIECE = 1024  # anchors at a time
-_MOST = 0.5  # share of them that may be nearer than its own
+_MOST = 0.5  # share of other positives that may be nearer to an anchor than its own
 _FAR = 3  # a length this many interquartile ranges outside the middle half is unusual
 _LEAST_SPREAD = 0.2  # smallest range to use, of log lengths: texts of one length have none
 _FEW = 0.1  # a script is rare below this share of the texts of a column

@@ -32,7 +32,7 @@ class AuditedPictures:
         names: Paths of n files in the folder, or numbers from 0 for arrays.
         labels: Labels, int64 (n), or None.
         marks: Hashes, uint64 (n); pictures with the same pixels have the same hash.
-        skipped: Number of files that are left out because they are no readable pictures.
+        skipped: Number of files that were left out because they are not readable pictures.
     """
 
     name: str
@@ -113,8 +113,8 @@ class PictureAudit(Audit):
         checked = (
             ""
             if share is None
-            else f"{share['listed']:.0%} of these pairs have equal labels; of all pairs, "
-            f"{share['all']:.0%} have."
+            else f"{share['listed']:.0%} of these pairs have equal labels, but only "
+            f"{share['all']:.0%} of all pairs."
         )
         skipped = (
             f"{self.pictures.skipped:,} more files were skipped because they cannot be read."

@@ -1,15 +1,15 @@
-"""The ledger: how strongly rows of a training file would push each other.
+"""Computes how strongly the rows of a training file would push each other: the *ledger*.
 
 An objective pushes an anchor i from a negative j with the force GD_i W_ij. For two rows, the ledger
 stores the geometric mean of this push in both directions: of the anchor from the other row's
 positive, and of the positive from the other row's anchor. The geometric mean over the two rows is
 their *reciprocal push*.
 
-The push on an anchor depends on the rows that it is compared with. ``benchmarks/audit.py`` shows
-that more of them rank false negatives better, so a block is larger than a training batch. Up to
-30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With more rows, a row
-is compared with its nearest rows, found in the clusters around it, and with 4,096 random rows, in
-linear time. Only a row's strongest partners are kept, in linear memory.
+The push on an anchor depends on the rows that it is compared with. With more such rows, false
+negatives are ranked better (``benchmarks/audit.py``), so a block is larger than a training batch.
+Up to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With more rows,
+a row is compared with its nearest rows, found in the clusters around it, and with 4,096 random
+rows: this takes linear time. The ledger keeps only the strongest *partners* of each row.
 
 This needs a push that does not depend on other anchors (``coupling`` "none"). For other objectives,
 all pairs are compared, in square batches of two blocks.
@@ -52,8 +52,8 @@ class Ledger:
 
     Attributes:
         partners: Partners of each row, the strongest first, int64 (n x k); -1 if there are fewer.
-        push: Geometric mean of the push in both directions, in units of ``unit``, n x k; for ranks.
-        force: Arithmetic mean of the same, in the same units, n x k; for shares of all push.
+        push: Geometric mean of the push in both directions, in units of ``unit``, n x k. It ranks.
+        force: Arithmetic mean of the same, in the same units, n x k. It gives shares of all push.
         row_force: Sum of the force over all rows that the row was compared with, n values.
         unit: Sum of an anchor's weights, averaged over anchors. For InfoNCE, all anchors have the
             same sum, 1/temperature, so a push of 1 is the largest possible one.
@@ -73,7 +73,7 @@ class Mined:
     Attributes:
         rows: Row of the anchor, and row whose positive is its hard negative, int64 (m x 2).
         hardness: Share of the push on the anchor, m values.
-        short: Number of rows with fewer negatives than requested.
+        short: Number of rows that get fewer negatives than requested.
     """
 
     rows: NDArray[np.int64]

@@ -71,16 +71,16 @@ class Embedded:
     Attributes:
         anchors: Embeddings of the anchors, not normalised, n x d.
         positives: Embeddings of the positives, not normalised, n x d.
-        groups: Group of each row, int64 (n). Rows of one group are no negatives of each other.
+        groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
         owners: Row of each hard negative, int64 (q).
         marks: Hashes of the texts, uint64: 2 x n x 2 for anchors and positives (last axis), and 2 x
             q for hard negatives. The first axis has two kinds: a hash that near-identical texts
-            share, and one that texts share if they are equal after cutting. With None, a batch has
-            all hard negatives of its rows.
+            share, and one that texts share if they are equal after cutting. If ``marks`` is None, a
+            batch has all hard negatives of its rows.
 
     Raises:
-        InputError: there are fewer than two rows, or embeddings that are not finite.
+        InputError: There are fewer than two rows, or embeddings that are not finite.
     """
 
     anchors: Tensor

@@ -1,16 +1,15 @@
 """Measures the first step of a training for several settings, and recommends values.
 
-Batches are drawn as in training. Four numbers are averaged over them: GD, the share of anchors with
-nothing left to learn (GD < 0.01), the hardest negative's share of the push and, among the other
-anchors, the share above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time.
-Two rules recommend values:
+Batches are drawn as in training. Four numbers are averaged over them: GD; the share of anchors with
+nothing left to learn (GD < 0.01); the hardest negative's share of the push; and the share of the
+anchors with GD >= 0.01 whose ratio is above the bound of Lemma 1 (Li et al., 2024). One setting is
+changed at a time. Two rules recommend values:
 
 - the smallest temperature, or margin, at which at most 30% of the anchors have nothing left to
   learn. At a smaller value, hard negatives get more of the push, but fewer anchors learn;
 - the smallest ratio at which 95% of the anchors that learn are above the bound.
 
-How the recommended temperatures change the score after training was measured; for margins, only on
-one task (benchmarks/tuning.py).
+benchmarks/tuning.py measures the score after training with such values (margins on one task only).
 """
 
 import dataclasses

@@ -27,7 +27,7 @@ from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (or another encoder)"
 _LEAST_GAPS = 6
-_LITTLE = 0.05  # of the loss of random guessing; a smaller loss is no divisor for a ratio
+_LITTLE = 0.05  # share of the loss of guessing; a ratio is not divided by a smaller loss
 
 
 def _not_finite(case: RunEvidence) -> Found | None:
@@ -163,8 +163,8 @@ DIVERGING = Verdict(
         ),
         Threshold(
             "lost_spread",
-            "spread of the embeddings after a third of the run",
-            "mean standard deviation of the dimensions: in the first third, divided by step 0",
+            "spread of the embeddings in the first third of the run",
+            "mean deviation of the dimensions in the first third, divided by that at step 0",
             ZOO,
             below=0.2,
             unit="of the start",
@@ -196,7 +196,7 @@ DIVERGING = Verdict(
             "mean standard deviation of the dimensions at the end, divided by that at step 0. "
             "Counts only if `loss_well_above` is crossed as well and no copies are pushed apart",
             "two layers of all-MiniLM-L6-v2, trained at 100 times the usual learning rate, end at "
-            "0.57 (benchmarks/hosts.py); `lost_spread_at_the_end` has the value of a healthy one",
+            "0.57 (benchmarks/hosts.py); a healthy one ends at 0.73 (`lost_spread_at_the_end`)",
             below=0.65,
             unit="of the start",
         ),
@@ -220,7 +220,7 @@ DIVERGING = Verdict(
         ),
         Threshold(
             "lost_rank",
-            "effective rank after a third of the run",
+            "effective rank in the first third of the run",
             "effective rank in the first third, divided by that at step 0. Counts only if "
             "`loss_up_early` is crossed as well",
             "for a network with batch normalisation, it is 0.62 at 100 times the usual learning "
@@ -230,7 +230,7 @@ DIVERGING = Verdict(
         ),
         Threshold(
             "loss_up_early",
-            "loss after a third of the run",
+            "loss in the first third of the run",
             "loss in the first third, divided by the loss at step 0. Counts only if `lost_rank` is "
             "crossed as well",
             "our choice; the training from which `lost_rank` was chosen has the value 1.9",
@@ -247,7 +247,7 @@ DIVERGING = Verdict(
         ),
         Threshold(
             "norm_jump",
-            "norm after a third of the run",
+            "norm in the first third of the run",
             "for images: mean norm in the first third, divided by that at step 0. Counts only if "
             "`norm` is crossed as well",
             "norms grow by (learning rate x gradient)^2 (Draganov et al., 2024, corollary 3.2); "
@@ -257,7 +257,7 @@ DIVERGING = Verdict(
         ),
         Threshold(
             "norm_jump_text",
-            "norm after a third of the run",
+            "norm in the first third of the run",
             "for text: mean norm in the first third, divided by that at step 0",
             f"see `norm_jump`; the value was {ZOO}",
             above=4.0,
@@ -299,9 +299,9 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
     if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
         why = (
-            "The encoder could not tell inputs apart at the start. Then a loss that pushes only "
-            "the hardest negative, or pushes less than it pulls, moves all embeddings to one "
-            "point, where the loss equals its margin."
+            "The encoder could not tell inputs apart at the start. From such a start, a loss that "
+            "pushes only the hardest negative, or pushes less than it pulls, moves all embeddings "
+            "to one point, where the loss equals its margin."
         )
         return why, "--objective infonce (until embeddings differ; then your objective again)", ()
     why = "No other setting explains the collapse, so the learning rate is probably too high."

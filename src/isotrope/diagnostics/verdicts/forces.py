@@ -21,7 +21,7 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-_FEW = 7  # of fewer negatives, the hardest is often far ahead at any temperature
+_FEW = 7  # with fewer negatives, the hardest is often far ahead at any temperature
 _FEW_OF_COSINES = 2  # the same limit, for cosines at a low temperature
 _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
@@ -51,7 +51,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     better = usual if tau is None or tau > usual else tau / 2
     exchanged = "softmax" in str(parameters(case).get("weight", ""))
     what = "If the loss has a temperature, it" if known is None else f"A temperature of {known:.3g}"
-    what += " of cosines" if cosines and known else ""
+    what += " for cosines" if cosines and known else ""
     return Found(
         (
             compared(deciding, over_even),
@@ -105,7 +105,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "high_temperature",
             "temperature",
-            "temperature of the loss. No fault by itself: it selects one of the other thresholds",
+            "temperature of the loss. It decides which of the other thresholds applies, and is not "
+            "a fault by itself",
             "our choice. Encoders of texts found held-out pairs less often with 0.5 (mean "
             "reciprocal rank 0.133) than with 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
             above=0.4,
@@ -113,8 +114,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "temperature_of_images",
             "temperature",
-            "the value that replaces `high_temperature` for images. If it is not known that the "
-            "inputs are texts, the verdict between both values is not-examined",
+            "the value that replaces `high_temperature` for images. If the inputs may be texts or "
+            "images, the verdict for a temperature between the two values is not-examined",
             "our choice; papers train images at 0.07 (MoCo), 0.5 (SimCLR on CIFAR-10) and 1 (MoCo "
             "v3 with ResNet-50)",
             above=0.7,
@@ -127,7 +128,7 @@ NEGATIVES_NOT_HARD = Verdict(
 
 
 def _false_negatives(case: RunEvidence) -> float | None:
-    """Return the share that is there from the start: later, only a destroyed encoder adds some."""
+    """Return the share, without false negatives that only a destroyed encoder adds later."""
     # Most anchors have one before training only if the data have copies, which training may
     # separate. An encoder that starts from random weights shows copies only after learning pairs.
     first, early, end = (f("false_negatives") for f in (case.first, case.early, case.end))
@@ -160,7 +161,7 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "copies",
             "texts with a near-copy",
-            "share of the texts in a sample of the data that have a copy but for a few words",
+            "share of the texts in a sample of the data that equal another text up to a few words",
             ZOO,
             above=0.2,
             unit="of the texts",
@@ -169,9 +170,9 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "share of the anchors with a negative that looks like a positive. The share must be "
-            "above the value in the first third of the run and at the end. At the end is enough if "
-            "positives are then a standard deviation nearer than negatives",
+            "share of the anchors with a negative that looks like a positive. It must be above the "
+            "value in the first third of the run and at the end, or only at the end if positives "
+            "are by then a standard deviation nearer than negatives",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -366,9 +367,9 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
-            "for cosines at a temperature below `temperature_of_cosines`, where it decides alone: "
             "hardest negative's share of the push at the first logged step from which the "
-            "temperature is known, or at the end if that is larger",
+            "temperature is known, or at the end if that is larger. It decides alone for cosines "
+            "at a temperature below `temperature_of_cosines`",
             "two layers of all-MiniLM-L6-v2 with 7 to 31 negatives: the share is 0.15 to 0.29 at a "
             "temperature of 0.05, and 0.93 at 0.002 (random weights: 0.7 to 0.99)",
             above=0.6,
@@ -383,7 +384,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         ),
         Threshold(
             "done_by_temperature",
-            "done (GD below 0.01) at the first logged step",
+            "GD below 0.01 at the first logged step",
             "for scores other than cosines: share of anchors with GD < 0.01, first logged step",
             "for the trainings described at `hardest_at_first`, the share of these anchors is 0.07 "
             "to 0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
@@ -392,7 +393,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         ),
         Threshold(
             "decided",
-            "mean GD plus share of done anchors at the first logged step",
+            "mean GD plus share of anchors with GD below 0.01, at the first logged step",
             "mean GD plus the share of anchors with GD < 0.01, at the first logged step. Used "
             "instead of `done_by_temperature` if `hardest_at_first` is also crossed at the end",
             "the sum is 1 at a temperature of 0, where each GD is 0 or 1. For a masked language "

@@ -67,7 +67,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     (
         Threshold(
             "done_at_first",
-            "done (GD below 0.01) at the first logged step",
+            "GD below 0.01 at the first logged step",
             "share of the anchors with GD < 0.01 at the first logged step, before any update",
             NEWER,
             above=0.5,
@@ -76,7 +76,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         ),
         Threshold(
             "done_throughout",
-            "done (GD below 0.01) throughout",
+            "GD below 0.01 in the whole run",
             "share of the anchors with GD < 0.01, median of the whole run. Without a dev score, "
             "the share must be above 0.9, the value of `dead_early` (see dissipated-early)",
             NEWER,
@@ -123,7 +123,7 @@ DISSIPATED_EARLY = Verdict(
     (
         Threshold(
             "dead_early",
-            "done (GD below 0.01) after the first fifth",
+            "GD below 0.01 after the first fifth",
             "share of the anchors with GD < 0.01, median of the run without its first fifth",
             f"the limit of 0.01 is that of Li et al.'s (2024) code; the share of 0.9 is {OURS}",
             above=0.9,
@@ -172,7 +172,7 @@ LOSING_PULL = Verdict(
         ),
         Threshold(
             "positive_closer",
-            "angle of positives, its change since the first logged step",
+            "change of the angle to positives since the first logged step",
             "mean angle to positives at the end, minus that at the first logged step. If it has "
             "fallen by more than 0.02, the verdict is not given",
             NEWER,
@@ -263,7 +263,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
             ),
         ),
         "The score on held-out data has fallen from its highest value while training continued."
-        + (" It was never above its start." if never_rose else ""),
+        + (" It was never above the score before training." if never_rose else ""),
         lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
 
@@ -324,7 +324,7 @@ SPREADING = Verdict(
     (
         Threshold(
             "both_fall",
-            "angle of positives, its change since the first logged step",
+            "change of the angle to positives since the first logged step",
             "mean angle to positives at the end minus that at the first logged step. Counts only "
             "if the angle to negatives has risen by more",
             "our choice; it only decides whether `spreading` is printed after `healthy`",
@@ -356,7 +356,7 @@ def _not_examined(case: RunEvidence) -> Found | None:
         detail = "The loss selects its own pairs, which do not show which texts belong together. "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
-        detail = "Besides the compared pairs, other terms of the loss act on the embeddings. "
+        detail = "Other terms of the loss, not only the compared pairs, act on the embeddings. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
         detail = "The loss pulls pairs together, and pushes none apart, perhaps due to a margin. "
@@ -401,8 +401,8 @@ NOT_EXAMINED = Verdict(
     "not-examined",
     "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
     "The Doctor judges a training by the pairs of embeddings that its loss compares. Here it saw "
-    "no pairs, or other terms of the loss also act on the embeddings, or nothing shows that these "
-    "are real pairs and not memorised. It therefore cannot say whether the training is healthy.",
+    "no pairs, or other terms of the loss also act on the embeddings, or nothing shows that the "
+    "pairs belong together. It therefore cannot say whether the training is healthy.",
     (
         Threshold(
             "left_out",

@@ -246,9 +246,9 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. The verdict is not given "
-            "if it is above the value in the first third of the run and at the end: then negatives "
-            "are copies of positives, and as near as these",
+            "share of anchors with a negative that looks like a positive. If it is above the value "
+            "in the first third of the run and at the end, the verdict is not given, because "
+            "negatives are then copies of positives and as near as these",
             "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
             "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,
