@@ -2,8 +2,7 @@
 
 A sum of k products has an error of about k units in the last place, relative to the lengths of its
 factors. The solution of a linear system, or a length computed from its square, keeps half of the
-digits: if t is the tolerance (:func:`rounding`) of a squared length, that of the length is
-sqrt(t).
+digits: if :func:`rounding` is the tolerance of a squared length, its root is that of the length.
 """
 
 import math

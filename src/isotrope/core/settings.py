@@ -311,10 +311,7 @@ def flag(name: str) -> str:
 
 
 def _number(value: object) -> object:
-    """Convert the text of a number (``"0.05"``) to a number, and a boolean of YAML to text.
-
-    Any other text (``"margin:0.3"``) is returned unchanged.
-    """
+    """Return the text of a number as a number, a boolean as text, and any other value as it is."""
     try:
         return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
     except (TypeError, ValueError, OverflowError):

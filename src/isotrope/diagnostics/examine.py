@@ -121,7 +121,7 @@ def _docstrings() -> Texts:
 def _texts_of_run(
     case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
 ) -> RunEvidence:
-    """Measure the saved encoder and, if positives are texts of their own, the initial encoder."""
+    """Measure the saved encoder and, if the positives are other texts, the initial encoder."""
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
     if data is not None:

@@ -159,7 +159,7 @@ def _of_vectors(
     """Return the measurements that depend on which pairs were pulled and pushed."""
     numbers = measure_pairs(pairs, terms, table.anchors)
     some = pairs.negative().any(dim=1)
-    if mined and bool(some.any()):  # rows that are not pushed may be of the anchor's label
+    if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
         copied = false_negative(pairs, table.pushed)[some]
         numbers["false_negatives"] = float(copied.double().mean())
     numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
@@ -167,7 +167,7 @@ def _of_vectors(
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
         numbers["false_negatives"] = max(copies, _alike_twice(table, own))
-    # texts of tokens are nearest by their scores, not by the means of their tokens
+    # if texts are compared token by token, the score shows the nearest, not the mean of the tokens
     by_scores = _ComparedPairs(table, own, table.scores)
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
 
@@ -187,16 +187,16 @@ def _of_labels(
     table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
     """Return measurements of the positives for a loss whose anchors have none of their own."""
-    # Such a loss pulls rows of one label together, which are no false negatives. If it pulls a row
-    # to several others, their angles count equally. An angle that it picked is not typical.
+    # Such a loss pulls rows of one label together; these are not false negatives. If it pulls a row
+    # to several others, their angles count equally. A pair that it selects is not typical.
     several = bool((table.pulled.sum(dim=1) > 1).any())
     chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
-    # a loss with a margin pushes anchors whose positives are so near that it leaves them alone
+    # a loss with a margin may push an anchor and leave its near positive alone
     hidden = mined and not table.blocks and bool((pushed & ~pulled).any())
     numbers: dict[str, float | None] = {}
     if several:
         near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
-        # the nearest of several may be another view of the anchor, which says nothing on the labels
+        # the nearest of several may be another view of the anchor, and is therefore left out
         more = table.pulled.sum(dim=1) > 1
         angles = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)[more]
         angles = angles[angles < torch.inf]
@@ -207,7 +207,7 @@ def _of_labels(
         numbers |= dict.fromkeys(unknown)
     if mined and (several or chosen or hidden):
         numbers["label_gap"] = _by_labels(table)
-    if several and mined:  # negatives that the loss picks are not typical
+    if several and mined:  # negatives that the loss selects are not typical
         numbers |= dict.fromkeys(("false_negatives", "negative_mean", "negative_std"))
     elif several:
         numbers["false_negatives"] = _copies_apart(table)
@@ -217,8 +217,8 @@ def _of_labels(
 
 
 def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
-    """Return the measurements of negatives if these are the positives of other anchors."""
-    # They may come from a queue, whose older embeddings are not comparable with new positives.
+    """Return measurements with the positives of other anchors as the negatives."""
+    # Candidates without a gradient may be from a queue, whose older embeddings are not comparable.
     columns = table.columns[own]
     apart = ~torch.eye(len(own), dtype=torch.bool, device=own.device)
     scores = table.anchors @ columns.T
@@ -260,7 +260,7 @@ def _by_labels(table: Compared) -> float | None:
         gap = _lead(sign * angle[same], sign * angle[apart])
         nearest = angle[pulled].amin() if bool(pulled.any()) else torch.inf
         hidden = bool((angle < nearest)[~(same | apart | itself)].any())
-        # a margin leaves near positives alone, so that the others are farther than all
+        # a loss with a margin skips near positives, so the pulled ones are the farthest
         return None if gap is None else max(gap, _INVERTED) if hidden else gap
     return None
 
@@ -275,7 +275,7 @@ def _linked(pairs: Tensor) -> Tensor:
 def _copies_apart(table: Compared) -> float | None:
     """Return the share of anchors that push a copy of a row that they pull, or of themselves."""
     cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
-    others = table.pushed & ~_linked(table.pulled)  # a softmax also pushes rows of the label
+    others = table.pushed & ~_linked(table.pulled)  # a softmax also pushes rows of one label
     rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(others[i].any())]
     for i in rows:
         pushed, pulled = others[i], table.pulled[i]
@@ -286,7 +286,7 @@ def _copies_apart(table: Compared) -> float | None:
 
 
 def _alike_twice(table: Compared, own: Tensor) -> float:
-    """Return the share of anchors whose pair is near another pair, anchor and positive alike."""
+    """Return the share of anchors that are near another anchor, as are the positives of both."""
     # Two encoders that have not learnt the pairs yet show copies only in this way.
     some = own[:_MOST_ROWS]
     among = table.pushed[: len(some), some]
@@ -386,7 +386,7 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
 
 def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
     """Return the measurements of a loss that compares an anchor with at most one candidate."""
-    left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # such as beyond a margin
+    left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # for example, beyond a margin
     numbers: dict[str, float | None] = {"negatives": float(left.double().mean())}
     pushed = push.sum(dim=1) > 0
     if bool(live.any()):

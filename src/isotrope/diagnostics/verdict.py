@@ -59,7 +59,7 @@ class Threshold:
 
     @property
     def value(self) -> float:
-        """The value."""
+        """The limit itself, ``above`` or ``below``."""
         value = self.below if self.above is None else self.above
         assert value is not None
         return value
@@ -104,7 +104,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """Result of a function ``when``; for an empty text, the finding uses that of the verdict.
+    """Result of a function ``when``. If a text is empty, the finding uses that of the verdict.
 
     Attributes:
         evidence: Numbers, the deciding ones first.

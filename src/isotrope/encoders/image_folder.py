@@ -66,7 +66,8 @@ def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
     # transformers, huggingface_hub and safetensors may raise any Exception
     except Exception as error:
         what = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
+        problem = f"{folder} is not a model that can be loaded: {what}"
+        raise InputError(f"copy or save the model again; {problem}") from error
     report.check(folder)
     return model, *_preparation(folder, config)
 

@@ -146,7 +146,8 @@ def open_folder(
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             what = lines[0][:300] if lines else type(error).__name__
-            raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
+            problem = f"{folder} is not a model that can be loaded: {what}"
+            raise InputError(f"copy or save the model again; {problem}") from error
     report.check(folder)
     return model
 

@@ -195,7 +195,7 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
-        """Return the transformer; refuse ``setting`` if the encoder has none."""
+        """Return the transformer; without one, raise an error that names ``setting``."""
         if is_static(self.model[0]):
             raise SettingError(
                 f"{self.name} has static embeddings and no layers",

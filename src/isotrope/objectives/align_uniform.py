@@ -51,12 +51,12 @@ class AlignUniform(
     - h'_j||^2}, where the mean is over all rows i and j of the two views. With pairs="within", U is
     the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
 
-    Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, with s_ij =
-    h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1 - lambda)
-    alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches h_i if
-    alpha < 2. (The norm of the gradient does if alpha < 1.) For alpha < 2, the code therefore does
-    not pull positives closer than 0.01. With pairs="within", W_ij includes the push that h_i
-    receives as a negative of anchor j.
+    Gradient: dissipation GD = 1; weight W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl},
+    with s_ij = h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1
+    - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches
+    h_i if alpha < 2. (The norm of the gradient does if alpha < 1.) For alpha < 2, the code
+    therefore does not pull positives closer than 0.01. With pairs="within", W_ij includes the push
+    that h_i receives as a negative of anchor j.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -28,8 +28,8 @@ class ArcCon(
     Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} +
     sum_{j != i} e^{s_ij'/tau}) ).
 
-    Gradient: GD_i = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_{k != i} e^{s_ik'/tau});
-    W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = sin(theta_ii' + u) /
+    Gradient: dissipation GD_i = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_{k != i} e^{s_ik'/tau});
+    weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); ratio R_i = sin(theta_ii' + u) /
     sin theta_ii'.
 
     theta_ii' is clamped to [0.01, pi - 0.01], because R is infinite at 0 and pi. theta_ii' + u is

@@ -28,11 +28,11 @@ class BarlowTwins(
     space="batchnorm" the columns of each view are standardised over the batch instead, and L is
     the loss of Zbontar et al., who use nu = 0.0051.
 
-    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector D h'_i, with the
-    diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest, (2 nu / N^2) |h'_i|^2 h_i, is
-    parallel to h_i, so normalisation removes it. There is one R for each coordinate. An
-    earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j in W_ij; neither
-    form gives the gradient. GD, W and R are not defined for space="batchnorm".
+    Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
+    D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest, (2 nu / N^2)
+    |h'_i|^2 h_i, is parallel to h_i, so normalisation removes it. There is one R for each
+    coordinate. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j
+    in W_ij; neither form gives the gradient. GD, W and R are not defined for space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -49,11 +49,11 @@ class DCL(
     Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, the sum has the
     2N - 2 negatives of both views.
 
-    Gradient: GD = 1 (it never fades); W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R =
-    1. With ``views="both"`` there is a residual: what h_i receives as a negative of the other
-    anchors. An anchor without negatives is only pulled. In eq. 5, 10 and 43, Nie et al. (2023)
-    print the division by tau outside the exponential; it belongs inside. Yeh et al. train
-    ``DCL(views="both").symmetric()``, as do Manna et al. (2023, tau = 0.1).
+    Gradient: dissipation GD = 1 (it never fades); weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
+    e^{s_ik'/tau}); ratio R = 1. With ``views="both"`` there is a residual: what h_i receives as a
+    negative of the other anchors. An anchor without negatives is only pulled. In eq. 5, 10 and 43,
+    Nie et al. (2023) print the division by tau outside the exponential; it belongs inside. Yeh et
+    al. train ``DCL(views="both").symmetric()``, as do Manna et al. (2023, tau = 0.1).
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -107,12 +107,13 @@ class DCLW(
     Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
 
-    Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = w_i - N p_i
-    (s_ii' - sum_k p_k s_kk') / sigma. In the paper, the weights w_i also receive gradients, and
-    each depends on all anchors. R_i therefore follows from the derivative of the sum of all losses
-    with respect to s_ii'. A positive that is much closer than the other positives is pushed away
-    (R_i < 0). With ``weights="constant"``, as in the library ``lightly``, R_i = w_i. With
-    ``views="both"`` there is a residual: what h_i receives as a negative of the other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
+    ratio R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. In the paper, the weights w_i also
+    receive gradients, and each depends on all anchors. R_i therefore follows from the derivative of
+    the sum of all losses with respect to s_ii'. A positive that is much closer than the other
+    positives is pushed away (R_i < 0). With ``weights="constant"``, as in the library ``lightly``,
+    R_i = w_i. With ``views="both"`` there is a residual: what h_i receives as a negative of the
+    other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -181,8 +182,9 @@ class DCLPlus(
 
     Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
 
-    Gradient: GD_i = 1[L_i > 0]; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
-    GD_i is 1 for exactly those anchors whose GD in InfoNCE, at the same temperature, exceeds 1/2.
+    Gradient: dissipation GD_i = 1[L_i > 0]; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
+    e^{s_ik'/tau}); ratio R = 1. GD_i is 1 for exactly those anchors whose GD in InfoNCE, at the
+    same temperature, exceeds 1/2.
 
     Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); sin theta_ii'
     is correct. The mean is over all anchors, also those with GD_i = 0.

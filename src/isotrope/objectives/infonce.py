@@ -29,8 +29,8 @@ class InfoNCE(
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau}) ).
 
-    Gradient: GD_i = 1 / (1 + e^{s_ii'/tau} / sum_{k != i} e^{s_ik'/tau});
-    W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
+    Gradient: dissipation GD_i = 1 / (1 + e^{s_ii'/tau} / sum_{k != i} e^{s_ik'/tau}); weight W_ij =
+    e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); ratio R = 1.
 
     Additional negatives (hard negatives, a queue) are included in every sum over j or k. With
     ``in_batch=False`` they are the only negatives, as in MoCo, which pushes against a queue.

@@ -28,9 +28,9 @@ class MHE(
     Loss: L = mean_i ||h_i - h'_i||^2 + nu U,
     U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2} ).
 
-    Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}; R_i = sum_{k<l} e^{2t
-    h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}), so that the pull is 2/N. W_ij includes the push
-    that h_i receives as a negative of anchor j.
+    Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
+    ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}), so that the pull is
+    2/N. W_ij includes the push that h_i receives as a negative of anchor j.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

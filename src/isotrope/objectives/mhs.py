@@ -29,9 +29,9 @@ class MHS(
 
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
 
-    Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest h_j (0 at a distance below 0.01),
-    else 0; R_i = 2 ||h_i - h_j|| / nu. Table 2 prints R_i / N, because it adds the mean of all
-    alignments to the separation of one anchor.
+    Gradient: dissipation GD = 1; weight W_ij = nu / ||h_i - h_j|| for the nearest h_j (0 at a
+    distance below 0.01), else 0; ratio R_i = 2 ||h_i - h_j|| / nu. Table 2 prints R_i / N, because
+    it adds the mean of all alignments to the separation of one anchor.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 

@@ -50,10 +50,10 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
     Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), where j is any other row of
     either view. The mean is over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the positive is
-    sigmoid(-s_ii'/tau) / tau. The gradient of each pair fades by itself, so GD, the factor of a
-    whole anchor, is 1. The residual is the rest of the gradient: what an anchor receives as a
-    positive and as a negative of other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
+    positive is sigmoid(-s_ii'/tau) / tau. The gradient of each pair fades by itself, so GD, the
+    factor of a whole anchor, is 1. The residual is the rest of the gradient: what an anchor
+    receives as a positive and as a negative of other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -82,8 +82,9 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
     Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is any other row of either view.
     The mean is over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the positive is 1/tau.
-    The residual is what an anchor receives as a positive and as a negative of other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
+    positive is 1/tau. The residual is what an anchor receives as a positive and as a negative of
+    other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -104,8 +105,9 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
     Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any other row of either view. The mean
     is over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the positive is 1/tau. The
-    residual is what an anchor receives as a positive and as a negative of other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the
+    positive is 1/tau. The residual is what an anchor receives as a positive and as a negative of
+    other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -144,12 +146,11 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
 def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
-    At this temperature e^{1/tau} / tau is still finite, which bounds the value and the gradient
-    with respect to the normalised embeddings. The gradient with respect to an embedding that is not
-    normalised is this gradient divided by the norm of the embedding. Half-precision embeddings are
-    compared in float32, so the limit of float32 applies to them. Their gradient is rounded to their
-    own dtype: at temperatures of 0.11 and below, derivatives exceed 65504, the largest number of
-    float16.
+    At this temperature e^{1/tau} / tau is still finite. It bounds the value and the gradient with
+    respect to normalised embeddings; for other embeddings, divide the gradient by their norm.
+    Half-precision embeddings are compared in float32, so the limit of float32 applies to them.
+    Their gradient is rounded to their own dtype: at temperatures of 0.11 and below, derivatives
+    exceed 65504, the largest number of float16.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted

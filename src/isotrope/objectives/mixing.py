@@ -98,11 +98,11 @@ class MixedInfoNCE(
     is its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
     norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; GD_i = 1 / (1 + e^{s_ii'/tau}
-    / S_i); W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i); the pull of the positive is
-    (1 - c_ii e^{h_i.x_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, and
-    every other c_ij is 0. The pull is weaker if the positive is in the mixture. With
-    ``renormalise=False``, R = 1.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; dissipation GD_i = 1 / (1 +
+    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i); the pull
+    of the positive is (1 - c_ii e^{h_i.x_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig
+    = lambda / Z_i, and every other c_ij is 0. The pull is weaker if the positive is in the mixture.
+    With ``renormalise=False``, R = 1.
 
     The mixtures x_i are held constant, so no gradient flows through them to the mixed embeddings.
     An anchor gets no mixture if it has too few negatives or if the sum of both vectors is 0.
@@ -150,10 +150,10 @@ class MixCSE(
     ), x_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i. Z_i is the norm of the sum; i + 1 is the
     next row of the batch (for the last row, the first).
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; GD_i = 1 / (1 + e^{s_ii'/tau}
-    / S_i); W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i), with c_ij = (1 - lambda) /
-    Z_i for j = i + 1, else 0; the pull of the positive is (1 - e^{h_i.x_i/tau} lambda / (Z_i S_i))
-    / tau. R depends on the angles and is at most 1.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; dissipation GD_i = 1 / (1 +
+    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i), with
+    c_ij = (1 - lambda) / Z_i for j = i + 1, else 0; the pull of the positive is (1 -
+    e^{h_i.x_i/tau} lambda / (Z_i S_i)) / tau. R depends on the angles and is at most 1.
 
     The mixtures x_i are held constant. The released code also compares every anchor with the
     mixtures of the other anchors, and every positive with the mixtures of the anchors. The next row

@@ -174,10 +174,10 @@ class ModifiedBarlowTwins(
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = w_ij = e^{h'_i.h'_j/tau} /
-    sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With normaliser="row" the denominator of row i is
-    sum_{k != i} e^{h'_i.h'_k/tau}, as in an earlier version of Li et al. (2024). That version also
-    prints h_i.h'_j in W, but Barlow Twins weighs by h'_i.h'_j.
+    Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
+    e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; ratio R = r. With normaliser="row" the
+    denominator of row i is sum_{k != i} e^{h'_i.h'_k/tau}, as in an earlier version of Li et al.
+    (2024). That version also prints h_i.h'_j in W, but Barlow Twins weighs by h'_i.h'_j.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij
@@ -224,9 +224,9 @@ class ModifiedVICReg(
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
-    W_ij = w_ij = e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; R = r. With normaliser="row" the
-    sum is over k != i, as an earlier version of Li et al. (2024) prints it.
+    Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
+    e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the sum is
+    over k != i, as an earlier version of Li et al. (2024) prints it.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij
@@ -276,8 +276,9 @@ class ModifiedMHE(
     code adds it once and not once per anchor; vectors h_i with d_i = 0 are constant in U.
     ``per_anchor()`` adds U / N to the loss of each anchor.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l}
-    e^{h_k.h_l/tau}); R = r. W_ij includes the push that h_i receives as a negative of anchor j.
+    Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /
+    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. W_ij includes the push that h_i receives as a
+    negative of anchor j.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (W_ij
@@ -338,9 +339,10 @@ class ModifiedMHS(
     paper, with the same gradient and the same average: L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j !=
     i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and h_j constant.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest h_j
-    of the same view (0 at a distance below 0.01), else 0; R = r. W is that of ``MHS``. Appendix E
-    prints r / (2 max_j ||h_i - h_j||) before the alignment, but the gradient needs the minimum.
+    Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
+    for the nearest h_j of the same view (0 at a distance below 0.01), else 0; ratio R = r. W is
+    that of ``MHS``. Appendix E prints r / (2 max_j ||h_i - h_j||) before the alignment, but the
+    gradient needs the minimum.
 
     With variant="released" both directions are summed, and the nearest j is in the other view, at
     the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. The positive has

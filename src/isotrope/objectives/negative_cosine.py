@@ -25,9 +25,9 @@ class NegativeCosine(
 
     Loss: L_i = -h_i.h'_i. The loss of BYOL, ||h_i - h'_i||^2 = 2 + 2 L_i, has twice this gradient.
 
-    Gradient: GD = 1; W = 0; the pull of the positive is 1. With respect to the embedding z_i before
-    normalisation, the gradient is -(I - h_i h_i^T) h'_i / ||z_i||. Its norm is sin(theta_ii') /
-    ||z_i||.
+    Gradient: dissipation GD = 1; weight W = 0; the pull of the positive is 1. With respect to the
+    embedding z_i before normalisation, the gradient is -(I - h_i h_i^T) h'_i / ||z_i||. Its norm is
+    sin(theta_ii') / ||z_i||.
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 

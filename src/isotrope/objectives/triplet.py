@@ -87,8 +87,8 @@ class MPT(
 
     Loss: L_i = max(0, m - s_ii' + max_{k != i} s_ik').
 
-    Gradient: GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first of equal
-    ones); W_in = 1, all other W_ij = 0; R = 1.
+    Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first of
+    equal ones); weight W_in = 1, all other W_ij = 0; ratio R = 1.
 
     The mean is over all anchors, also those with GD_i = 0. In the triplet form, Li et al. (2024)
     print max d(h_i, h'_j) where min is correct: the hardest negative is the nearest. Nie et al.
@@ -136,10 +136,10 @@ class MET(
 
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
 
-    Gradient: GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first of equal
-    ones); W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. W and R follow from
-    the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an additional
-    part along h_i, which the normalisation removes.
+    Gradient: dissipation GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first of
+    equal ones); weight W_in = 1 / d_in', all other W_ij = 0; ratio R = d_in' / d_ii'. W and R
+    follow from the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an
+    additional part along h_i, which the normalisation removes.
 
     A pair closer than 0.01 is clamped at 0.01 and neither pulls nor pushes. Li et al. (2024,
     appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m, but d_in' -
@@ -180,8 +180,9 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
 
     Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), in radians.
 
-    Gradient: GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the first of
-    equal ones); W_in = 1 / sin theta_in', all other W_ij = 0; R = sin theta_in' / sin theta_ii'.
+    Gradient: dissipation GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the
+    first of equal ones); weight W_in = 1 / sin theta_in', all other W_ij = 0; ratio R = sin
+    theta_in' / sin theta_ii'.
 
     An angle within 0.01 of 0 or of pi is clamped; its pair neither pulls nor pushes. Nie et al.
     (2023, eq. 22) print the condition theta_ii' - theta_in' < m, with the wrong sign.

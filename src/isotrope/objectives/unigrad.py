@@ -29,9 +29,9 @@ class BarlowTwinsGrad(
     Loss (a surrogate, with all but h_i constant), summed over the anchors of both views:
     L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
 
-    Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is (2/N) A, with A = I -
-    (1 - nu) diag C. In the tangent space, the whole gradient equals that of ``BarlowTwins``. Tao et
-    al. train with nu = 50 and with A = I (diagonal=False).
+    Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is
+    (2/N) A, with A = I - (1 - nu) diag C. In the tangent space, the whole gradient equals that of
+    ``BarlowTwins``. Tao et al. train with nu = 50 and with A = I (diagonal=False).
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -86,10 +86,11 @@ class VICRegGrad(
     Loss (a surrogate, with all but h_i constant), summed over the anchors of both views:
     L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
-    Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N. In the tangent
-    space, the whole gradient equals that of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 +
-    C'_kl^2), diagonal included. Here C = sum_i h_i h_i^T / (N - 1) is not centred, and nu = 2 nu1
-    N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a different gradient.
+    Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
+    In the tangent space, the whole gradient equals that of sum_i ||h_i - h'_i||^2 / N + (nu1/D)
+    sum_kl (C_kl^2 + C'_kl^2), diagonal included. Here C = sum_i h_i h_i^T / (N - 1) is not centred,
+    and nu = 2 nu1 N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a
+    different gradient.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -133,8 +134,9 @@ class SimCLRGrad(
     L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both views
     except h_i and h'_i.
 
-    Gradient: GD_i = 1 - p_i; W_ij = p_ij / (tau (1 - p_i)); R = 1. Here p is the softmax of s / tau
-    over all rows of both views except h_i, and p_i is its value at the positive.
+    Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
+    is the softmax of s / tau over all rows of both views except h_i, and p_i is its value at the
+    positive.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -173,9 +175,9 @@ class UniGrad(
     Loss (a surrogate, with all but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
     F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
 
-    Gradient: GD = 1; W_ij = nu h_i.x_j / 2N, positive or negative, for every other row x_j of both
-    views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains h'_i too; the residual,
-    (nu / 2N) h_i, is parallel to h_i.
+    Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, positive or negative, for every
+    other row x_j of both views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
+    h'_i too; the residual, (nu / 2N) h_i, is parallel to h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 

@@ -32,12 +32,12 @@ class VICReg(
     al. (2024); Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1
     ``cov_coeff`` and nu2 ``var_coeff``.
 
-    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the pull is 2
-    lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4 nu1
-    C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The residual is (2
-    lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the
-    rows: it is the gradient of another loss, ``VICRegGrad``. GD, W and R are not defined for
-    space="raw".
+    Gradient: dissipation GD = 1; weight W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative;
+    the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate
+    push, is -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The
+    residual is (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
+    centre the rows: it is the gradient of another loss, ``VICRegGrad``. GD, W and R are not defined
+    for space="raw".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

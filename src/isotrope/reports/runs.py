@@ -70,7 +70,7 @@ class Run:
 
     @property
     def foreign(self) -> bool:
-        """Whether a custom training loop wrote the log: then there are only numbers."""
+        """Whether a custom training loop wrote the log: then there are no settings."""
         return self.result is None and not self.settings
 
     @property

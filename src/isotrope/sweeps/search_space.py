@@ -42,7 +42,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return the value at a share of the range, rounded to four digits."""
+        """Return the value at ``share`` of the way from low to high, rounded to four digits."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:

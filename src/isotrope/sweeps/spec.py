@@ -44,10 +44,10 @@ class SweepSettings(Settings):
     trials: int = setting(20, "Number of trials (random, tpe).", ge=1, used=_drawn)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every trial with.")
     metric: str | None = setting(
-        None, "Number of result.json to rank by.", shown="dev_best; for images knn_final"
+        None, "Number in result.json to rank by.", shown="dev_best; for images knn_final"
     )
     goal: Literal["max", "min"] | None = setting(
-        None, "Whether the highest or the lowest is best.", shown="max; min for loss and seconds"
+        None, "Whether a high or a low number is best.", shown="max; min for loss and seconds"
     )
     jobs: int | None = setting(
         None,

@@ -125,7 +125,7 @@ class Doctor:
         return str(self.diagnose())
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Return the handler of a trainer's event ``on_...``, which often does nothing."""
+        """Return the handler of a trainer's event ``on_...``; for most events, it does nothing."""
         if not name.startswith("on_") and name not in ("setup", "teardown"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return functools.partial(self._receive, name)

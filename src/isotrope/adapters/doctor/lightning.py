@@ -52,7 +52,7 @@ class LightningEvents:
             self._readings.append(GraphReading(loss))
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """Measure the compared pairs."""
+        """Measure the pairs that the loss compared."""
         readings, self._readings = self._readings, []
         accumulated = trainer.accumulate_grad_batches
         row = self.doctor.anatomy.see(readings, self._step, accumulated=accumulated)

@@ -3,8 +3,6 @@
 ::
 
     SentenceTransformerTrainer(..., evaluator=ProtocolEvaluator(sts="sts", retrieval="dev.tsv"))
-
-It gives the same scores as ``isotrope evaluate``.
 """
 
 import csv

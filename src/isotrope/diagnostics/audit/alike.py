@@ -1,12 +1,12 @@
 """Finds rows that seem to belong together, by the similarities of their anchors and positives.
 
 Two rows have four similarities: of their anchors, of their positives, and of the anchor of either
-with the positive of the other. Each gives a difference: twice the cosine of the two rows, minus the
-mean cosine of either with its own 20 nearest rows. The *evidence* that two rows belong together is
-about the largest of the four differences: 0.05 log of the mean of exp(difference / 0.05). At 0, two
-rows are as near to each other as to their nearest rows. A text that is near to everything has
-little evidence. Copies of a row reduce its push on others, but not the evidence.
-``benchmarks/audit.py`` compares the evidence with the single differences and with the push.
+with the positive of the other. Each gives a difference: twice the cosine, minus the mean cosine of
+the first row with its 20 nearest rows, minus that of the second row. The *evidence* that two rows
+belong together is about the largest of the four differences: 0.05 log of the mean of
+exp(difference / 0.05). At 0, two rows are as near to each other as to their nearest rows. A text
+that is near to everything has little evidence. Copies of a row reduce its push, but not the
+evidence. ``benchmarks/audit.py`` compares evidence, single differences and push.
 """
 
 import math
@@ -42,7 +42,7 @@ class Alike:
 
 @torch.no_grad()
 def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
-    """Return the pairs of rows that are nearest by any of the similarities, with their evidence.
+    """Return pairs of rows that are nearest by one of the four similarities, and their evidence.
 
     Pairs within a group are left out, because they are known to belong together. With more than
     30,000 rows, pairs whose evidence is below 0 are left out too, to save memory.

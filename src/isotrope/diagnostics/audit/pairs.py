@@ -2,13 +2,13 @@
 
 Each kind is an array of row numbers, counted from 0, in ascending order except for *apart*:
 
-- *apart*: most other rows' positives are nearer to the anchor than its own (worst first);
+- *apart*: most other rows' positives are nearer to the anchor than its own positive (worst first);
 - *solved*: the row has nothing left to learn (GD < 0.01) at the batch size of training;
-- *cut*: a text is longer than the tokens that training reads;
+- *cut*: a text has more tokens than training reads;
 - *repeated*: an earlier row has the same texts and hard negatives, up to case and punctuation;
 - *lengths*: a text is far longer or shorter than the middle half of the texts in its column;
-- *scripts*: a text in a script (such as Cyrillic) that is rare in its column. Languages that use
-  one script are not told apart.
+- *scripts*: a text is in a script (such as Cyrillic) that is rare in its column. Languages with the
+  same script are not distinguished.
 
 If the columns of a file are shifted against each other, many rows are *apart*.
 """

@@ -215,7 +215,7 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
 def between(
     book: Ledger, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the reciprocal push of each pair of rows (m x 2), and its share of all force.
+    """Return the reciprocal push of each pair of rows (m x 2), and its share of the total force.
 
     The push is 0 if either row is not among the other's strongest partners.
     """
@@ -278,7 +278,7 @@ def _separable(embedded: Embedded, objective: Objective) -> bool:
 
 
 def _rectangles(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield anchors, rows to compare them with (the anchors' own first), and which are new."""
+    """Yield anchors, rows to compare them with (their own first), and which pairs are new."""
     for rows in order.tensor_split(-(-len(order) // _ANCHORS)):
         others = order[~torch.isin(order, rows)]
         parts = others.tensor_split(max(1, -(-len(others) // (_COLUMNS - len(rows)))))

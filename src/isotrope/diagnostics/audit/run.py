@@ -123,7 +123,7 @@ def _uncovered(
 ) -> Uncovered:
     """Return what whitening the embeddings gains on a part of the rows."""
     known: dict[str, np.ndarray[Any, Any]] = {}
-    if rows.views != "dropout":  # with dropout, they are not what the encoder gives in use
+    if rows.views != "dropout":  # embeddings with dropout differ from those in use
         for side, vectors in enumerate((embedded.anchors, embedded.positives)):
             own = [prompts[side] + record[side] for record in rows.texts]
             known |= dict(zip(own, vectors.numpy(), strict=True))
@@ -146,7 +146,7 @@ def audit_rows(
 ) -> TextAudit:
     """Audit rows whose embeddings are known; ``encoder`` is the name of their encoder.
 
-    ``objective`` is from :func:`checked_objective`, ``uncovered`` what whitening gains.
+    ``objective`` is from :func:`checked_objective`; ``uncovered`` says what whitening gains.
     """
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
@@ -170,7 +170,7 @@ def audit_pictures(
 ) -> PictureAudit:
     """Audit pictures whose embeddings are known; ``method`` is the method that crops them.
 
-    ``objective`` is from :func:`checked_objective`; ``scratch``: the encoder has random weights.
+    ``objective`` is from :func:`checked_objective`; ``scratch`` means random initial weights.
     """
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])

@@ -79,7 +79,7 @@ class Recommendation:
 def settings_table(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> list[Setting]:
-    """Return the numbers at up to four batch sizes, then for each value of each setting."""
+    """Return the measurements at up to four batch sizes, then for each value of each setting."""
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})

@@ -56,8 +56,8 @@ class Angles:
         """Turn the means into arrays and check the numbers.
 
         Raises:
-            InputError: the means are no list of finite numbers, a spread is negative, or there are
-                too few or too many negatives or batches.
+            InputError: The means are not a list of finite numbers, a spread is negative, or there
+                are too few or too many negatives or batches.
         """
         for name in ("positive", "negative"):
             means = np.asarray(getattr(self, name), dtype=np.float64)
@@ -111,13 +111,13 @@ class Draws:
     Attributes:
         seed: Seed of the draws. The result does not depend on the number of threads.
         common: Whether to draw one set of batches and shift it to every pair of means. If False,
-            each pair has its own batches, as in the paper. With a common set, each value has the
-            same distribution and error, and it is faster. But neighbouring values have similar
-            errors, so the landscape is smooth.
-        progress: Function that gets the number of pairs of means done since its last call.
+            each pair has its own batches, as in the paper. A common set is faster, and each value
+            has the same distribution and error. But the errors of neighbouring values are similar,
+            so the landscape looks smooth.
+        progress: Function that receives the number of newly done pairs of means.
 
     Raises:
-        InputError: the seed is negative.
+        InputError: The seed is negative.
     """
 
     seed: int = 0

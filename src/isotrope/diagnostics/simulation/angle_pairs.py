@@ -27,7 +27,7 @@ class _Unknown(Tensor):
     the device ``meta``, which stores no numbers.
 
     Raises:
-        InputError: a number of the placeholder is read.
+        InputError: A number of the placeholder is read.
     """
 
     _SHAPES = (

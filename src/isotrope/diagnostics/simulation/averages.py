@@ -148,11 +148,11 @@ def gradient_norm(
 ) -> list[Landscape]:
     """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, figs 2, 4).
 
-    ``alignment`` is the part of the positive, GD pull sin(theta_ii'). ``uniformity`` is the part of
-    one negative, GD W_ij sin(theta_ij'); it is the hardest negative if only that one is pushed. The
-    sines are the lengths of h'_i and h'_j in the tangent space of the unit anchor (Nie et al.,
-    2023, eq. 7-9, 11, 16-22). An objective with one number for a whole batch is evaluated on a
-    batch of equal anchors, and its components include the 1/n.
+    ``alignment`` comes from the positive: GD pull sin(theta_ii'). ``uniformity`` comes from one
+    negative (the hardest, if no other pushes): GD W_ij sin(theta_ij'). The sines are the lengths of
+    h'_i and h'_j in the tangent space of the unit anchor (Nie et al., 2023, eq. 7-9, 11, 16-22). An
+    objective with one number for a whole batch is evaluated on a batch of equal anchors, and its
+    components include the 1/n.
 
     Args:
         objectives: Objectives whose pull is one number for each anchor.

@@ -75,11 +75,7 @@ def landscapes(
 
 
 def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
-    """Return CSV with one line for every pair of means of every landscape.
-
-    Args:
-        landscapes: Pairs of a name, for the first column, and a landscape.
-    """
+    """Return CSV with one line for every pair of means of every named landscape."""
     rows = []
     for name, landscape in landscapes:
         for i, mu_pos in enumerate(landscape.positive):

@@ -138,7 +138,7 @@ DISSIPATED_EARLY = Verdict(
 
 
 def _does_not_pull(case: RunEvidence) -> bool:
-    """Whether a loss of another library no longer pulls, as at its margin, which is no fault."""
+    """Whether a loss of another library no longer pulls; at a margin, that is not a fault."""
     ratio = case.end("ratio")
     return case.objective is None and ratio is not None and crosses("pull", abs(ratio))
 

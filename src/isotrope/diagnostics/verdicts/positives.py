@@ -156,8 +156,8 @@ def _median(rows: Sequence[Row]) -> float | None:
 
 def _something_else(case: RunEvidence) -> bool:
     """Whether copies, the temperature or a collapse explain why positives are no nearer."""
-    # A copy of the positive among the negatives is as near as the positive itself. Two encoders
-    # with random weights separate nothing at first, nor after a collapse or in a cold softmax.
+    # A copy of a positive among the negatives is as near as the positive itself. Two encoders with
+    # random weights separate nothing at first, after a collapse, or at a very low temperature.
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
     cold = sharp and crosses("temperature_of_cosines", case.first("temperature"))
     gone = crosses("collapse_uniformity", case.end("uniformity"))
