@@ -238,7 +238,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     for name, why in (
         ("pipe.png", "not a regular file"),
-        ("folder.png", "is a folder where a file is needed"),
+        ("folder.png", "is a folder; give a file"),
         ("loop.png", "symbolic links"),
         ("none.png", "no such file; check the path"),
     ):

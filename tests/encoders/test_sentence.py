@@ -235,7 +235,7 @@ class TestPooling:
         model.save_pretrained(str(tmp_path / "none"), create_model_card=False)
         with pytest.raises(InputError, match=r"add a pooling to .*: it gives one vector per token"):
             SentenceEncoder.load(tmp_path / "none")
-        with pytest.raises(InputError, match=r"leave the pooling 'cls' out: .* has no pooling"):
+        with pytest.raises(InputError, match=r"do not set the pooling 'cls': .* has no pooling"):
             SentenceEncoder.load(tmp_path / "none", pooling="cls")
 
 

@@ -183,7 +183,7 @@ def _huge(name: str) -> Spoil:
 # what is spoilt, how, and what is said
 TEXT: dict[str, tuple[Spoil, str]] = {
     "no config": (gone("config.json"), "no config.json"),
-    "no weights": (gone("model.safetensors"), "model.safetensors is missing"),
+    "no weights": (gone("model.safetensors"), "model.safetensors is missing in"),
     "no tokenizer": (gone("tokenizer.json"), "has no tokenizer"),
     "weights only as a pickle": (_pickled, "a pickle, which can run code"),
     "weights cut short": (_cut, "cut short?"),
@@ -340,7 +340,7 @@ def _other(name: str, data: bytes | str) -> Spoil:
 
 IMAGES: dict[str, tuple[Spoil, str]] = {
     "no config": (gone("config.json"), ""),
-    "no weights": (gone("model.safetensors"), "model.safetensors is missing"),
+    "no weights": (gone("model.safetensors"), "model.safetensors is missing in"),
     "weights cut short": (_cut, "cut short?"),
     "weights only as a pickle": (_pickled, "a pickle, which can run code"),
     "names of another model": (_weights(_renamed), "not a model that can be"),
@@ -396,7 +396,11 @@ def _named() -> Iterator[Case]:
             "is a run folder without a model",
         ),
         "a folder of words": ("m", lambda room: content(room / "m/a.txt", "x"), "holds no model"),
-        "only a config": ("m", lambda room: content(room / "m/config.json", "{}"), "no weights"),
+        "only a config": (
+            "m",
+            lambda room: content(room / "m/config.json", "{}"),
+            "model.safetensors is missing",
+        ),
         "an archive": ("m.zip", lambda room: content(room / "m.zip", b"PK\3\4"), "is a file"),
     }
     for what, (name, prepare, says) in names.items():

@@ -42,7 +42,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         raise InputError(f"{place(path)}: a link leads outside {place(within)}; copy the file here")
     if stat.S_ISDIR(mode):
-        raise InputError(f"{place(path)}: is a folder where a file is needed")
+        raise InputError(f"{place(path)}: is a folder; give a file")
     if not stat.S_ISREG(mode):
         kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
         raise InputError(

@@ -130,7 +130,7 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in handles):
-        raise _Busy("it is this process itself")
+        raise _Busy("in fact an earlier call in this process")
     gone: OSError = FileNotFoundError(errno.ENOENT, "it is removed again and again")
     with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now

@@ -140,7 +140,8 @@ def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
     what = place(file) if isinstance(file, Path) else "the picture in memory"
     with _refusing(what), pillow.open(file, formats=tuple(_FORMATS)) as image:
         if image.width * image.height > MOST_PIXELS:
-            raise ValueError(f"{image.width} x {image.height} pixels, more than {MOST_PIXELS:,}")
+            size = f"{image.width} x {image.height}"
+            raise ValueError(f"shrink it to at most {MOST_PIXELS:,} pixels; it has {size}")
         yield image
 
 

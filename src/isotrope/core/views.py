@@ -182,7 +182,7 @@ class Views:
         if self.groups is not None:
             object.__setattr__(self, "groups", _groups(self.groups, m, self.anchors.device))
         if not self.anchors.is_floating_point():
-            raise ValueError(f"embeddings must be floating point; found {self.anchors.dtype}")
+            raise ValueError(f"convert embeddings with .float(); found {self.anchors.dtype}")
         others = [self.positives] if self.negatives is None else [self.positives, self.negatives]
         for other in others:
             if other.dtype != self.anchors.dtype:
@@ -235,7 +235,7 @@ class Views:
         """
         if len(self.anchors) != len(self.positives):
             raise ValueError(
-                f"only square views can be swapped; found {len(self.anchors)} anchors and "
+                f"pass as many positives as anchors; found {len(self.anchors)} anchors and "
                 f"{len(self.positives)} positives"
             )
         return replace(self, anchors=self.positives, positives=self.anchors)

@@ -178,7 +178,7 @@ def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
                 )
             setattr(model, key, pooling)
             return
-    raise InputError(f"leave the pooling {mode!r} out: {name} has no pooling to replace")
+    raise InputError(f"do not set the pooling {mode!r}: {name} has no pooling to replace")
 
 
 def pooling_names(poolings: "Sequence[Pooling]") -> str:

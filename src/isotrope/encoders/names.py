@@ -108,7 +108,7 @@ def model_folder(path: Path) -> Path:
     if not (parts[0] / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
     ):
-        raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
+        raise InputError(f"give a transformers model: {parts[0]} has no config.json")
     for part in parts:
         _check_weights(part, needed=part == parts[0])
     if not _has_tokenizer(parts[0]) and not is_image(path):
@@ -212,7 +212,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
             "pickle, which can run code when it is opened"
         )
     if not files and needed:
-        raise InputError(f"{folder} has no weights: model.safetensors is missing")
+        raise InputError(f"copy or save the model again: model.safetensors is missing in {folder}")
     tensors = 0
     for file in files:
         try:

@@ -39,7 +39,7 @@ class _Triplet:
 
     @property
     def takes_negatives(self) -> bool:
-        """Only the paper's variant takes any; the released code uses them only in InfoNCE."""
+        """Only the paper's variant takes negatives; the released code has them in InfoNCE."""
         return self.variant == "paper"
 
     def formula(self, pairs: Pairs) -> Tensor:

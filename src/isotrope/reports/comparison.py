@@ -123,7 +123,7 @@ def _score_name(run: Run) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return the text with a capital letter, unless it starts with a name, and a full stop."""
+    """Return the text with a full stop and, unless it starts with a name, a capital letter."""
     text = text.strip().rstrip(".")
     return f"{text}." if text.startswith("kNN") else f"{text[:1].upper()}{text[1:]}."
 

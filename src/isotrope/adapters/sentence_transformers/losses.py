@@ -298,7 +298,7 @@ def _groups(labels: Tensor | None) -> Tensor:
         raise InputError("add a column 'label' of integers to the data, or set groups=False")
     groups = labels.long().flatten()
     if labels.is_floating_point() and bool((groups != labels.flatten()).any()):
-        raise InputError("groups=True needs a column 'label' of integers; found fractions")
+        raise InputError("for groups=True, give a column 'label' of integers; found fractions")
     return groups
 
 

@@ -74,10 +74,10 @@ class Embedded:
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
         owners: Row of each hard negative, int64 (q).
-        marks: Hashes of the texts, uint64: 2 x n x 2 for anchors and positives (last axis), and 2 x
-            q for hard negatives. The first axis has two kinds: a hash that near-identical texts
-            share, and one that texts share if they are equal after cutting. If ``marks`` is None, a
-            batch has all hard negatives of its rows.
+        marks: Hashes of the texts, uint64. The first array is 2 x n x 2, with anchors and positives
+            on the last axis; the second is 2 x q, for hard negatives. Near-identical texts share
+            the first of the two hashes, and texts that are equal after cutting share the second. If
+            ``marks`` is None, a batch has all hard negatives of its rows.
 
     Raises:
         InputError: There are fewer than two rows, or embeddings that are not finite.

@@ -50,8 +50,8 @@ def _active_without_score(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "highest dev score minus the first, if there is a dev set. nothing-left-to-learn and "
-    "dissipated-early are reported only if the gain is smaller than this",
+    "highest dev score minus the first, if there is a dev set. If it is at least this value, "
+    "nothing-left-to-learn and dissipated-early are not reported",
     OURS,
     below=1.0,
     unit="points",
