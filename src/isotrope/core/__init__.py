@@ -39,7 +39,7 @@ class Room(ModuleType):
         if file == self.__name__:
             return importlib.import_module(f"{file}.{name}")
         value = getattr(importlib.import_module(file), name, self)
-        if value is self:  # the package has no such attribute, but a module of this name
+        if value is self:  # the package has no attribute of this name, so it is a module
             value = importlib.import_module(f"{file}.{name}")
         setattr(self, name, value)
         return value

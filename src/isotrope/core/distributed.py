@@ -169,7 +169,7 @@ def _counts(*counts: int, device: torch.device) -> list[list[int]]:
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
-    """Return the ``x`` of every process; ``rows`` are the numbers of their rows."""
+    """Return the ``x`` of every process; ``rows`` has the number of rows of each process."""
     padded = x.new_zeros((max(rows), *x.shape[1:]))
     padded[: len(x)] = x
     parts = [torch.empty_like(padded) for _ in rows]

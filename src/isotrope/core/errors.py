@@ -78,7 +78,7 @@ class SettingError(InputError):
 
 
 class NotUsed(SettingError):
-    """Some given settings have no effect; ``setting`` and ``value`` are those of the first one."""
+    """Some given settings have no effect; ``setting`` and ``value`` describe the first of them."""
 
     @property
     def subject(self) -> str:

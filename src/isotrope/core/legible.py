@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 # control characters, line separators, and characters that change the direction of writing; the
-# characters that join letters (as in Persian and in emoji) are kept
+# characters that join letters (in Persian or in emoji) are kept
 _STEERING = {
     code: f"\\u{code:04x}"
     for code in (

@@ -99,7 +99,7 @@ def ensure_not_replaced(folder: Path) -> None:
 def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
-    Files that hold data passed from Python are ignored.
+    Data files that isotrope writes for data from Python, before the run, do not count.
     """
     if not folder.exists():
         return True

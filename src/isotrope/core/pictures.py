@@ -33,7 +33,7 @@ Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | 
 MOST_PIXELS = 89_478_485
 """Largest number of pixels that is decoded; a small file could otherwise fill the memory."""
 
-_END = 1024  # bytes at either end, whose checksum distinguishes files of the same size
+_END = 1024  # bytes at the start and at the end of a file from which its checksum is computed
 
 # no format for which Pillow starts another program, as it does for PostScript
 _FORMATS = {

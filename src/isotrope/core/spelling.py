@@ -149,7 +149,7 @@ def spell(message: str, spelling: Spelling | None = None) -> str:
 
 @contextlib.contextmanager
 def spelled(spelling: Spelling) -> Iterator[None]:
-    """Spell settings in this way within the block; elsewhere they are spelled as in Python."""
+    """Spell settings by ``spelling`` in the block; outside it, they are spelled as in Python."""
     global _spelling  # for the whole process, because its threads print errors as well
     before, _spelling = _spelling, spelling
     try:

@@ -10,7 +10,7 @@ Against = Literal["cross", "within", "both"]
 # the similarity on which a weight depends: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two
 By = Literal["cross", "anchors", "positives", "both"]
 
-# the vectors that push, for each of these
+# the vectors that push, for each kind of similarity
 AGAINST: dict[By, Against] = {
     "cross": "cross",
     "anchors": "within",

@@ -27,7 +27,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
 
 COLUMNS = columns("doctor")
-"""The columns of a row: those of a run on text, and those that only the Doctor measures."""
+"""The columns of a row: the columns of a run on text, then the Doctor's own."""
 
 _WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
 
@@ -187,7 +187,7 @@ class Anatomy:
         return row
 
     def _withdraw(self) -> None:
-        """Delete the numbers of supposed positives once a batch shows that a teacher chose them."""
+        """If a teacher chose the pulled candidates, delete what was measured on them so far."""
         self._taught |= self.kind == "scores"
         if self._taught:
             self.kind = "scores"

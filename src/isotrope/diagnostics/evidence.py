@@ -117,7 +117,7 @@ class RunEvidence:
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return the value of the first step; without steps, that of ``start``."""
+        """Return the value of the first step; if no step is logged, the value in ``start``."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
@@ -127,7 +127,7 @@ class RunEvidence:
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return the median of the last third of the steps; without steps, that of ``probe``."""
+        """Return the median of the last third of the steps; if none, the value in ``probe``."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)

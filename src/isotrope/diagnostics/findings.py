@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def words(self) -> str:
-        """The label; without one, the name with spaces."""
+        """The label or, if it is empty, the name with spaces."""
         return self.label or self.name.replace("_", " ")
 
     def __str__(self) -> str:

@@ -223,7 +223,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 def places_of_false_negatives(
     pairs: Pairs, rows: int, among: Tensor
 ) -> tuple[tuple[int, int], ...]:
-    """Return at most three pairs: the place of an anchor, and that of its likely false negative."""
+    """Return at most three pairs: positions of an anchor and of its likely false negative."""
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~among, -torch.inf)
     some = pairs.negative().any(dim=1) & false_negative(pairs, among)

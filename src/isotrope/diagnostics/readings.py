@@ -63,12 +63,12 @@ def separation(row: Row | None) -> float | None:
 
 
 def learning_rate(case: RunEvidence) -> float | None:
-    """Return the peak learning rate: that of the settings, or that of the recipe."""
+    """Return the peak learning rate from the settings or, if it is not set, from the recipe."""
     return _planned(case, "learning-rate")
 
 
 def weight_decay(case: RunEvidence) -> float | None:
-    """Return the weight decay: that of the settings, or that of the recipe."""
+    """Return the weight decay from the settings or, if it is not set, from the recipe."""
     return _planned(case, "weight-decay")
 
 

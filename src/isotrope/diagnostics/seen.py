@@ -31,7 +31,7 @@ _COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
 _FOLLOWS = 0.95  # rank correlation of the angle and the pull of a pair
-_INVERTED = -1.0  # deviations by which pulled pairs are farther apart than pushed ones
+_INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
 
@@ -354,7 +354,7 @@ def _of_infonce(
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
-    """Return measures of the anchors; those of a table for the other direction are left out."""
+    """Return measures of the anchors, without tables that mirror another (the other direction)."""
     if not tables[0].vectors:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]

@@ -158,7 +158,7 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def is_static(module: object) -> bool:
-    """Return whether a module (or the name of its type) is one of static embeddings."""
+    """Return whether a module, given by itself or by its type's name, has static embeddings."""
     name = module if isinstance(module, str) else type(module).__name__
     return name.rpartition(".")[2] == "StaticEmbedding"
 
@@ -168,7 +168,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _parts(path: Path) -> list[Path]:
-    """Return the folders of the modules; that of the transformer is the first."""
+    """Return the folders of a model's modules, the transformer's first."""
     file = path / "modules.json"
     if not file.is_file():
         return [path]

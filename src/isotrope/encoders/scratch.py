@@ -91,7 +91,7 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizer
     # the trainer numbers characters inside words in the order of a hash table and breaks ties by
-    # these numbers; given as special tokens, they have the same numbers every time
+    # these numbers; if the characters are special tokens, their numbers are fixed
     fixed = [*_SPECIAL.values(), *(f"##{character}" for character in sorted(inner))]
     learner.train_from_iterator(
         sample,

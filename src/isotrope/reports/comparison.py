@@ -57,7 +57,7 @@ def _dev_digits(runs: Sequence[Run]) -> int:
 
 
 def _same_dev_data(runs: Sequence[Run]) -> bool:
-    """Whether the runs were surely scored on the same data; a custom loop records no data."""
+    """Whether all runs were scored on the same data; False if a custom loop recorded none."""
     if len(runs) > 1 and any(run.foreign and run.metric(run.saved) is not None for run in runs):
         return False
     finished = [run for run in runs if run.finished]

@@ -107,7 +107,7 @@ def _environment() -> Environment:
 
 
 def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[dict[str, object]]:
-    """Return the values of each run's block on the page."""
+    """Return for each run the values that the template shows in the run's block."""
     return [
         {
             "run": run,

@@ -134,7 +134,7 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
     if points is None:
         return (), span
     if points > _MOST:
-        raise ValueError(f"at most {_MOST:,} values of a range; found {points:,}")
+        raise ValueError(f"take at most {_MOST:,} values of a range; found {points:,}")
     return tuple(dict.fromkeys(span.at(i / (points - 1)) for i in range(points))), None
 
 

@@ -34,7 +34,7 @@ _drawn = Used(lambda drawn: drawn, "a grid draws no values; choose `--sampler ra
 
 
 class SweepSettings(Settings):
-    """The settings of a sweep alone; those of its runs are separate."""
+    """The settings of a sweep itself; its runs have their own settings."""
 
     vary: list[str] = setting([], "Setting to vary, and its values.", "NAME=VALUES")
     output: Path = setting(..., "Folder for the runs, the table and the picture.", "DIR")
@@ -92,7 +92,7 @@ class Sweep:
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
-        """Return the run folder for some values and a seed; its name consists of them."""
+        """Return the run folder for some values and a seed, which form its name."""
         parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
         name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
         if name != ",".join(parts) or len(name) > _LONGEST:

@@ -38,7 +38,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 JOURNAL = "optuna.log"
 """The journal in the folder of a sweep."""
 
-_REPEATS = 10  # draws for each trial; if they give too few different ones, the study ends
+_REPEATS = 10  # draws for each trial; if these give too few different values, the study ends
 
 
 class SweepStudy:
@@ -94,7 +94,7 @@ class SweepStudy:
             yield number, values
 
     def tried(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the number and the values of the trials so far."""
+        """Yield the number and the values of each trial so far."""
         for trial in self.study.get_trials(deepcopy=False):
             if len(trial.params) < len(self._spec.varied):  # killed while its values were chosen
                 self.tell(trial.number, None)

@@ -77,7 +77,7 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """The mean over seeds; None if one of them has failed."""
+        """The mean score over the seeds; None if the run of a seed has failed."""
         scores = self.scores
         return statistics.fmean(scores.values()) if scores and len(scores) == self.runs else None
 
@@ -225,7 +225,7 @@ class _Data:
         self._seen: dict[object, tuple[str, Path]] = {}  # fingerprint and folder, by settings
 
     def check(self, values: Values, seed: int, result: Result | str | InputError | None) -> None:
-        """Refuse a result if an earlier run with the same data settings had other data."""
+        """Refuse a result if an earlier run with equal settings of the data had other data."""
         if not isinstance(result, Result):
             return
         folder = self.spec.folder(values, seed)

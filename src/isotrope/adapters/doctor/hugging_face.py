@@ -244,7 +244,7 @@ def _margin(loss: nn.Module) -> dict[str, float]:
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:
-    """Return the temperature of the losses if it is the same for all, else None."""
+    """Return the temperature that all losses share, or None if they differ."""
     temperatures = set()
     for loss in losses:
         scale, temperature = getattr(loss, "scale", None), getattr(loss, "temperature", None)

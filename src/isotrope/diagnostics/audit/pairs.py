@@ -51,7 +51,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return the rows that are *cut* or *repeated*, and those of *lengths* and *scripts*."""
+    """Return the rows of the kinds *cut*, *repeated*, *lengths* and *scripts*."""
     return {
         "cut": np.flatnonzero(embedded.cut),
         "repeated": repeated(rows.marks),
@@ -68,7 +68,7 @@ def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 @torch.no_grad()
 def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
-    """Return for each anchor the share of other positives that are nearer than its own."""
+    """Return for each anchor the share of other positives that are nearer than its own one."""
     n = len(embedded)
     drawn = torch.from_numpy(Order(n, seed, 1)[np.arange(min(n, _COMPARED))])
     compared = unit(embedded.positives[drawn])

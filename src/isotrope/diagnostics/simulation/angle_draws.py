@@ -26,7 +26,7 @@ _CHUNK = 2**17
 _ANCHORS = 4096
 
 Floats = NDArray[np.float64]
-# n values, one for each anchor of a batch, and n booleans: which of them count
+# n values, one for each anchor of a batch, and n booleans: whether each value counts
 Measure = Callable[[Objective, Pairs], tuple[Tensor, Tensor]]
 # called with the number of pairs of means that were done since the last call
 Progress = Callable[[float], object]
@@ -84,7 +84,7 @@ class Angles:
 
 
 class _Sums:
-    """Count, sum and sum of squares of the values drawn so far, for every pair of means."""
+    """For every pair of means: count, sum and sum of squares of the values so far."""
 
     def __init__(self, *shape: int) -> None:
         self.count, self.first, self.second = (np.zeros(shape) for _ in range(3))
@@ -171,7 +171,7 @@ def _cosines(mean: float, spread: float, normal: Tensor) -> Tensor:
 
 
 class _Mean:
-    """Computes the mean of a measure over drawn batches; arguments as for :func:`means`."""
+    """Computes the mean of a measure over drawn batches; :func:`means` has the arguments."""
 
     def __init__(
         self,

@@ -186,7 +186,7 @@ def check_computable(*computed: Tensor) -> None:
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes, and the same with their negatives reversed."""
+    """Return 256 anchors with angles of all sizes, and a copy with the negatives reversed."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

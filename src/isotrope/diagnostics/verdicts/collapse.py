@@ -61,7 +61,7 @@ def _diverging(case: RunEvidence) -> Found | None:
             ("lost_spread_at_the_end", spread),
         ),
         "moved the embeddings together instead of apart, and the loss is above its start": (
-            # pushing copies apart does the same
+            # pushing copies apart has the same effect
             ()
             if copied(case.first, case.early)
             else (("lost_room", spread), ("loss_well_above", rise[1]))

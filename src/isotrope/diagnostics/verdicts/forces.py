@@ -22,7 +22,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
 _FEW = 7  # with fewer negatives, the hardest is often far ahead at any temperature
-_FEW_OF_COSINES = 2  # the same limit, for cosines at a low temperature
+_FEW_OF_COSINES = 2  # the limit that replaces _FEW for cosines at a low temperature
 _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
 _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"

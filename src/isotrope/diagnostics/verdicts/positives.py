@@ -138,7 +138,7 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
 
 
 def _decided(case: RunEvidence) -> float | None:
-    """Return the separation in a sample of the data; without one, in the first third of the log."""
+    """Return the separation in a sample of the data or, if there is none, early in the log."""
     # One batch is a small sample. An encoder that starts from random weights separates no pairs at
     # its first step, but learns within a few steps to separate pairs that belong together.
     sampled = separation(case.start if case.start is not None else case.probe)
