@@ -208,7 +208,7 @@ def test_missing_numbers_say_why(tmp_path: Path) -> None:
     source, page = report(tmp_path, barlow, running)
     assert "No dev score was measured" in page.text
     assert "In progress (or stopped) at step 40: no dev score was measured." in page.text
-    assert "the objective pulls by a matrix" in source
+    assert "the pull differs between coordinates" in source
     assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
     assert any("has not written its result" in title for title in page.titles)
     assert "still rising at the end? Not measured in these runs: Dev score." in page.text

@@ -163,7 +163,7 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             handle.seek(0)
             who = ", ".join(handle.read(300).splitlines())
-            raise _Busy(who or "which did not leave its name") from None
+            raise _Busy(who or "its number is not known") from None
         if error.errno not in _NO_LOCKS:
             raise
         if role != "started":

@@ -1,8 +1,8 @@
 """The table of metrics: each number of a log, described once.
 
 These records (:mod:`isotrope.diagnostics.metric`) define metrics.csv, the table in
-docs/guide/anatomy.md, and, in a report, the pictures, the glossary and the comparison of runs. To
-add a metric, add a record here and the code that measures it.
+docs/guide/anatomy.md, and the pictures, the glossary and the comparison of runs in a report. To add
+a metric, add a record here and the code that measures it.
 """
 
 from functools import partial
@@ -213,7 +213,7 @@ METRICS = (
         unit="rad",
         panel=_length(
             "angles",
-            "Mean and one standard deviation; they should be far apart. Dashed: a right angle.",
+            "Mean and one standard deviation; the curves should be far apart. Dashed: 90 degrees.",
             title="Angles to positive and negatives",
             key="angles",
             most=pi,

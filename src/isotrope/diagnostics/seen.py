@@ -354,7 +354,7 @@ def _of_infonce(
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
-    """Return measures of the anchors, without tables that mirror another (the other direction)."""
+    """Return measures of the anchors. A table of the same pairs, mirrored, is skipped."""
     if not tables[0].vectors:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]

@@ -34,7 +34,7 @@ class _Triplet:
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors are independent, but in the authors' code a positive meets all of them."""
+        """Independent anchors; in the authors' code, a positive is compared with all anchors."""
         return "none" if self.variant == "paper" else "batch"
 
     @property

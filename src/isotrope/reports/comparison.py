@@ -139,7 +139,7 @@ def _why_missing(run: Run, key: str) -> str:
         missing = "labelled test images" if run.of_images else "--dev data"
         return f"not measured: the run had no {missing}"
     if key == "ratio":
-        return "not defined: the objective pulls by a matrix, or all weights of negatives were 0"
+        return "not defined: the pull differs between coordinates, or no negative had a weight"
     if key == "hardest_share":
         return "not defined: at the last measurement, GD was below 0.01 for every anchor"
     return "not measured in this run"

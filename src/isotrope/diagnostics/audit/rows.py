@@ -44,7 +44,7 @@ class PairedRows:
         marks: Hash of each text, uint64 (n x columns). Texts that differ only in case and
             punctuation have the same hash. A third column has one hash of all hard negatives of a
             record.
-        grouped: Hash of each record's group, uint64 (n); without a group, that of its anchor.
+        grouped: Hash of each record's group, or of its anchor if it has no group, uint64 (n).
     """
 
     texts: Sequence[tuple[str, ...]]

@@ -129,7 +129,7 @@ class AnglePairs(Pairs):
 
 
 class RowPairs(Pairs):
-    """Only statistics of the negatives: each row of ``rows`` with p positives instead of its own.
+    """Pairs with only statistics of the negatives: each row of ``rows`` gets p other positives.
 
     With p positives for each of b rows there are p b anchors. To save memory, only the hardest of
     their k negatives is kept as a similarity. A dissipation that depends only on the statistics is

@@ -67,7 +67,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
 
 
 def temperature_of_images(case: RunEvidence) -> bool:
-    """Return whether only an unknown kind of inputs keeps the temperature from being too high."""
+    """Return whether the kind of inputs is unknown, and the temperature too high for texts."""
     return not case.kind and _negatives_not_hard(replace(case, kind="text")) is not None
 
 

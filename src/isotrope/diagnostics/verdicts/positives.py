@@ -174,7 +174,7 @@ def _learnt(case: RunEvidence) -> bool:
 
 
 def _by_heart(case: RunEvidence) -> bool:
-    """Whether the second epoch at once separates pairs that the first did not begin to separate."""
+    """Whether pairs that the first epoch left unseparated are separated early in the second."""
     # Pairs that belong together are learnt step by step, in the first epoch too.
     epochs = [[r for r in case.rows if int(r.get("epoch") or 0) == epoch] for epoch in (0, 1)]
     if min(map(len, epochs)) < _MANY:
