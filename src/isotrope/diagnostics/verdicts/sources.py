@@ -10,8 +10,8 @@ OURS = (
 )
 
 NEWER = (
-    "our choice, made after the benchmark (docs/results/zoo.csv). Of its trainings, only healthy "
-    "ones on text (part `judged`) were diagnosed again, and none of them got this verdict"
+    "our choice, made after the benchmark (docs/results/zoo.csv). Only its healthy trainings on "
+    "text (part `judged`) were diagnosed again, and none of them got this verdict"
 )
 
 EFFECTS = (
