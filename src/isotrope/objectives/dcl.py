@@ -50,10 +50,11 @@ class DCL(
     2N - 2 negatives of both views.
 
     Gradient: dissipation GD = 1 (it never fades); weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
-    e^{s_ik'/tau}); ratio R = 1. With ``views="both"`` there is a residual: what h_i receives as a
-    negative of the other anchors. An anchor without negatives is only pulled. In eq. 5, 10 and 43,
-    Nie et al. (2023) print the division by tau outside the exponential; it belongs inside. Yeh et
-    al. train ``DCL(views="both").symmetric()``, as do Manna et al. (2023, tau = 0.1).
+    e^{s_ik'/tau}); ratio R = 1. With ``views="both"``, the gradient has one more part (the
+    residual), which h_i receives as a negative of the other anchors. An anchor without negatives is
+    only pulled. In eq. 5, 10 and 43, Nie et al. (2023) print the division by tau outside the
+    exponential; it belongs inside. Yeh et al. train ``DCL(views="both").symmetric()``, as do Manna
+    et al. (2023, tau = 0.1).
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -112,8 +113,8 @@ class DCLW(
     receive gradients, and each depends on all anchors. R_i therefore follows from the derivative of
     the sum of all losses with respect to s_ii'. A positive that is much closer than the other
     positives is pushed away (R_i < 0). With ``weights="constant"``, as in the library ``lightly``,
-    R_i = w_i. With ``views="both"`` there is a residual: what h_i receives as a negative of the
-    other anchors.
+    R_i = w_i. With ``views="both"``, the gradient has one more part (the residual), which h_i
+    receives as a negative of the other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

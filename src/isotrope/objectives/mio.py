@@ -83,8 +83,8 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
     The mean is over all 2N anchors.
 
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
-    positive is 1/tau. The residual is what an anchor receives as a positive and as a negative of
-    other anchors.
+    positive is 1/tau. The residual is the rest of the gradient: what an anchor receives as a
+    positive and as a negative of other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -106,8 +106,8 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
     is over all 2N anchors.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the
-    positive is 1/tau. The residual is what an anchor receives as a positive and as a negative of
-    other anchors.
+    positive is 1/tau. The residual is the rest of the gradient: what an anchor receives as a
+    positive and as a negative of other anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 

@@ -272,8 +272,8 @@ class ModifiedMHE(
     ||h_i - h'_i||^2 + U, with c_i and h'_i constant, c_i = r sum_{j != i} W_ij / 2, and U = log(
     2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
 
-    Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch, so the
-    code adds it once and not once per anchor; vectors h_i with d_i = 0 are constant in U.
+    Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch. The code
+    therefore adds it once for all anchors; vectors h_i with d_i = 0 are constant in U.
     ``per_anchor()`` adds U / N to the loss of each anchor.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /

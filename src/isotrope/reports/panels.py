@@ -186,7 +186,7 @@ def _in_words(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -
 
 
 def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict[str, str]:
-    """Write placeholders for the names of runs at the ends of lines; return their texts."""
+    """Write placeholders for runs' names at the ends of lines; return what replaces them."""
     ends = sorted(
         (float(axes.transData.transform((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn
     )

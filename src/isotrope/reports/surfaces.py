@@ -210,7 +210,7 @@ def written(figure: Figure) -> Picture:
 
 
 def slices(study: "optuna.Study", score: str) -> bytes:
-    """Return Optuna's picture of a study as SVG: a panel with the scores for each setting."""
+    """Return Optuna's picture of a study as SVG; each setting has a panel with the scores."""
     import matplotlib.pyplot as plt
     from optuna.visualization.matplotlib import plot_slice
 

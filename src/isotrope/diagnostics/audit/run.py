@@ -60,10 +60,7 @@ def checked_objective(
 
 
 def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
-    """Raise an error if there are hard negatives and the objective takes none.
-
-    ``columns`` is 3 if the records have hard negatives.
-    """
+    """Raise an error if there are hard negatives (``columns`` is 3) and none are accepted."""
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
             f"name two columns, or choose infonce: objective {objective.name} takes no hard "
