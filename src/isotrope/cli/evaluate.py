@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import check_outputs, write_text
-from isotrope.core.legible import csv_text
+from isotrope.core.legible import csv_text, shortened
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
 from isotrope.core.table import TitledTable, table
@@ -119,6 +119,7 @@ def evaluate(settings: EvaluateSettings) -> int:
         )
     if card is not None:
         _write_card(card, result, settings)
+        print(f"the scores are written to {card}", file=sys.stderr)
     _show(result, settings)
     return 0
 
@@ -275,12 +276,19 @@ def tables(result: "Result") -> str:
 def _listed(kind: str, result: "Result") -> str:
     """Return the scores of one kind, one on each line, with remarks on the data below them."""
     details = result.details[kind]
-    values = [
-        [name, f"{100 * value:.2f}"]
-        for name, value in details.items()
-        if value is not None and {name, f"{kind}_{name}"} & result.metrics.keys()
-    ]
-    lines = [table([kind, "x 100"], values)]
+    from isotrope.measures.bootstrap import LEVEL, intervals
+
+    values = []
+    for name, value in details.items():
+        metric = next((m for m in (name, f"{kind}_{name}") if m in result.metrics), None)
+        if value is not None and metric is not None:
+            items = result.items.get(metric)
+            bounds = ({} if items is None else intervals(items[None])[0]).values()
+            values.append([name, *(f"{100 * number:.2f}" for number in (value, *bounds))])
+    several = max((len(row) for row in values), default=0) > 2
+    lines = [table([kind, "x 100", *(["from", "to"] if several else [])], values)]
+    if several:
+        lines.append(f"from, to: {LEVEL:.0%} interval by the bootstrap over the scored items")
     if unseen := details.get("unseen"):
         lines.append(
             f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "
@@ -361,7 +369,9 @@ def _won_and_lost(details: Mapping[str, Any]) -> str:
             f"\n\n{name} ranks the answers of {of['better']:,} queries higher than {first}, and of "
             f"{of['worse']:,} lower; the largest changes of the reciprocal rank:"
         )
-        lines += [f"\n  {old:.2f} to {new:.2f}: {query[:80]}" for query, old, new in of["most"]]
+        lines += [
+            f"\n  {old:.2f} to {new:.2f}: {shortened(query)}" for query, old, new in of["most"]
+        ]
     return "".join(lines)
 
 
@@ -373,9 +383,16 @@ def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: 
 
 def rows(result: "Result") -> list[dict[str, Any]]:
     """Return one row for each score of a model, or for each task and model of a comparison."""
+    from isotrope.evaluation.compare import in_percent
+
     if result.kind != "comparison":
         return [
-            {"model": result.name, "task": name, "value": value}
+            {
+                "model": result.name,
+                "task": name,
+                "value": value,
+                "out_of": 100 if in_percent(name, result) else 1,
+            }
             for name, value in result.metrics.items()
         ]
     table_rows: list[dict[str, Any]] = []
@@ -384,7 +401,8 @@ def rows(result: "Result") -> list[dict[str, Any]]:
             row = {"model": name, "task": task, "metric": column["metric"], **column["models"][i]}
             other = column["differences"][i - 1] if i else dict.fromkeys(column["differences"][0])
             renamed = {"value": "difference", "low": "from", "high": "to"}
-            table_rows.append(row | {renamed.get(key, key): value for key, value in other.items()})
+            row |= {renamed.get(key, key): value for key, value in other.items()}
+            table_rows.append(row | {"out_of": 100 if column["percent"] else 1})
     return table_rows
 
 

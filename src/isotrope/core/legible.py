@@ -35,6 +35,12 @@ def legible(text: str) -> str:
     return text.translate(_STEERING).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def shortened(text: str, width: int = 160) -> str:
+    """Return the beginning of a text on one line; it ends with "..." if more follows."""
+    plain = legible(" ".join(text.split()))
+    return plain if len(plain) <= width else plain[: width - 3] + "..."
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as CSV in which no cell is a formula for a spreadsheet.
 

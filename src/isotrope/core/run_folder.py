@@ -43,6 +43,7 @@ class RunFolder:
         self.diagnosis = self.path / "diagnosis.json"
         self.provenance = self.path / "provenance.json"  # an entry for each start of the run
         self.model = self.path / "model"
+        self.rejected = self.path / "rejected"  # the last step's model, if the original is kept
         self.refit = self.path / "refit"  # the run folder of a second training, on all records
         self.checkpoints = self.path / "checkpoints"
         self.tokens = self.path / "tokens"  # the token store; removed at the end

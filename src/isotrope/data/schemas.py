@@ -117,11 +117,11 @@ def form_of(
     """Return how a table is read: by the chosen columns, by column names, or by their number."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
-        if not table.titled:
+        if not table.titled and not {*chosen} <= {*table.columns}:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
                 f"{place(table.place)}: add a header with names; its columns have no names, so "
-                f"{flag} cannot be used"
+                f"{flag} cannot be used (numbers can: `--columns 1`)"
             )
         table.rows(chosen)
     if columns:

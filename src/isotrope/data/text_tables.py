@@ -53,13 +53,14 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
                 # if the header is quoted, the cells are too
                 quoted_cells = any(cell.startswith('"') for cell in first)
                 return _csv(path, "\t") if quoted_cells else tabbed(path, "\t", (*first,), True)
-            if wanted:
+            numbers = tuple(str(i + 1) for i in range(len(first)))
+            if not {*wanted} <= {*numbers}:
                 raise InputError(
-                    f"{place(path)}: no column {next(w for w in wanted if w not in first)!r}; the "
-                    f"first line of a .tsv must name the columns, but this one has "
-                    f"{', '.join(map(repr, first))}"
+                    f"{place(path)}: no column {next(w for w in wanted if w not in first)!r}; give "
+                    f"its number (1 to {len(first)}), or add a header with names: the first line "
+                    f"has {', '.join(map(repr, first))}"
                 )
-            return tabbed(path, "\t", tuple(str(i + 1) for i in range(len(first))))
+            return tabbed(path, "\t", numbers)
         for separator in _SEPARATORS:
             names = {c.strip().lower() for c in _cells(head[:1], separator)[0]} if head else {""}
             if len(names) > 1 and (

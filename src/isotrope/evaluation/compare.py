@@ -96,7 +96,7 @@ def compare_results(
     columns = {name: _column(name, rows, results, changed[name]) for name, rows in draws.items()}
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
-        column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
+        column["percent"] = in_percent(name, results[0])
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
         cell["p"] = p
@@ -105,7 +105,11 @@ def compare_results(
     return Result(
         kind="comparison",
         name=results[0].name,
-        metrics={},
+        metrics={
+            f"{name} of {result.name}": column["models"][i]["value"]
+            for name, column in columns.items()
+            for i, result in enumerate(results)
+        },
         details={
             "models": [result.name for result in results],
             "level": LEVEL,
@@ -120,6 +124,11 @@ def compare_results(
         },
         provenance=provenance(seed=seed),
     )
+
+
+def in_percent(name: str, result: Result) -> bool:
+    """Return whether a metric of a Result is out of 100 instead of 1."""
+    return name in _AVERAGES or name in result.details.get("tasks", {})
 
 
 def _metric(name: str, result: Result) -> str:

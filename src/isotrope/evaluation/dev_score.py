@@ -71,8 +71,12 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
     if not _is_sts(path):
         data = load_retrieval(path)
         score = functools.partial(retrieval_evaluation, data=data, metric=metric)
-        name = f"dev retrieval {_SHOWN[metric]}"
-        return DevMetric(name, score, fingerprint(data, metric), queries=data.queries)
+        return DevMetric(
+            f"dev retrieval {_named(metric, [data])}",
+            score,
+            fingerprint(data, metric),
+            queries=data.queries,
+        )
     return _of_scores(load_sts_file(path), f"dev STS Spearman ({path.name})")
 
 
@@ -132,10 +136,16 @@ def dev_metric_held_out(
         items = np.concatenate([first.items, *(other.items for other in others)])
         return DevEvaluation(100 * float(items.mean()), items)
 
-    count = sum(len(data.queries) for data in sets)
-    name = f"held-out {_SHOWN[metric]} of {count} queries"
     queries = [query for data in sets for query in data.queries]
+    name = f"held-out {_named(metric, sets)}"
     return DevMetric(name, score, fingerprint(sets, metric), looked_at, met, queries)
+
+
+def _named(metric: RankMetric, sets: Sequence[RetrievalSet]) -> str:
+    """Return the metric with the number of queries and of texts that are ranked for each."""
+    queries = sum(len(data.queries) for data in sets)
+    texts = " or ".join(f"{len(data.corpus):,}" for data in sets)
+    return f"{_SHOWN[metric]} of {queries:,} queries among {texts} texts"
 
 
 def holdout_set(

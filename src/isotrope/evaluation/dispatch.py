@@ -94,8 +94,11 @@ def evaluate(
             encoder = Truncated(encoder, settings.truncate_dim)
     prompts = own_prompts(encoder)
     if any(prompts):  # only retrieval uses them, so only its stored scores depend on them
-        searched = {"prompts": list(prompts)}
-        tasks = [replace(t, settings=searched) if t.kind == "retrieval" else t for t in tasks]
+        before = {"prompts": list(prompts)}
+        tasks = [
+            replace(task, settings=task.settings | before) if task.kind == "retrieval" else task
+            for task in tasks
+        ]
     print_of = getattr(encoder, "fingerprint", None)
     identity = print_of() if callable(print_of) else None
     store = None

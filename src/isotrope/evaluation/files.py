@@ -5,7 +5,6 @@ import hashlib
 import io
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -65,13 +64,8 @@ def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     """Return the single texts of a file."""
     reading = read([Path(file)], columns=columns or None, paired=False, scored=True, choose=1)
     if len(next(iter(reading)).texts) != 1:
-        name = reading.names[0]
-        raise InputError(
-            f"{file} holds pairs; give a file of single texts (`cut -f2 {shlex.quote(str(file))}` "
-            "prints one side)"
-            if name.isdigit()
-            else f"{file} holds pairs; choose one of their texts: `--columns {name}`"
-        )
+        name = reading.names[1]
+        raise InputError(f"{file} holds pairs; choose one of their texts: `--columns {name}`")
     return reading
 
 
@@ -250,6 +244,10 @@ def search(
         )
         before_query, before_passage = _prompts(encoder, *own)
         passages = [before_passage + text for text in texts]
+        first: dict[str, int] = {}  # equal texts are one hit, at the place of the first
+        for i, text in enumerate(texts):
+            first.setdefault(text, i)
+        several = len(first) < len(texts) and not isinstance(corpus, np.ndarray)
         size = settings.batch_size
         encode = functools.partial(embed, encoder, batch_size=size, progress=progress)
         vectors = encode([before_query + query for query in queries])
@@ -259,7 +257,10 @@ def search(
         elif settings.embeddings is not None:
             rows = _stored(settings.embeddings, encoder, passages)
         else:
-            rows = encode(passages)
+            rows = encode([passages[i] for i in first.values()])
+        if several:
+            places, texts = [places[i] for i in first.values()], list(first)
+            rows = rows if len(rows) == len(first) else rows[[*first.values()]]
         nearest, cosines = nearest_rows(vectors, rows, settings.top)
         hits = [
             [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]

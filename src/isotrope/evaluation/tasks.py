@@ -109,10 +109,14 @@ def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
         print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)
 
-    def score(encoder: Encoder) -> Result:
-        return retrieval(encoder, data, progress=progress, batch_size=batch_size)
+    # the recall among as many documents as there are is 1
+    ks = [k for k in (1, 10, 100) if k < len(data.corpus)] or [1]
 
-    return [Task("retrieval", "retrieval", fingerprint(data), score)]
+    def score(encoder: Encoder) -> Result:
+        return retrieval(encoder, data, ks=ks, progress=progress, batch_size=batch_size)
+
+    own = {} if len(ks) == 3 else {"ks": ks}
+    return [Task("retrieval", "retrieval", fingerprint(data), score, own)]
 
 
 def labelled_tasks(

@@ -77,6 +77,13 @@ def holm(values: Sequence[float]) -> list[float]:
     return [float(value) for value in corrected]
 
 
+def intervals(rows: np.ndarray) -> list[dict[str, float]]:
+    """Return the bounds of the mean of each row of item scores (m x n)."""
+    blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
+    draws = np.concatenate([bootstrap_mean(rows, counts) for counts in blocks], axis=1)
+    return [interval(row) for row in draws]
+
+
 def interval(draws: np.ndarray) -> dict[str, float]:
     """Return the bounds ``low`` and ``high`` that contain a share LEVEL of the b draws."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -95,6 +95,7 @@ class DevHistory:
             "saved": np.array(self.saved),
             "steps": np.array(steps),
             "values": np.array([evaluation.value for evaluation in evaluations]),
+            "scores": np.array([[*self.scores], [*self.scores.values()]], dtype=np.float64),
             "items": np.stack([evaluation.items for evaluation in evaluations]),
         }
         if evaluations[0].gold is not None:
@@ -104,7 +105,7 @@ class DevHistory:
 
     @classmethod
     def load(cls, path: Path) -> "DevHistory":
-        """Read what :meth:`save` wrote; ``scores`` has only the scores of these evaluations."""
+        """Read what :meth:`save` wrote."""
         try:
             with open_arrays(path) as archive:
                 arrays = {key: archive[key] for key in archive}
@@ -124,7 +125,10 @@ class DevHistory:
         stored = str(arrays.get("saved"))
         saved: Saved = next((kind for kind in get_args(Saved) if kind == stored), "best")
         name = str(arrays.get("name"))
-        return cls(name, saved, {s: e.value for s, e in evaluations.items()}, evaluations)
+        known = {step: evaluation.value for step, evaluation in evaluations.items()}
+        if "scores" in arrays:
+            known = {int(step): float(value) for step, value in arrays["scores"].T}
+        return cls(name, saved, known, evaluations)
 
 
 @dataclass(frozen=True)
@@ -235,9 +239,8 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
     """Return the outcome with a sentence that has its numbers."""
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
-    how = "this step was saved" + (
-        "" if history.saved == "last" else ", and the same dev set chose it"
-    )
+    chosen = history.saved != "last" and len(history.scores) > 2
+    how = "this step was saved" + (", and the same dev set chose it" if chosen else "")
     saved_score = _score_text(saved, how)
     last_score = _score_text(last, "the last step, which was not saved")
     if _measurable(saved, 1):

@@ -29,7 +29,7 @@ tags:
 
 # {title}
 
-A sentence embedding model, {base} trained by isotrope with {objective}.
+{what}
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -121,20 +121,29 @@ def model_card(
         listed, objectives = [settings.loss_settings.items()], []
     parameters = "; ".join(", ".join(f"{k} {v}" for k, v in items) for items in listed)
     papers = list(dict.fromkeys(objective.paper for objective in objectives))
+    rejected = judgement is not None and dev and step == min(dev)
     if dev:
-        rows = [("before training", dev[min(dev)]), (f"this model (step {step})", dev[step])]
-        table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
+        rows = {"before training": dev[min(dev)], f"this model (step {step})": dev[step]}
+        if rejected:
+            rows = {"this model": dev[step], f"the rejected one (step {max(dev)})": dev[max(dev)]}
+        table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows.items())
         evaluation = f"| | {history.name} |\n|---|---|\n{table}"
         if judgement is not None:
             evaluation += f"\n\nResult of the training: {judgement.sentence}."
     else:
         evaluation = "No dev score was measured during training."
     base_model, base = _base_model(settings.encoder)
+    name = settings.loss or settings.objective.replace(",", ", ")
+    what = f"A sentence embedding model, {base} trained by isotrope with {name}."
+    if rejected:
+        what = (
+            f"The sentence embedding model {base}, unchanged: a training with {name} was rejected."
+        )
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
-        base=base,
+        what=what,
         base_model=base_model,
-        objective=settings.loss or settings.objective.replace(",", ", "),
+        objective=name,
         reference="; ".join(paper.reference for paper in papers) or "of sentence-transformers",
         parameters=parameters,
         records=report.kept,

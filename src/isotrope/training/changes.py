@@ -8,6 +8,7 @@ their order. It does not show whether a new order is worse.
 
 import importlib
 import inspect
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.legible import shortened
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
@@ -62,11 +65,12 @@ def similarities(encoder: Encoder) -> NDArray[np.float64]:
 
 
 def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHistory) -> float | None:
-    """Return 100 times Spearman's correlation of the similarities before and after a training."""
-    if before is None:
+    """Return 100 times Spearman's correlation of the similarities before and after a training.
+
+    The result is None if another model than that of the last step, ``encoder``, was saved.
+    """
+    if before is None or (history.scores and history.best != max(history.scores)):
         return None
-    if history.scores and history.best == 0:
-        return 100.0
     return round(100 * spearman(before, similarities(encoder)), 1)
 
 
@@ -94,15 +98,18 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
-def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
-    """Return advice for the next training; empty if the numbers suggest none."""
+def next_step(report: StoreReport, positions: int, history: DevHistory, output: str) -> str:
+    """Return advice for the next training in ``output``; empty if the numbers suggest none."""
+    if history.scores and history.best == min(history.scores):
+        return (
+            f"next, run `isotrope diagnose {shlex.quote(output)}`, which names what to change; "
+            f"the trained model is in {shlex.quote(str(RunFolder(output).rejected))}"
+        )
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
         remedy = longer if positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
         return f"next, try {remedy}: {cut}"
-    if history.scores and history.best == min(history.scores):
-        return "next, try another encoder, or data that this one does not know yet"
     if report.kept < _FEW and report.columns > 1:
         return f"next, try more than {report.kept:,} pairs, which are few"
     return ""
@@ -117,7 +124,7 @@ def learnt(details: Mapping[str, Any]) -> Iterator[str]:
             f"and {queries['worse']} a worse one{worst}"
         )
         for one in queries["worst"]:
-            yield f"  {one['before']:.2f} to {one['after']:.2f}: {one['query'][:80]}"
+            yield f"  {one['before']:.2f} to {one['after']:.2f}: {shortened(one['query'])}"
     share = details.get("kept")
     if share is not None:
         correlation = f"correlation {share / 100:.2f} (1: unchanged)"

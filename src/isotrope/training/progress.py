@@ -82,5 +82,5 @@ class Progress:
     def _line(self, step: int, state: str) -> None:
         left, done = self.steps - self._done, self._done - self._first
         each = (time.monotonic() - self._began) / max(done, 1)
-        still = f"{tqdm.format_interval(left * each)} left" if left and done else ""
+        still = f"{tqdm.format_interval(left * each)} left" if left and done > 1 else ""
         warn(f"step {step:,} of {self.steps:,}: {', '.join(filter(None, (state, still)))}")

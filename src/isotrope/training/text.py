@@ -362,10 +362,17 @@ class TextTask(TrainingTask):
             return encoder.fingerprint()
 
     def finish(self) -> Result:
-        """Save the model of the last step if there is no dev score, and complete the model card."""
+        """Save the model of the last step, and complete the model card.
+
+        It is saved as the model of the run if there is no dev score, and as ``rejected`` if the
+        original model is kept.
+        """
         dev, output = self.dev, self.output
         if isinstance(dev.score, str):
             dev.weights[self.module.steps] = self.keep(self.module.steps)
+        elif dev.history.best == 0:
+            encoder = self.module.encoder
+            encoder.save(RunFolder(output).rejected, card=self._card(self.module.steps, None))
         result = self.result()
         if dev.best is not None:  # the judgement is known only after the last step
             judgement = Judgement.read(result.details["judgement"])
@@ -387,7 +394,7 @@ class TextTask(TrainingTask):
             },
             "kept": kept(self.general, module.encoder, dev.history),
             "queries": changed_queries(self.watch, dev.history),
-            "next": next_step(report, module.encoder.positions, dev.history),
+            "next": next_step(report, module.encoder.positions, dev.history, settings.output),
             "dev": None
             if best is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},

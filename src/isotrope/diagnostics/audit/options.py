@@ -53,7 +53,11 @@ class AuditSettings(Settings):
     views: Literal["auto", "dropout", "adjacent", "pairs"] = for_texts(
         "auto", "Source of the positives, as in training."
     )
-    max_length: int = for_texts(32, "Number of tokens to which texts are cut.")
+    max_length: int | None = for_texts(
+        None,
+        "Number of tokens to which texts are cut.",
+        shown="the encoder's own; for single texts at most 128",
+    )
     query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
     passage_prompt: str = for_texts(
         "", "Prompt before every positive and hard negative.", "TEXT", group=OF_TEXTS

@@ -166,6 +166,9 @@ class Audit(ABC):
             f"{self.suspects:,} pairs of {what} are as alike as {what} that belong together. They "
             f"have {all_of:.1%} of all push, and form {several:,} groups of up to {largest:,} "
             f"{what}."
+            if self.suspects > 1
+            else f"1 pair of {what} is as alike as {what} that belong together. It has "
+            f"{all_of:.1%} of all push."
             if self.suspects
             else f"No two {what} are as alike as {what} that belong together: the strongest "
             f"evidence is {max(self.alike.evidence, default=0.0):.3f}."

@@ -88,8 +88,9 @@ def audit_texts(
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(os.fspath(encoder), device=settings.device)
     prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
+    limit = settings.max_length or (128 if rows.views == "dropout" else encoder.max_length)
     embedded = embed_rows(
-        encoder, rows, max_length=settings.max_length, prompts=prompts, seed=seed, progress=progress
+        encoder, rows, max_length=limit, prompts=prompts, seed=seed, progress=progress
     )
     uncovered = Uncovered("unknown", "not measured, because there is no dev set")
     if metric is not None:

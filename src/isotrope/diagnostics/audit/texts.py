@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.legible import legible
+from isotrope.core.legible import shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
+from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.audit.rows import PairedRows
@@ -33,6 +34,10 @@ _TOO_FEW = {
     "mined.jsonl": "hard negatives are outside the group of their anchor; raise --hardness or "
     "--suspect",
 }
+_OTHERWISE = (
+    "`isotrope train` without flags chooses the objective, its temperature and the learning rate "
+    "together. To use the values above there, or in another trainer:"
+)
 _WIDTH = 48  # characters of a text in a table
 
 
@@ -73,6 +78,9 @@ class TextAudit(Audit):
         what = "texts" if self.rows.views == "dropout" else "pairs"
         if self.rows.columns > 2:
             what += " with hard negatives"
+        if len(self._linked()) and self.rows.views != "dropout":
+            sides = [len(np.unique(self.rows.marks[:, side])) for side in (0, 1)]
+            what += f" ({sides[0]:,} different anchors, {sides[1]:,} different positives)"
         return (
             f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
             f"{self.objective.name}, batches of {self.batch_size}"
@@ -119,13 +127,24 @@ class TextAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
-        empty = f"{self.rows.empty:,} more rows were skipped because a text is empty."
+        note = f"{self.rows.empty:,} more rows were skipped because a text is empty."
+        if len(linked := self._linked()):
+            note += (
+                f" {linked.sum():,} rows share a text with another row, directly or through "
+                f"others ({len(linked):,} groups of up to {linked.max():,}); `isotrope train` "
+                "pushes no rows of one group apart."
+            )
         return [
-            self._settings(self.flags, self.sentence_transformers),
-            self._pairs("rows", "text", lambda row: _short(self.rows.texts[row][0])),
-            self._rows("rows", "lines", empty),
+            self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
+            self._pairs("rows", "text", lambda row: shortened(self.rows.texts[row][0], _WIDTH)),
+            self._rows("rows", "lines", note),
             self._uncovered(),
         ]
+
+    def _linked(self) -> NDArray[np.int64]:
+        """Return the sizes of the groups of two or more rows that equal texts link."""
+        sizes = np.unique(joined_groups(self.rows.marks[:, :2]), return_counts=True)[1]
+        return sizes[sizes > 1]
 
     def files(self) -> dict[str, bytes]:
         """Return the files to train on, by name, without those in :attr:`unwritten`."""
@@ -178,9 +197,3 @@ class TextAudit(Audit):
                 f"{note[0].upper()}{note[1:]}"
             )
         return TitledTable("Whitening", note, (), ())
-
-
-def _short(text: str) -> str:
-    """Return the beginning of a text, without control characters."""
-    plain = legible(" ".join(text.split()))
-    return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 3] + "..."
