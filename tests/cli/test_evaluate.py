@@ -108,7 +108,7 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     same = [line.split()[-1] for line in second.splitlines()[3:] if line.startswith(str(models[0]))]
     assert set(same) == {"noise"}
     assert "5,000 resamples, seed 0" in second
-    columns = 1 + 5  # the file, retrieval
+    columns = 1 + 4  # the file, retrieval without recall@100 of fewer documents
     assert f"for {2 * columns} comparisons" in second
     with (tmp_path / "table.csv").open() as handle:
         table = list(csv.DictReader(handle))
@@ -236,7 +236,11 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     runs = [write_image_run(tmp_path / f"r{i}", data, weights=i) for i in range(2)]
     found = run("evaluate", runs[0], "--knn", "--linear", "--device", "cpu")
     assert found.code == 0, found.err
-    for words in (r"^knn +x 100$", r"^majority_top1 +\d+\.\d\d$", r"^linear +x 100$"):
+    for words in (
+        r"^knn +x 100 +from +to$",
+        r"^majority_top1 +\d+\.\d\d$",
+        r"^linear +x 100 +from +to$",
+    ):
         assert re.search(words, found.out, re.MULTILINE)
     assert "all training examples vote, because there are only 80 and not 200" in found.out
     arrays = dict(np.load(data))

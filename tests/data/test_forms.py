@@ -432,7 +432,7 @@ def test_tables_without_names(tmp_path: Path) -> None:
             (("c", "d"), (1.0,)),
         ]
     for wanted in ({"columns": ["x"]}, {"groups": "x"}):
-        with pytest.raises(InputError, match="no column 'x'; the first line of a"):
+        with pytest.raises(InputError, match="no column 'x'; give its number"):
             list(read([path], **wanted))  # type: ignore[arg-type]
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     with pytest.raises(InputError, match="its columns have no names"):

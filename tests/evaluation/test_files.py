@@ -149,6 +149,17 @@ def test_search_among_texts() -> None:
     assert files.search(Table(), ["mill", "river"], "river", top=1) == [(1.0, 1, "river")]
 
 
+def test_equal_texts_are_one_hit(tmp_path: Path) -> None:
+    found = files.search(Table(), ["mill", "boat", "stream", "boat", "stream"], "river", top=9)
+    assert [(hit.place, hit.text) for hit in found] == [(2, "stream"), (1, "boat"), (0, "mill")]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("river\tmill\nboat\tboat\nriver\tmill\n")
+    found = files.search(Table(), path, "river", columns="2")
+    assert [(hit.place, hit.text) for hit in found] == [(2, "boat"), (1, "mill")]
+    with pytest.raises(InputError, match=r"no column '3'; give its number \(1 to 2\)"):
+        files.search(Table(), path, "river", columns="3")
+
+
 def test_many_queries_at_once() -> None:
     several = files.search(Table(), WORDS, ["river", "mill"])
     assert several == [files.search(Table(), WORDS, query) for query in ("river", "mill")]

@@ -86,6 +86,19 @@ def test_a_fall_beyond_noise_is_worse() -> None:
     assert told.numbers["saved"] == {"step": 0, "score": before.value}
 
 
+def test_two_scores_leave_no_step_to_choose() -> None:
+    assert judge(history(0.5, 0.7)).sentence.endswith("; this step was saved)")
+
+
+def test_a_stored_history_has_all_scores(tmp_path: Path) -> None:
+    found = history(0.5, 0.6, 0.7, 0.65)
+    found.save(tmp_path / "dev.npz")
+    read = DevHistory.load(tmp_path / "dev.npz")
+    assert read.scores == found.scores
+    assert len(read.evaluations) == 3
+    assert judge(read) == judge(found)
+
+
 def test_the_saved_step_is_judged_and_not_the_last() -> None:
     told = judge(history(0.5, 0.7, 0.6))
     assert told.outcome == "improved"

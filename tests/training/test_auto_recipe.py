@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
 from isotrope.data.text.views import FEWEST, held_out_together
@@ -120,6 +121,23 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     assert "mean of two trainings" in (output / "model" / "README.md").read_text()
 
 
+def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None:
+    path, output = file_of(pairs(120), tmp_path), tmp_path / "run"
+    given = {"files": [str(path)], "output": str(output), "logger": [], "dev": "auto"}
+    rate = {"learning_rate": 0.5, "max_steps": 3, "holdout": 0.4, "batch_size": 16}
+    outcome = train(TrainSettings.read({**given, **rate, "encoder": "all-MiniLM-L6-v2"}))
+    assert outcome.result.details["judgement"]["outcome"] == "worse"
+    assert outcome.result.details["kept"] is None
+    original = SentenceEncoder.load("all-MiniLM-L6-v2", device="cpu").fingerprint()
+    rejected = SentenceEncoder.load(RunFolder(output).rejected, device="cpu")
+    saved = SentenceEncoder.load(RunFolder(output).model, device="cpu")
+    assert saved.fingerprint() == original != rejected.fingerprint()
+    card = (output / "model" / "README.md").read_text()
+    assert "unchanged: a training with ntxent was rejected" in card
+    assert "the rejected one (step 3)" in card
+    assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
+
+
 def test_linked_pairs_are_held_out_together() -> None:
     rows = [(f"question {i}", f"answer {i // 2}") for i in range(400)]  # two questions an answer
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
@@ -159,7 +177,7 @@ def test_the_model_before_training_keeps_all() -> None:
     worse = DevHistory("dev")
     for step, value in ((0, 60.0), (8, 50.0)):
         worse.add(step, DevEvaluation(value, np.full(4, value / 100)))
-    assert kept(before[::-1], minilm, worse) == 100  # the start is what was saved
+    assert kept(before, minilm, worse) is None  # the start is what was saved
     assert kept(None, minilm, worse) is None
 
 
@@ -199,8 +217,9 @@ def test_what_to_try_next() -> None:
     counts = dict.fromkeys([field.name for field in fields(StoreReport)], 0)
     known = {"kept": 100, "columns": 2, "max_length": 32, "truncated_share": 0.5}
     short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
-    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
-    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
-    assert "more than 100 pairs" in next_step(
-        replace(short, truncated_share=0.0), 32, DevHistory("dev")
-    )
+    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"), "run")
+    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"), "run")
+    few = replace(short, truncated_share=0.0)
+    assert "more than 100 pairs" in next_step(few, 32, DevHistory("dev"), "run")
+    worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
+    assert "the trained model is in run/rejected" in next_step(short, 512, worse, "run")

@@ -65,12 +65,16 @@ def test_without_a_terminal_a_line_for_each_logged_step_and_score(
 ) -> None:
     fit(**{**quick, "progress": True, "dev": "auto", "eval_every": 2, "log_every": 3})
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
-    name, number, left = r"held-out MRR@10 of \d+ queries", r"-?\d+\.\d\d", r"\d\d:\d\d left"
+    name, number, left = (
+        r"held-out MRR@10 of \d+ queries among \d+ texts",
+        r"-?\d+\.\d\d",
+        r"\d\d:\d\d left",
+    )
     dev = rf"{name} {number}, best {number} at step \d"
     loss = r"loss \d\S*"
     expected = [
         rf"step 0 of 6: {dev}",
-        rf"step 0 of 6: {loss}, {left}",
+        rf"step 0 of 6: {loss}",
         rf"step 2 of 6: {dev}, {left}",
         rf"step 3 of 6: {loss}, {left}",
         rf"step 4 of 6: {dev}, {left}",
@@ -87,7 +91,7 @@ def test_on_a_terminal_a_bar(quick: dict[str, Any], capsys: pytest.CaptureFixtur
     fit(**{**quick, "progress": True, "dev": "auto", "eval_every": 3, "log_every": 1})
     told = capsys.readouterr().err
     assert "6/6" in told
-    assert re.search(r"loss \d\S*, held-out MRR@10 of \d+ queries \d", told)
+    assert re.search(r"loss \d\S*, held-out MRR@10 of \d+ queries among \d+ texts \d", told)
     assert re.search(r"step 3: held-out MRR@10 .* \d+\.\d\d \([+-]\d+\.\d\d from the start\)", told)
     assert " of 6: " not in told
 

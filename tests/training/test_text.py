@@ -412,7 +412,9 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
     pairs.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 40, 2)))
     other = {**quick, "output": str(tmp_path / "other"), "max_steps": 3}
     outcome = fit(**other, dev=str(pairs))
-    assert outcome.result.details["dev"]["name"] == "dev retrieval MRR@10"
+    assert (
+        outcome.result.details["dev"]["name"] == "dev retrieval MRR@10 of 20 queries among 20 texts"
+    )
 
 
 def test_ranks_are_scored_by_the_chosen_metric(quick: dict, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def form_of(
     """Return how a table is read: by the chosen columns, by column names, or by their number."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
-        if not table.titled and not {*chosen} <= {*table.columns}:
+        if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
                 f"{place(table.place)}: add a header with names; its columns have no names, so "

@@ -194,10 +194,16 @@ def _named(runs: Sequence[Run]) -> list[Run]:
 
 def _parameters(parameters: Mapping[str, Any]) -> str:
     """Return parameters as text: ``temperature 0.05, dissipation margin:0.3``."""
-    return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in parameters.items()
-    )
+    return ", ".join(f"{name} {_plain(value)}" for name, value in parameters.items())
+
+
+def _plain(value: object) -> str:
+    """Return a value as words: a list as its items, a mapping as its names and values."""
+    if isinstance(value, Mapping):
+        return _parameters(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cells(table: TitledTable) -> list[list[ComparisonCell]]:

@@ -78,8 +78,8 @@ class TextAudit(Audit):
         what = "texts" if self.rows.views == "dropout" else "pairs"
         if self.rows.columns > 2:
             what += " with hard negatives"
-        if len(self._linked()) and self.rows.views != "dropout":
-            sides = [len(np.unique(self.rows.marks[:, side])) for side in (0, 1)]
+        sides = [len(np.unique(self.rows.marks[:, side])) for side in (0, 1)]
+        if self.rows.views != "dropout" and min(sides) < len(self.rows):
             what += f" ({sides[0]:,} different anchors, {sides[1]:,} different positives)"
         return (
             f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
