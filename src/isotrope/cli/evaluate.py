@@ -285,9 +285,10 @@ def _listed(kind: str, result: "Result") -> str:
             items = result.items.get(metric)
             bounds = ({} if items is None else intervals(items[None])[0]).values()
             values.append([name, *(f"{100 * number:.2f}" for number in (value, *bounds))])
-    several = max((len(row) for row in values), default=0) > 2
-    lines = [table([kind, "x 100", *(["from", "to"] if several else [])], values)]
-    if several:
+    width = max((len(row) for row in values), default=2)
+    filled = [[*row, *["-"] * (width - len(row))] for row in values]
+    lines = [table([kind, "x 100", "from", "to"][:width], filled)]
+    if width > 2:
         lines.append(f"from, to: {LEVEL:.0%} interval by the bootstrap over the scored items")
     if unseen := details.get("unseen"):
         lines.append(
