@@ -132,7 +132,7 @@ class TextAudit(Audit):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
                 f"others ({len(linked):,} groups of up to {linked.max():,}); `isotrope train` "
-                "pushes no rows of one group apart."
+                "does not push them apart, except those that only a long chain links."
             )
         return [
             self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
