@@ -1,6 +1,6 @@
 """The functions ``audit``, ``audit_images``, ``report`` and ``sweep``.
 
-Each function calls one package for the work, which is imported when the function is called.
+When a function is called, it imports the package that does its work.
 """
 
 import os

@@ -42,5 +42,5 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "## Data to score on, in any combination" in evaluate
     assert "| `--mode full\\|prototyping` | Protocol of the transfer tasks [full]. |" in evaluate
     simulate = command_page("simulate")
-    assert "```text\ndissipation  GD, the factor from 1 to 0 on the gradient" in simulate
+    assert "```text\ndissipation  GD, a factor on the gradient, from 1 to 0" in simulate
     assert "%" not in command_page("sweep"), "filled in as in the help"

@@ -160,7 +160,7 @@ class TestBadInput:
 
     def test_a_query_without_anything_relevant(self):
         data = RetrievalSet(["q"], ["a"], [{0: 0.0}])
-        with pytest.raises(InputError, match=r"remove query 0 \('q'\) without relevant texts"):
+        with pytest.raises(InputError, match=r"remove query 0 \('q'\): it has no relevant text"):
             retrieval(Table({}), data)
 
 

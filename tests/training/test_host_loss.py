@@ -115,7 +115,7 @@ def test_scores_reach_the_losses_that_take_them(
         (
             "CoSENTLoss",
             [1, 1],
-            "give different scores: all are 1, so CoSENTLoss has no order",
+            "give different scores: CoSENTLoss learns their order, but all are equal",
         ),
     ],
 )

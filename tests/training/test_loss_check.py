@@ -302,7 +302,8 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
     (line,) = [check for check in checks if check.name == "on two processes"]
     assert line.passed is None
     assert (
-        line.means == "the loss gathers no rows of other processes, so each compares only its own"
+        line.means
+        == "not a fault; the loss gathers no rows of other processes, so each compares only its own"
     )
 
 

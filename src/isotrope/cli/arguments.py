@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with exit code 2.
 
     Attributes:
-        dotted: Function that returns the flags with a dot, which :func:`dotted` parses.
+        dotted: Function that returns the flags with a dot, such as objective.temperature.
     """
 
     dotted: Callable[[], list[str]] = staticmethod(list)

@@ -128,8 +128,8 @@ def _tell_unfinished(run: RunFolder) -> None:
     """Print a note if the training of a run folder has not ended."""
     if run.config.is_file() and not run.result.is_file():
         print(
-            f"{run.path}: to finish its training, repeat its command with --resume. It has not "
-            "ended; its best model so far is scored, which may be the original one",
+            f"{run.path}: to finish this training, repeat its command with --resume. The scores "
+            "are those of its best model so far, which may be the original one",
             file=sys.stderr,
         )
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 KINDS = {
-    "dissipation": "GD, the factor from 1 to 0 on the gradient (Li et al. 2024, figures 2, 10)",
-    "weight": "W, the share of the hardest negative in it (Li et al. 2024, figure 3)",
+    "dissipation": "GD, a factor on the gradient, from 1 to 0 (Li et al. 2024, figures 2, 10)",
+    "weight": "W: the hardest negative's share of the push (Li et al. 2024, figure 3)",
     "ratio": "R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
     "norm": "length of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
 }
@@ -165,7 +165,7 @@ run = Command(
     "simulate",
     SimulateSettings,
     simulate,
-    "See how an objective's gradient depends on the angles of anchor, positive and negatives,\n"
+    "See how an objective's gradient depends on the angles from anchor to positive and negatives,\n"
     f"without data and without training.\n\nkinds:\n{_KINDS}",
     EPILOG,
 )

@@ -135,7 +135,7 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
         print(_text(spec, trials, best, files))
     failures = [why for trial in trials for why in trial.failures]
     if failures:
-        raise InputError(f"{len(failures)} runs failed, others are kept; first: {failures[0]}")
+        raise InputError(f"{len(failures)} runs failed (others are kept); the first: {failures[0]}")
     if best is None and not settings.show:
         raise InputError("no trial has a score")
     return 0

@@ -1,13 +1,13 @@
 """Recognises the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
 
-Column names decide. Without names, the number of columns decides, and which of them hold numbers.
+Column names decide. Without names, the number of columns and those that hold numbers decide.
 
 | form | columns |
 |---|---|
 | pairs, with any number of negatives | ``anchor, positive, negative, negative_1 ...`` |
-| the same as FlagEmbedding writes them | ``query, pos, neg`` (lists), ``pos_scores, neg_scores`` |
-| the same as Tevatron writes them | ``query, positive_passages, negative_passages`` |
-| the same as ms-swift writes them | ``messages, positive_messages, negative_messages`` |
+| the same, written by FlagEmbedding | ``query, pos, neg`` (lists), ``pos_scores, neg_scores`` |
+| the same, written by Tevatron | ``query, positive_passages, negative_passages`` |
+| the same, written by ms-swift | ``messages, positive_messages, negative_messages`` |
 | pairs with other usual names | ``question, answer``; ``query, passage`` ...: :data:`PAIRS` |
 | scored pairs | ``sentence1, sentence2, score`` |
 | labelled texts | ``text, label`` |
@@ -397,7 +397,7 @@ def read(
 ) -> Reading:
     """Return the records of data; :class:`Reading` describes the arguments.
 
-    Data are a list of paths or hub names, a frame, a data set, or texts, tuples or dictionaries.
+    ``data`` has paths or hub names, texts, tuples or dictionaries, or is a data frame or data set.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
@@ -426,7 +426,7 @@ def _scores(
 
 
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
-    """Return the scores of the record that one of a row's positives forms."""
+    """Return the scores of the record that is made for one positive of a row."""
     if len(form.scores) < 2:
         return tuple(scores[0]) if scores else ()
     own = scores[0][positive : positive + 1]

@@ -182,7 +182,7 @@ def to_dataset(reading: Reading) -> "Dataset":
 
     Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or only ``text``), and ``label``
     with the scores of the texts after the anchor, or with the number of the group. A row with fewer
-    negatives than another repeats its own. If only some rows have any, the others are skipped.
+    negatives than another repeats its own. If some rows have negatives, rows without are skipped.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

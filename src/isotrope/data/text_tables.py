@@ -90,7 +90,7 @@ def _separator(head: Sequence[str], known: frozenset[str]) -> str:
         agree = len(names) > 1 and (not rows or any(len(row) == len(names) for row in rows))
         return agree, sum(name in known for name in names)
 
-    return max(_SEPARATORS, key=fit)  # the first of equals; commas are the first of all
+    return max(_SEPARATORS, key=fit)  # in a tie, the first of them, so commas before all others
 
 
 def _csv(path: Path, separator: str, said: bool = False) -> Table:

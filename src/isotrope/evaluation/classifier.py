@@ -7,11 +7,11 @@ seed. Equal dimensions therefore give equal initial weights, and training sets o
 equal orders of the examples. Tests compare the results with ``benchmarks/sequential.py``, the loop
 of SentEval (Conneau and Kiela 2018).
 
-Many classifiers are fitted at once. F training sets of one size have the same orders, so they take
-their steps together. A training set has R fits, one for each regularisation, which use the same
-examples. A step is therefore two batched products (F x RC x D by F x D x 64 and back) and a few
-operations on the stacked weights, instead of F x R small steps. Each fit ends at its own time. A
-training set leaves the stack when all its fits have ended.
+Many classifiers are fitted at once. F training sets of one size have the same orders, so they are
+stacked and take their steps together. A training set has R fits, one for each regularisation, which
+use the same examples. With C classes, D features and batches of 64, a step is two batched products
+(F x RC x D by F x D x 64 and back) and a few operations on the weights, instead of F x R small
+steps. A training set leaves the stack when all its fits have ended.
 """
 
 import math

@@ -7,7 +7,7 @@ that of the training seed. Pairs that share a sentence count as independent, so 
 slightly too narrow.
 
 The p-value of a difference is two-sided: twice the share of resamples in which the difference has
-the other sign. Holm's method corrects the p-values for the number of comparisons in a table.
+the opposite sign. Holm's method corrects the p-values for the number of comparisons in a table.
 """
 
 import os

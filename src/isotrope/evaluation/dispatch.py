@@ -59,7 +59,7 @@ def evaluate(
     Args:
         model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval only), an outcome of
             ``isotrope.fit``, or any object with ``encode``.
-        progress: Whether to show progress bars, and tasks that are stored already, on stderr.
+        progress: Whether to show progress bars and the names of stored tasks on stderr.
         options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords,
             and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``
             and ``labels`` are paths. ``knn=False`` or ``linear=False`` leaves out one of the scores
@@ -70,7 +70,7 @@ def evaluate(
         A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or several
         joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
         {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
-        ...}, ...}``, with ``model``, ``data`` and ``protocol`` to identify them. Its ``items``
+        ...}, ...}``, and ``model``, ``data`` and ``protocol`` of the scores. Its ``items``
         hold a value for each pair, example or query; ``compare`` resamples them.
 
     Raises:

@@ -81,7 +81,7 @@ class CachedEncoder:
     Args:
         encoder: The encoder that embeds.
         batch_size: Number of texts in each batch.
-        progress: Whether to show a progress bar on stderr, if the encoder can.
+        progress: Whether to show a progress bar on stderr, if the encoder has one.
         known: Vectors of texts that are embedded already.
     """
 
@@ -122,8 +122,8 @@ class Truncated:
         encoder: The encoder that embeds.
         dimension: Number of coordinates to keep. The shorter vectors are not normalised again.
         precision: ``float32`` (4 bytes per coordinate), ``int8`` (1 byte) or ``binary`` (1 bit, the
-            sign). The 256 values of int8 divide the range of each coordinate in the first call of
-            ``encode``.
+            sign). int8 divides the range that a coordinate has in the first call of ``encode`` into
+            256 steps.
 
     Attributes:
         name: Name of the encoder, with dimension and precision.

@@ -231,7 +231,6 @@ def search(
         settings.check_used(pictures=True)
         if not isinstance(corpus, (str, Path)):
             raise InputError(f"give a folder of pictures to search in: {model} takes images")
-
         name, folder, top = os.fspath(model), Path(corpus), settings.top
         found = search_pictures(name, folder, queries, top=top, device=device, progress=progress)
         hits = [[Hit(*hit) for hit in of_query] for of_query in found]

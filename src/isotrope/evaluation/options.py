@@ -45,7 +45,7 @@ class Evaluation(Settings):
     )
     pooling: str | None = setting(None, "Pooling that replaces the model's own.")
     truncate_dim: int | None = _for_texts(
-        None, "Number of coordinates of text embeddings to keep, from the first."
+        None, "Number of coordinates of text embeddings to keep: the first ones."
     )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
@@ -63,7 +63,7 @@ class Evaluation(Settings):
         return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
 
-_encoded = Used(lambda corpus: corpus != "matrix", "the embeddings are given themselves")
+_encoded = Used(lambda corpus: corpus != "matrix", "the corpus is given as embeddings")
 
 
 class _OfTexts(Settings):
@@ -72,7 +72,7 @@ class _OfTexts(Settings):
     columns: list[str] = setting(
         [],
         "Column of a .csv, .jsonl or .parquet file.",
-        used=[_of_texts, Used(lambda corpus: corpus == "file", "the texts are in no file")],
+        used=[_of_texts, Used(lambda corpus: corpus == "file", "the texts are not in a file")],
     )
     pooling: str | None = _for_texts(None, "Pooling that replaces the model's own.")
     batch_size: int = setting(128, "Texts in each batch.", used=replace(_of_texts, note=True))

@@ -49,7 +49,7 @@ def retrieval(
         ks: Values of k for recall.
         depths: Values of k for MRR and nDCG.
         prompts: Prompts of queries and documents; None uses those saved with the model.
-        progress: Whether to show a progress bar on stderr, if the encoder can.
+        progress: Whether to show a progress bar on stderr, if the encoder has one.
         batch_size: Number of texts in each batch.
 
     Returns:
@@ -122,7 +122,7 @@ def _check(data: RetrievalSet) -> None:
         )
     for i, row in enumerate(data.relevant):
         if not any(gain > 0 for gain in row.values()):
-            raise InputError(f"remove query {i} ({data.queries[i]!r:.60}) without relevant texts")
+            raise InputError(f"remove query {i} ({data.queries[i]!r:.60}): it has no relevant text")
 
 
 def _without(places: np.ndarray, itself: Mapping[int, int]) -> np.ndarray:
@@ -180,7 +180,7 @@ def _package() -> ModuleType:
 class BM25:
     """BM25 of the library bm25s (k1 1.5, b 0.75) on lower-case words.
 
-    Stop words count, and words are not stemmed. Without embeddings, only retrieval can be scored.
+    Stop words count, and words are not stemmed. Only retrieval can be scored: it has no embeddings.
     """
 
     name = "bm25"

@@ -5,8 +5,8 @@ correlation (rho) of these cosines with the human scores. For STS12 to STS16, al
 count together ("all"); for STS-B and SICK-R, the test split counts. A task's number is 100 rho,
 rounded to two decimals. The average is the mean of the seven rounded numbers, as in papers.
 
-The results also have the numbers that other papers print: the mean over the subsets of a year, with
-equal weights or weighted by their pairs; Pearson's correlation; the dot product and the negative
+The results also have the numbers that other papers report: the mean over the subsets of a year
+(equal weights, or weighted by their pairs); Pearson's correlation; the dot product and the negative
 Euclidean and Manhattan distance instead of the cosine; the dev split of STS-B and SICK-R.
 """
 

@@ -109,7 +109,7 @@ def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
         print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)
 
-    # the recall among as many documents as there are is 1
+    # recall@k is 1 if there are only k documents
     ks = [k for k in (1, 10, 100) if k < len(data.corpus)] or [1]
 
     def score(encoder: Encoder) -> Result:

@@ -178,7 +178,7 @@ class _ScoredTask:
 
 
 def _choose(folds: Sequence[Fitted]) -> tuple[float, float]:
-    """Return the regularisation with the best accuracy (the weaker one in a tie), and this."""
+    """Return the regularisation with the best accuracy (the weakest in a tie), and the accuracy."""
     by_decay = zip(*(fitted.accuracies for fitted in folds), strict=True)
     scores = [float(round(100 * np.mean(accuracies), 2)) for accuracies in by_decay]
     return DECAYS[int(np.argmax(scores))], max(scores)

@@ -1,8 +1,8 @@
 """Measures the gain from whitening: an encoder's score with whitening minus its score without.
 
 Whitening gives the embeddings mean 0 and identity covariance, without training. If it raises the
-score, the encoder already had this information, hidden under directions that carry none. The gain
-distinguishes three kinds of encoder:
+score, the embeddings already had what the task needs, hidden under directions that do not help. The
+gain distinguishes three kinds of encoder:
 
 - *raw*: an encoder that was never trained on pairs. Whitening more than doubles the score, and the
   choice of the objective matters much.
@@ -50,7 +50,7 @@ class Uncovered:
     """The scores of an encoder without and with whitening, before any training.
 
     Attributes:
-        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if no scores show which.
+        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if the scores do not show it.
         sentence: The consequence for a training, or why the scores show nothing.
         score: Name of the score.
         raw: Score without whitening, out of 100.
@@ -86,14 +86,14 @@ def uncover(
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
     if len(different) < 2:
-        return Uncovered("unknown", "there are no texts apart from the scored ones")
+        return Uncovered("unknown", "give more texts: there are none apart from the scored ones")
     rows = torch.from_numpy(cached.encode(different)).double()
     needed = ROWS_PER_DIMENSION * rows.shape[1]
     if len(rows) < needed:
         return Uncovered(
             "unknown",
-            f"a covariance of {rows.shape[1]} dimensions needs {needed:,} texts apart from the "
-            f"scored ones, and there are {len(rows):,}",
+            f"give more texts: a covariance of {rows.shape[1]} dimensions needs {needed:,} texts "
+            f"apart from the scored ones, and there are {len(rows):,}",
         )
     if not bool((rows != rows[0]).any()):
         return Uncovered(
@@ -157,7 +157,7 @@ def uncover_records(
             groups=None if groups is None else groups[order[:scored]],
         )
     except InputError:
-        return Uncovered("unknown", f"{len(records):,} rows are too few to score an encoder")
+        return Uncovered("unknown", f"give more rows: {len(records):,} cannot score an encoder")
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
     data = replace(data, queries=queries, corpus=corpus)

@@ -6,12 +6,13 @@ from isotrope.core.views import unit
 
 
 def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
-    """Return mean_i ||h_i - h'_i||^alpha of the normalised rows; 0 is perfect, 2 is orthogonal.
+    """Return mean_i ||h_i - h'_i||^alpha of the normalised rows; 0 if both views are equal.
 
     Args:
         anchors: Embeddings of one view, n x d, of any length.
         positives: Embeddings of the other view, n x d, of any length.
-        alpha: Exponent of the distance, 2 throughout the papers (Nie et al., 2023, eq. 3).
+        alpha: Exponent of the distance. The papers use 2 (Nie et al., 2023, eq. 3); orthogonal
+            views then have alignment 2.
 
     Example:
         >>> import torch

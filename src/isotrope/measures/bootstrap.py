@@ -11,7 +11,7 @@ import numpy as np
 RESAMPLES = 5_000
 LEVEL = 0.95
 
-_HELD = 100_000  # counts held at a time; a few copies of so many fit into the cache of a core
+_HELD = 100_000  # counts in memory at a time; a few such arrays fit into the cache of a core
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:

@@ -60,7 +60,7 @@ class DevHistory:
             best step, or, if that is the first, the last step unless its mean score is lower by
             more than two standard errors. ``last``: the last step.
         scores: Scores of all evaluations, by step.
-        evaluations: These three, by step. Only they keep the scores of single examples.
+        evaluations: The first, the best and the newest, by step, with scores of single examples.
     """
 
     name: str
@@ -268,7 +268,7 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
     if "difference" in number:
         low, high = number["low"], number["high"]
         change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
-        if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is of one comparison
+        if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
             change += f", but p {number['p']:.3f} by Holm's method"
         change += "; "
     return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"

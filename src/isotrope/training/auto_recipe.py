@@ -3,11 +3,11 @@
 The choices replace the defaults before a run begins. config.yaml therefore has every choice, and
 the same command with the choices as flags repeats the run. docs/LOG.md has the trials behind them.
 
-For pairs, it chooses a contrastive loss in both directions without a head, the encoder's own length
-limit, and a high learning rate for several epochs. A training ends with weights between the
-original and the trained ones: in the trials they scored about the same as the trained weights and
-forgot less. The held-out part only decides whether the original model is kept. Single texts are
-trained with SimCSE's settings (``--recipe papers``); there, too, the held-out part decides.
+For pairs, it chooses a contrastive loss in both directions, no head, the encoder's own length
+limit, and a high learning rate for several epochs. The saved weights lie between the original and
+the trained ones. In the trials, they scored about as well as the trained weights, and the model
+forgot less. For single texts, it chooses SimCSE's settings (``--recipe papers``). The held-out part
+decides only whether the original model is kept.
 """
 
 import math
@@ -36,7 +36,7 @@ from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
 
 _BATCH = 64
-_WANTED, _MOST = 100, 1_000  # records that are held out
+_WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
@@ -44,8 +44,8 @@ _TIMED = 32  # records whose forward and backward pass is timed
 _RECORDS = 1_000_000  # records that are read to choose settings
 _TEMPERATURE = 0.05
 _PLANNED = 0.8  # share of --minutes for the steps; the rest is for reading, scoring and saving
-_KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training that give a tenth of _RATE, and all of it
-_RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs in all epochs (one to eight) together
+_KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
+_RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Facts:
     held_out: float  # share of the records to hold out; 0 if there are too few records
     linked: float  # share of the pairs that have a text in common with another pair
     apart: bool  # whether held-out pairs share no text with the others
-    loss: float | None  # InfoNCE before training; None for single texts and scored pairs
+    loss: float | None  # InfoNCE of pairs before training; None if it was not measured
     seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
     scored: bool = False  # whether the pairs have scores
 
@@ -160,7 +160,7 @@ def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> floa
 
 
 def _share(records: int) -> float:
-    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records."""
+    """Return the share to hold out: the larger of 100 records and 2%, at most 15% and 1,000."""
     records = max(1, records)
     return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
 
@@ -168,7 +168,7 @@ def _share(records: int) -> float:
 def _loss(
     pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder
 ) -> float | None:
-    """Return the mean InfoNCE, scaled to batches of 64; None if all pairs are linked."""
+    """Return the mean InfoNCE, scaled to batches of 64; None if no batch has unlinked pairs."""
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     views = [
         torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs]))
@@ -226,7 +226,7 @@ def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings
 def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[float, bool]:
     """Return the epochs that fit into ``--minutes``, and whether a second training fits too.
 
-    Time is first used for ``epochs`` epochs; a second training fits if there is time for all twice.
+    The first training may use all of the time. A second one needs the time of ``epochs`` twice.
     """
     if settings.minutes is None:
         return epochs, True
@@ -252,7 +252,7 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
     ends = [Choice("eval_every", 0, why)]
-    if facts.columns > 1:  # few held-out pairs can reject, but not choose a step
+    if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
         ends.append(Choice("prefer", "trained", why))
     if "dev" in settings.model_fields_set:
         return ends

@@ -23,8 +23,8 @@ from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
 
-_ROWS = 2048  # rows of each data set to embed; one batch if it is larger
-_RECORDS = 1_000_000  # records to draw these rows from; of a stream, the first buffer
+_ROWS = 2048  # rows of each data set to embed; more if a batch is larger
+_RECORDS = 1_000_000  # records to draw these rows from; with --streaming, those read at a time
 
 
 def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
@@ -113,8 +113,8 @@ def _recommended(
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if found is None:
         raise InputError(
-            f"give a number: the audit cannot recommend a temperature for {name}. Either it has no "
-            "temperature, or its GD does not depend on it, or no anchor has a negative"
+            f"give a number: the audit cannot recommend a temperature for {name}. Either {name} "
+            "has none, or its gradient dissipation is constant, or no anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -45,7 +45,7 @@ class Timer:
         return self.steps * self.batch_size / max(self.seconds, 1e-9)
 
     def rest(self, seconds: float) -> None:
-        """Exclude the seconds of another callback."""
+        """Exclude seconds that another callback took."""
         self._resting += seconds
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class Timer:
 
 
 class Metrics:
-    """metrics.csv: one row per logged step; empty cells were not measured."""
+    """Writes metrics.csv: a row for each logged step, with empty cells for unmeasured numbers."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Metrics:
         self.newest: dict[str, float | None] = {}  # newest row with a loss
 
     def begin(self, step: int) -> None:
-        """Begin the file. A resumed run keeps the rows before its step and writes others again."""
+        """Begin the file; a resumed run keeps only the rows before the step of its checkpoint."""
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
@@ -108,7 +108,7 @@ class Metrics:
             handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
-        """Return the rows of the file without a line that a power failure cut short."""
+        """Return the rows of the file; skip lines that a power failure cut short."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
@@ -190,11 +190,11 @@ class Metrics:
 class Dev:
     """Measures the dev score at step 0, every ``every`` steps and at the end.
 
-    If the history asks for the best model, it is saved. Losses of held-out records are measured at
-    the same steps, and written to the same rows of metrics.csv.
+    The best model is saved, unless ``history.saved`` is "last". Losses of held-out records are
+    measured at the same steps, and written to the same rows of metrics.csv.
 
     Args:
-        history: Evaluations so far, with the name of the score and the model to save.
+        history: Evaluations so far, the name of the score, and which model to save.
         score: Function that evaluates the current encoder; or, if there is no data to score it on,
             a sentence that the run prints in place of a judgement.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
@@ -325,11 +325,11 @@ class Dev:
 def worker_gone(error: BaseException) -> bool:
     """Return whether an error reports that a process of the data loader has died.
 
-    torch may raise it within a step, whose unfinished state must not be saved.
+    torch may raise the error within a step. The unfinished state of this step must not be saved.
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
-    # raised while this method of torch's loader reads a batch
+    # _try_get_data is the method with which torch's loader reads a batch
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     return isinstance(error, (ConnectionError, EOFError)) and "_try_get_data" in frames
 
@@ -361,11 +361,11 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
 
 
 _ENOUGH = 1_000
-"""Code for early stopping among the numbers of signals; larger than any of these."""
+"""Code for early stopping, sent in place of the number of a signal; larger than any of these."""
 
 
 class Between(TrainerCallback):
-    """All work between the steps of a run, in a fixed order. The timer does not count its time.
+    """Does all work between the steps of a run, in a fixed order; its time is not counted.
 
     After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
     Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.
@@ -405,7 +405,7 @@ class Between(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the log; score the model before training, and save a permanent checkpoint of it."""
+        """Begin the log and score the model before training; with ``--keep-every``, save it too."""
         step = state.global_step
         self.timer.begin()
         if self.watched is not None:

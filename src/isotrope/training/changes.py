@@ -2,8 +2,8 @@
 
 The other texts are a few hundred sentences on general subjects: the first sentences of docstrings
 in Python's standard library, which need no labels and no download. They are embedded before and
-after training. The result is Spearman's correlation of their similarities: 100 if all pairs keep
-their order. It does not show whether a new order is worse.
+after training. The result is 100 times Spearman's correlation between the similarities before and
+after: 100 if all pairs keep their order. It does not show whether a new order is worse.
 """
 
 import importlib
@@ -32,18 +32,18 @@ sqlite3 statistics string subprocess tarfile tempfile textwrap threading timeit 
 urllib.request uuid wave weakref xml.dom zipfile
 """
 _SENTENCES = 300
-_CUT, _FEW = 0.1, 2_000  # report a larger share of cut texts; report fewer pairs
-_NAMED = 3  # queries with a worse score to print
+_CUT, _FEW = 0.1, 2_000  # advice is given if a larger share is cut, or if there are fewer pairs
+_NAMED = 3  # number of queries with a worse score that are printed
 
 
 @cache
 def general_sentences() -> tuple[str, ...]:
-    """Return first sentences of docstrings, of 5 to 25 words, each once."""
+    """Return different first sentences of docstrings; each has 5 to 25 words."""
     found: dict[str, None] = {}
     for name in _MODULES.split():
         try:
             members = vars(importlib.import_module(name))
-        except ImportError:  # built without it
+        except ImportError:  # this Python was built without the module
             continue
         for member in [members[key] for key in sorted(members)][:200]:
             if inspect.isroutine(member) or inspect.isclass(member):
@@ -67,7 +67,7 @@ def similarities(encoder: Encoder) -> NDArray[np.float64]:
 def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHistory) -> float | None:
     """Return 100 times Spearman's correlation of the similarities before and after a training.
 
-    The result is None if another model than that of the last step, ``encoder``, was saved.
+    The result is None if the saved model is not that of the last step, which is ``encoder``.
     """
     if before is None or (history.scores and history.best != max(history.scores)):
         return None
@@ -75,7 +75,7 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
 
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
-    """Return how many dev queries have a better or worse score than before, and the worst.
+    """Return how many dev queries have a better or worse score, and which fell most.
 
     The result is None if the dev score is not a mean over queries or the original model was saved.
     """
@@ -99,7 +99,7 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def next_step(report: StoreReport, positions: int, history: DevHistory, output: str) -> str:
-    """Return advice for the next training in ``output``; empty if the numbers suggest none."""
+    """Return what to do after the training in ``output``; empty if the numbers suggest nothing."""
     if history.scores and history.best == min(history.scores):
         return (
             f"next, run `isotrope diagnose {shlex.quote(output)}`, which names what to change; "
@@ -111,7 +111,7 @@ def next_step(report: StoreReport, positions: int, history: DevHistory, output: 
         cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
         return f"next, try {remedy}: {cut}"
     if report.kept < _FEW and report.columns > 1:
-        return f"next, try more than {report.kept:,} pairs, which are few"
+        return f"next, try more pairs: {report.kept:,} are few"
     return ""
 
 

@@ -1,9 +1,9 @@
-"""Checkpoints of a run: folders that transformers' trainer writes, and which of them are complete.
+"""Finds the complete checkpoints of a run, which are folders that transformers' trainer writes.
 
 ``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser and
 schedule, and ``run.pt`` with the states of the callbacks: unwritten rows, dev scores, seconds.
 ``complete.json`` is written last and has a hash of each file. A folder without it is incomplete,
-because a process ended while it wrote, and is never resumed. Nothing in a checkpoint is executed.
+because its process ended too early; no run resumes from it. Nothing in a checkpoint is executed.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
         return checkpoint
     if damaged:
         raise CannotResume(
-            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
+            f"start again in another folder: no checkpoint can be read ({', '.join(damaged)})"
         )
     return None
 
@@ -130,7 +130,7 @@ class Checkpoints:
         """Remove checkpoints that are neither permanent nor among the newest two."""
         for checkpoint in _all(self.folder)[_NEWEST:]:
             if not self.stays(step_of(checkpoint)):
-                (checkpoint / COMPLETE).unlink(missing_ok=True)  # first, before its files
+                (checkpoint / COMPLETE).unlink(missing_ok=True)  # before all other files
                 remove(checkpoint)
 
     def due(self, step: int) -> bool:

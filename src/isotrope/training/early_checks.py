@@ -17,7 +17,7 @@ from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import OF_SCORES, RunSettings, TrainSettings
 
 AUTO = "auto"
-"""Value of a temperature that ``isotrope audit`` is to choose."""
+"""Value of a temperature for which the audit's recommendation is used."""
 
 CHOSEN = frozenset(
     (
@@ -30,7 +30,7 @@ CHOSEN = frozenset(
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` is used; it is not with ``--objective`` or ``--lora``."""
+    """Return whether ``--recipe auto`` is used. Settings such as ``--objective`` rule it out."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -89,7 +89,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
     The full checks follow when the run begins.
     """
     output = Path(settings.output)
-    # another process of this run may have started in it
+    # a locked folder may be in use by another process of this run
     if "RANK" not in os.environ and not (output / LOCK).exists():
         finished = check_folder(output, settings, resume=resume)
         if finished is not None:

@@ -134,7 +134,7 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 def _written(
     files: Mapping[Path, object], columns: list[str], groups: str | None, output: Path
 ) -> Iterator[None]:
-    """Write data to the run folder; if no run starts, remove them again."""
+    """Write data to files in the run folder; remove these files if no run starts."""
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
     try:

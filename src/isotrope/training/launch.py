@@ -107,7 +107,7 @@ class _Worker:
     def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
         self.pipe, remote = Pipe()
         hidden = subprocess.DEVNULL
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it has handlers
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # the worker unblocks them
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "isotrope.training.worker", str(remote.fileno())],

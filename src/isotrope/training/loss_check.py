@@ -1,8 +1,8 @@
-"""Checks that a loss has the same gradient in chunks, cached, on two processes and permuted rows.
+"""Checks that chunks, caching, two processes and the order of rows do not change a gradient.
 
 It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
 embeddings of a small encoder. The gradients of the weights of encoder and loss are compared with
-those of one plain call. Objectives of isotrope in the file are checked by the stricter
+those of one plain call. Subclasses of ``Objective`` in the file are checked by the stricter
 :func:`isotrope.paradigm.objective_check.prove`.
 """
 
@@ -37,7 +37,7 @@ DIMENSIONS = 16
 
 _ROWS, _INPUTS = 24, 12
 _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
-"""Parameters or attributes with the size of the chunks in which a loss computes its batch."""
+"""Names of parameters or attributes that set the size of the chunks of a loss."""
 
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
@@ -77,7 +77,7 @@ def checks_in(
             f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, "
             "positives) or of a module, or put 'loss' into its name"
         )
-    # build all first, because a check takes seconds and a loss that cannot be built is an error
+    # build all first: a loss that cannot be built is reported before the slow checks of others
     built = {
         key: None if _is_objective(value) else _built(file, key, value)
         for key, value in losses.items()
@@ -207,11 +207,11 @@ _WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimen
 
 _DRAWS = (
     "not compared with the rows permuted, in chunks, on two processes and in bfloat16: the loss "
-    "draws random numbers, and draws others in these cases"
+    "draws random numbers, which differ in these cases"
 )
 _REMEMBERS = (
-    "only checked to be finite: a second call on the same batch, after the same "
-    "torch.manual_seed, gives another value"
+    "checked only for finite values: a second call on the same batch, after the same "
+    "torch.manual_seed, gives another value (as with a queue)"
 )
 _PERMUTED = (
     "it depends on the order of the rows: a mask or a label is at the wrong place, or it draws "
@@ -227,13 +227,13 @@ _GATHERED = (
 )
 _TURNED = (
     "use a constant margin: a larger margin raises the loss of some pairs and lowers that of "
-    "others, because a margin proportional to a similarity changes its sign with it"
+    "others, as if the margin were multiplied by a similarity, which may be negative"
 )
 _UNUSED = (
     "check that the margin is used: a larger one does not change the loss of this batch, or of "
     "the batch with all anchors multiplied by -1"
 )
-_OWN = "the loss gathers no rows of other processes, so each compares only its own"
+_OWN = "not a fault; the loss gathers no rows of other processes, so each compares only its own"
 _BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the rounding of its inputs"
 _COLLAPSE = "clamp norms, or return 0 for an empty batch: one such batch ends a training"
 
@@ -364,7 +364,7 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
 
 
 def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
-    """Compare with the mean of the gradients of two processes, as DistributedDataParallel does."""
+    """Compare with the mean gradient of two processes, which DistributedDataParallel computes."""
     name = "on two processes"
     try:
         _, answer = launch(2, _rank, (*source, subject.dimensions))

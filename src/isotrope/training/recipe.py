@@ -60,8 +60,8 @@ class Recipe(Rates):
             the objective's own defaults.
         augment: Name in ``data.augment.RECIPES``.
         source: Source of the numbers.
-        batch_size: Number of images in a step for which the learning rate was chosen. With a batch
-            of B, the learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
+        batch_size: Batch size for which the learning rate was chosen. With a batch of B, the
+            learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
         epochs: Passes over the data.
         warmup_epochs: Epochs of warm-up. A shorter run warms up for the same share of its steps.
         clip: Norm above which gradients are clipped, or None.

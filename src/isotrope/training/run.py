@@ -115,10 +115,10 @@ class Outcome:
         return diagnose(self, plugins=plugins)
 
     def plot(self, *quantities: str) -> "Drawing":
-        """Draw columns of ``history`` over the steps; by default the usual ones.
+        """Draw columns of ``history`` over the steps; by default loss, dev score and components.
 
         Raises:
-            InputError: A column has no picture, or the run folder is damaged.
+            InputError: A column cannot be drawn, or the run folder is damaged.
             MissingExtra: matplotlib is not installed.
         """
         with needs_extra("report", "matplotlib", "jinja2"):

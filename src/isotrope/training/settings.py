@@ -80,9 +80,9 @@ class RunSettings(Settings, ABC):
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        "Hyperparameters of the objective (--objective.temperature 0.05; for text also auto: the "
-        "value that `isotrope audit` recommends), and components that replace its own "
-        "(--objective.dissipation margin:0.3).",
+        "Hyperparameters of the objective, such as --objective.temperature 0.05 (for text also "
+        "auto: the value that `isotrope audit` recommends). Also components of its gradient to "
+        "replace: --objective.dissipation margin:0.3.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -157,8 +157,8 @@ class RunSettings(Settings, ABC):
     log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
-        "Loggers in addition to metrics.csv; --logger without a name means none. Install trackio, "
-        "wandb or mlflow yourself; each reads its project, mode and server from its own "
+        "Loggers in addition to metrics.csv. --logger without a name turns them off. Install "
+        "trackio, wandb or mlflow yourself; each reads its project, mode and server from its own "
         "environment variables.",
         python="str | list[str]",
     )
@@ -177,7 +177,7 @@ class RunSettings(Settings, ABC):
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields in the order of the help: first those of text or images alone."""
+        """Return the fields in the order of the help: first those of this kind of run alone."""
         shared = RunSettings.model_fields
         return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
             k: v for k, v in cls.model_fields.items() if k in shared
@@ -246,8 +246,8 @@ class TrainSettings(RunSettings):
     )
     columns: Names = in_data(
         [],
-        "Columns of a table with the text, or with anchor, positive and hard negatives: --columns "
-        "question,answer.",
+        "Columns that hold the text, or the anchor, the positive and hard negatives, by name or "
+        "number: --columns question,answer.",
         used=Used(
             lambda mixed: not mixed,
             "name the columns 'anchor' and 'positive', or 'text', if some data sets are in memory",
@@ -289,8 +289,8 @@ class TrainSettings(RunSettings):
     dev: str | None = in_watch(
         None,
         "Data to score the model on during training: an STS file, a retrieval folder, a file of "
-        "pairs, or 'auto', which holds out a part of your text and needs no labels. The model of "
-        "the best step is saved, step 0 included.",
+        "pairs, or 'auto', which holds out a part of your text and needs no labels. The model with "
+        "the best score is saved, which may be the original one.",
         python="str | Path | None",
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
@@ -309,8 +309,8 @@ class TrainSettings(RunSettings):
     )
     prefer: Literal["best", "trained"] = of_dev(
         "best",
-        "Model to save. best: that of the step with the best dev score. trained: the same, but the "
-        "original model only if the last one is worse by more than two standard errors.",
+        "Model to save. best: that with the best dev score. trained: the same, but the last one "
+        "replaces the original one, unless the last is worse by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
@@ -320,14 +320,14 @@ class TrainSettings(RunSettings):
         used=replace(with_dev, note=False),
     )
     holdout: float = in_data(
-        0.0, "Share of the records to hold out (0.1 with --dev auto).", ge=0, le=0.5
+        0.0, "Share of the records to hold out. With --dev auto, 0 means 0.1.", ge=0, le=0.5
     )
-    batch_size: int = in_steps(64, "Sentences or pairs per step, on all devices.", ge=2)
-    epochs: float = in_steps(1.0, "Passes over the data (or --max-steps).", gt=0)
+    batch_size: int = in_steps(64, "Sentences or pairs per step, on all devices together.", ge=2)
+    epochs: float = in_steps(1.0, "Passes over the data, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
         "Number of minutes that the training may take. --recipe auto measures the time of a step. "
-        "If time is short, it trains for fewer epochs, and not once more on all records.",
+        "If time is short, it trains for fewer epochs and leaves out the second training.",
         gt=0,
         used=Used(
             lambda planned: planned,

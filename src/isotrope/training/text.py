@@ -178,7 +178,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
-        # its prompt is empty (prompts_of refuses others), but its name may be query or document
+        # the default prompt is empty (see prompts_of), but its name may be query or document
         encoder.model.default_prompt_name = None
     module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
@@ -430,7 +430,7 @@ class TextTask(TrainingTask):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The hyperparameters of the objectives, after the name of the data set if several."""
+        """The hyperparameters; with several data sets, each begins with the data set's name."""
         objectives = self.module.objectives
         if self.settings.loss is not None:
             return dict(self.settings.loss_settings)

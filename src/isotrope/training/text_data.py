@@ -41,9 +41,9 @@ HELD_OUT_COLUMNS = (
     "held_out_alignment",
     "held_out_uniformity",
 )
-"""Columns of these losses in metrics.csv."""
+"""Columns of metrics.csv that :func:`held_out_losses` measures."""
 MOST_HELD_OUT = 512
-"""Largest number of measured records."""
+"""Largest number of held-out records whose losses are measured."""
 _TEMPERATURE = 0.05
 _CHUNK = 64  # texts embedded at once
 Tokens = Sequence[Sequence[int] | NDArray[Any]]
@@ -62,7 +62,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
 
 
 def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return which records are held out together; None if each is held out separately."""
+    """Return which records to hold out; None if this is decided for each record on its own."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     return held_out_together(records_of(settings, name), settings.held_out, settings.seed)
@@ -210,8 +210,8 @@ def held_out_losses(
 ) -> dict[str, float]:
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
-    Dropout is on, as in a training batch, because it makes the two views of a single text. The
-    dropout masks are the same at every call. InfoNCE is also measured on the ``trained`` records.
+    Dropout is on, as in a training batch, because the two views of a single text differ only by it.
+    The dropout masks are the same at every call. InfoNCE is also measured on ``trained`` records.
 
     Returns:
         A number for each of :data:`HELD_OUT_COLUMNS`.
@@ -230,7 +230,7 @@ def held_out_losses(
 def _views(
     encoder: SentenceEncoder, head: nn.Module, sides: tuple[Tokens, Tokens], seed: int
 ) -> list[Tensor]:
-    """Embeddings of anchors and positives in training mode, float64."""
+    """Return the embeddings of anchors and positives in training mode, float64."""
     network = nn.ModuleList([encoder, head])
     with modes_kept(network), torch.no_grad(), seeded(seed, encoder.device):
         network.train()

@@ -251,7 +251,7 @@ def check_scores(loss: str | None, store: TokenStore) -> None:
             "cosines; or use `--loss CoSENTLoss`, which only reads their order"
         )
     if loss in ("CoSENTLoss", "AnglELoss") and np.ptp(scores) == 0:
-        raise InputError(f"give different scores: all are {scores[0, 0]:g}, so {loss} has no order")
+        raise InputError(f"give different scores: {loss} learns their order, but all are equal")
 
 
 def host_loss(

@@ -190,8 +190,8 @@ def _readable(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:  # torch may raise any error for a file that is not its archive
         raise CannotResume(
-            f"no checkpoint can be read: {folder} ({first_line(error)}); "
-            "start again in another folder"
+            "start again in another folder: no checkpoint can be read "
+            f"({folder}: {first_line(error)})"
         ) from error
 
 

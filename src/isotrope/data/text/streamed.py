@@ -129,7 +129,7 @@ class StreamedBatches:
             self._reader = islice(self._endless(), number * self.size, None)
         self._next = number + 1
         yield from islice(self._reader, self.size)
-        if number == 0:  # read one more record: data that end here need no buffer (_endless)
+        if number == 0:  # read one more record, so that _endless refuses data that end here
             self._reader = chain([next(self._reader)], self._reader)
 
     def _endless(self) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Training on images: one file per method (SimCLR, BYOL and others), and their shared code.
+"""Training on images: one file for each training method (SimCLR, BYOL, ...), and shared code.
 
 ``method`` has the base class, ``settings`` declares the settings of a run and finds its method,
 ``train`` performs the run, and ``audit`` audits the pictures before it.

@@ -1,4 +1,4 @@
-"""BYOL: predicts the projection of the other crop by a moving average of the network."""
+"""BYOL: predicts the projection that a moving average of the network makes of the other crop."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -34,7 +34,7 @@ class BYOLOptions(Options):
 
 
 class BYOL(ImageMethod):
-    r"""Predict the target encoder's projection of the other crop from the online encoder's.
+    r"""From one crop, predict the projection that a moving average makes of the other crop.
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[g'(f'(x'))]) and the same with the crops x and x'
     exchanged. f is the encoder, g the projector, q the predictor. f' and g' are moving averages of

@@ -1,4 +1,4 @@
-"""The base class ``ImageMethod``; the file of each method computes views from crops.
+"""The base class of all training methods on images; the file of a method makes views from crops.
 
 In a step, the batch is cropped at random and passes through encoder and heads, which gives one or
 more ``Views`` (pairs of embeddings, not normalised). The optimiser step minimises their mean loss;
@@ -48,7 +48,7 @@ from isotrope.training.recipe import Plan, Recipe
 TRACKED = ("norm_backbone",)
 """The numbers of :func:`measure` that are not measured for text."""
 
-_CROPS, _HEADS = -1, -2  # streams of random numbers; the streams 0, 1, ... are of the processes
+_CROPS, _HEADS = -1, -2  # numbers of random streams; 0, 1, ... are those of the processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,8 +251,8 @@ class ImageMethod(nn.Module, ABC):
         if turn > TURN:
             warn(
                 f"warning: train without --cut {self.cut:g}, or with --learning-rate "
-                f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the direction of "
-                f"the weights by {turn:.2g} radians. In our trainings, --cut harmed above {TURN:g}"
+                f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the direction of the weights "
+                f"by {turn:.2g} radians. Above {TURN:g}, --cut did harm in our trainings"
             )
 
     @property

@@ -107,8 +107,8 @@ class ImageSettings(RunSettings):
         ge=2,
     )
     linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(128, "Images per step, on all devices.", ge=2)
-    epochs: float = in_steps(200.0, "Passes over the data (or --max-steps).", gt=0)
+    batch_size: int = in_steps(128, "Images per step, on all devices together.", ge=2)
+    epochs: float = in_steps(200.0, "Passes over the data, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
         "Optimiser. Default: the method's own. If you change it, also set --learning-rate. With "
@@ -137,7 +137,7 @@ class ImageSettings(RunSettings):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the names of the settings of all methods and objectives, as method.queue."""
+        """Return the settings of all methods and objectives, such as method.queue."""
         options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
         return [*(f"method.{name}" for name in sorted(options)), *super().dotted_names()]
 
