@@ -123,13 +123,13 @@ def audit_images(
     """Show, before training on pictures, what an objective will do to them.
 
     Args:
-        data: Folder, .npz file or name of a data set, as for ``isotrope.fit_images``.
+        data: Folder, .npz file or ``"digits"``, as for ``isotrope.fit_images``.
         encoder: The encoder to be trained. An ``ImageEncoder`` that you pass is not changed.
         output: Folder for the page (``audit.html``) and ``audit.json``.
         progress: Whether to show bars on stderr.
         settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
             ``batch_size=256``; settings of the optimiser have no effect. Two pictures are likely
-            false negatives if their evidence (``Audit.alike``) is at least ``suspect`` (0.6).
+            false negatives if their evidence, a difference of cosines, is at least ``suspect``.
 
     Returns:
         The audit. ``print`` shows its tables, ``to_json()`` returns everything.

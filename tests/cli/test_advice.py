@@ -86,10 +86,10 @@ CASES = [  # what is typed, what is proposed, and what is typed then
     ),
     ("audit odd.csv --encoder M --device cpu", "--columns 'die Frage,die Antwort'", "{} {advice}"),
     ("encode M odd.csv -o OUT.npy", "--columns 'die Frage'", "{} {advice}"),
-    ("search M pairs.csv query", "--columns anchor", "{} {advice}"),
+    ("search M pairs.csv query", "--columns positive", "{} {advice}"),
     ("search M texts.txt", "--queries FILE", "{} --queries texts.txt"),
-    ("search M pairs.tsv query", "cut -f2 pairs.tsv", "search M texts.txt query"),
-    ("encode M scored.csv -o OUT.npy", "--columns sentence1", "{} {advice}"),
+    ("search M pairs.tsv query", "--columns 2", "{} {advice}"),
+    ("encode M scored.csv -o OUT.npy", "--columns sentence2", "{} {advice}"),
     (
         f"evaluate M --retrieval odd.csv {READ}",
         "rename its columns",

@@ -55,7 +55,7 @@ train-images) and is the only score. A run on images needs no --labels: its own 
 
 --compare shows the models side by side. For every score, it reports whether a model differs from
 the first by more than noise: a paired bootstrap over the scored items, corrected for the number of
-comparisons. This noise is that of the test data; it does not include that of the training seed.
+comparisons. Noise is the variation between test sets, not that between training seeds.
 
 --dimensions and --precision show how much score smaller vectors lose. Every combination is compared
 with the full vectors as in --compare, and the table has the bytes of a vector. int8 stores each

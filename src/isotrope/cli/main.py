@@ -30,7 +30,7 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
-    "check": "check that a loss has one gradient: for a whole batch, in chunks, on two processes",
+    "check": "check that a loss has the same gradient in chunks and on two processes",
     "simulate": "plot how a gradient depends on the angles to positive and negatives, without data",
     "audit": "show before training what an objective will do to the data",
     "diagnose": "name what is wrong with a run or a model, and what to change",

@@ -10,7 +10,7 @@ from isotrope.core.table import table
 
 EPILOG = """\
 examples:
-  isotrope objectives                        all objectives, and the components to exchange
+  isotrope objectives                        all objectives, and components to put into them
   isotrope objectives --components           dissipation, weight and ratio of each objective
   isotrope objectives infonce                formula, gradient, settings and presets of one
   isotrope objectives --plugin my_loss.py    all objectives, including those in your file

@@ -50,7 +50,7 @@ tree-structured Parzen estimator, chooses each trial by the scores so far.
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
 images; --metric selects another number of a run's result.json. Every trial is trained with three
 seeds (--seeds 0 takes a third of the time). Its score is the mean over the seeds. The table also
-has the standard deviation; differences smaller than it may be luck.
+has the standard deviation; smaller differences may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added

@@ -26,7 +26,7 @@ class Evaluation(Settings):
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
         None,
-        "Test part of the labelled texts.",
+        "Test part of the labelled texts or images.",
         group=DATA,
         used=Used(lambda labels: labels, "needs the training part, `--labels`"),
     )

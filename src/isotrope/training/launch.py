@@ -141,12 +141,12 @@ class _Worker:
         return kind, value
 
     def ask(self, number: int) -> None:
-        """Ask it to stop; an idle process ends."""
+        """Ask a busy process to stop; an idle one ends when its pipe is closed."""
         if self.busy:
             self.process.send_signal(number)
 
     def close(self, patience: float) -> None:
-        """End it; kill it if it does not end within ``patience`` seconds."""
+        """End the process; kill it if it does not end within ``patience`` seconds."""
         self.pipe.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(patience)

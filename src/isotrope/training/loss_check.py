@@ -168,7 +168,7 @@ def checks_of(
     Args:
         loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
             third parameter without a default receives negatives. A module is copied for each call.
-        source: File and name from which a second process loads the loss; None to skip this check.
+        source: File and name from which two processes load the loss; None to skip these processes.
         dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
 
     Yields: One line for each comparison; ``passed`` is None if the comparison was not possible.
@@ -202,7 +202,7 @@ def checks_of(
     yield from _collapsed(subject)
 
 
-_WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimensions N"
+_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; here, they had {}"
 
 
 _DRAWS = (

@@ -74,7 +74,7 @@ def build_optimizer(
     """Return the optimiser of all parameters of ``module`` that require a gradient.
 
     Args:
-        module: The method.
+        module: Module to train.
         plan: Plan of the run.
         predictor: Part of the module with a separate learning rate.
         times: Learning rate of the predictor divided by that of the other parameters.

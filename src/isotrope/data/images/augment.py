@@ -214,7 +214,7 @@ def _simclr(size: int) -> tuple[Augment, ...]:
 
 
 def _p3(size: int) -> tuple[Augment, ...]:
-    """The released code of Draganov et al. (2024): s = 1/2 for CIFAR, 1 for larger images."""
+    """The released code of Draganov et al. (2024); up to 64 pixels, it has half the jitter."""
     s = 0.5 if size <= _SMALL else 1.0
     view = Augment(size=size, jitter=(0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s), jitter_together=False)
     return view, view

@@ -105,7 +105,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Return the number of repeated records that no earlier equal record has in the same group.
+    """Return the number of repeated records whose group no earlier equal record has.
 
     Args:
         grouped: File with a hash of each record and its group; 0 for a record without a group.

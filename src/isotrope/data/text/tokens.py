@@ -57,7 +57,7 @@ _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held
 _HELD_GROUPS = "holdout-groups.bin"
 _MOST_LINKED = 5_000_000  # with more pairs, no links through pairs of other batches are found
 _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
-_BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # about the most in a call of the tokenizer
+_BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a call of the tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class StoreReport:
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
         grouped: Whether records have groups of their own.
-        groups_dropped: Number of dropped repetitions whose group differs from earlier ones.
+        groups_dropped: Number of dropped records whose group no earlier equal record has.
         understood: One line that summarises what was read.
         scored: Number of scores kept for each record.
     """

@@ -158,7 +158,7 @@ class Former:
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False
-            if before is None:  # a buffer may begin within a document: after a held-out text?
+            if before is None:  # a buffer may begin within a document, after a held-out text
                 text_held = self.holdout > 0 and not record.opens
             if before is not None and not record.opens:
                 if before_chosen:

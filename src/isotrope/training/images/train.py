@@ -79,7 +79,7 @@ def fit_images(
     An objective may be a name, a class or an instance, as in ``isotrope.fit``.
 
     Args:
-        data: Folder, .npz file or name of a data set.
+        data: Folder, .npz file or ``"digits"``, as for the command.
         encoder: A name or folder, or your own encoder, such as
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``. Your own encoder is trained
             in place, and ``cut`` does not change its weights.
