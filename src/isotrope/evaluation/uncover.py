@@ -157,7 +157,7 @@ def uncover_records(
             groups=None if groups is None else groups[order[:scored]],
         )
     except InputError:
-        return Uncovered("unknown", f"give more rows: {len(records):,} are too few to score an encoder")
+        return Uncovered("unknown", f"add rows: {len(records):,} are too few to score an encoder")
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
     data = replace(data, queries=queries, corpus=corpus)

@@ -227,7 +227,7 @@ _GATHERED = (
 )
 _TURNED = (
     "use a constant margin: a larger margin raises the loss of some pairs and lowers that of "
-    "others, as if the margin were multiplied by a similarity, which may be negative"
+    "others (a margin that is multiplied by a similarity changes its sign)"
 )
 _UNUSED = (
     "check that the margin is used: a larger one does not change the loss of this batch, or of "

@@ -322,7 +322,7 @@ class TrainSettings(RunSettings):
     holdout: float = in_data(
         0.0, "Share of the records to hold out. With --dev auto, 0 means 0.1.", ge=0, le=0.5
     )
-    batch_size: int = in_steps(64, "Sentences or pairs per step, on all devices together.", ge=2)
+    batch_size: int = in_steps(64, "Sentences or pairs per step, on all devices.", ge=2)
     epochs: float = in_steps(1.0, "Passes over the data, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,

@@ -107,7 +107,7 @@ class ImageSettings(RunSettings):
         ge=2,
     )
     linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(128, "Images per step, on all devices together.", ge=2)
+    batch_size: int = in_steps(128, "Images per step, on all devices.", ge=2)
     epochs: float = in_steps(200.0, "Passes over the data, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
