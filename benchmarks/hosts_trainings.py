@@ -2,7 +2,7 @@
 
 `benchmarks/hosts.py` runs this file with the interpreter of a host; every cell is one JSON line.
 
-    python benchmarks/hosts_trainings.py HOST FOLDER CELL [CELL ...]
+    [HOSTS_SEED=N] python benchmarks/hosts_trainings.py HOST FOLDER CELL [CELL ...]
 
 Texts are docstrings of Python's own library, and the encoder is all-MiniLM-L6-v2 cut to its first
 two layers. Images and views are drawn at random around 64 prototypes, and are trained from scratch.
@@ -43,6 +43,8 @@ torch.set_num_threads(1)
 FOLDER = Path("hosts-work")
 TOKENS, TEXTS = 16, 400
 SHIFT = 137  # of shuffled positives: no pair comes a second time with its sides exchanged
+SEED = int(os.environ.get("HOSTS_SEED", 0))
+_BEYOND = 1_000_000  # seeds that one training draws from
 RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -100,7 +102,7 @@ def corpus() -> list[tuple[str, str]]:
     from corpus import STANDARD_LIBRARY, collect
 
     pairs = [(p.query, " ".join(p.target.split()[:20])) for p in collect([STANDARD_LIBRARY])]
-    random.Random(0).shuffle(pairs)
+    random.Random(SEED).shuffle(pairs)
     return pairs[:TEXTS]
 
 
@@ -183,7 +185,7 @@ def arguments(kind: Any, plan: Plan, *, batch: int = 16, rate: float = 5e-5, **m
         use_cpu=True,
         disable_tqdm=True,
         save_strategy="no",
-        seed=1,
+        seed=1 + SEED,
         logging_steps=4,
         **more,
     )
@@ -445,14 +447,14 @@ def tevatron(plan: Plan, doctor: Any) -> nn.Module:
 @functools.cache
 def prototypes() -> tuple[Tensor, Tensor]:
     """Return 512 images, and the words of their captions."""
-    random = torch.Generator().manual_seed(1)
+    random = torch.Generator().manual_seed(_BEYOND * SEED + 1)
     images = torch.randn(512, 3, 16, 16, generator=random)
     return images, torch.randint(1, 90, (512, 7), generator=random)
 
 
 def places(plan: Plan, step: int, rows: int) -> Tensor:
     """Return the prototypes of a batch."""
-    random = torch.Generator().manual_seed(1000 * step + RANK)
+    random = torch.Generator().manual_seed(_BEYOND * SEED + 1000 * step + RANK)
     some = torch.randperm(512, generator=random)[:rows]
     return some[torch.arange(rows) % 4] if plan.data == "duplicates" else some
 
@@ -461,7 +463,7 @@ def views(plan: Plan, step: int, rows: int, noise: float = 0.5) -> tuple[Tensor,
     """Return two views of the images of a batch."""
     at = places(plan, step, rows)
     other = (at + SHIFT) % 512 if plan.data == "shuffled" else at
-    random, images = torch.Generator().manual_seed(7000 + step), prototypes()[0]
+    random, images = torch.Generator().manual_seed(_BEYOND * SEED + 7000 + step), prototypes()[0]
     a, b = (images[i] + noise * torch.randn(images[i].shape, generator=random) for i in (at, other))
     return a, b
 
@@ -580,7 +582,7 @@ class Images(torch.utils.data.Dataset[Any]):
         return 512
 
     def __getitem__(self, index: int) -> Any:
-        random = torch.Generator().manual_seed(index)
+        random = torch.Generator().manual_seed(_BEYOND * SEED + index)
         x = prototypes()[0]
         at = index % 4 if self.plan.data == "duplicates" else index
         other = (index + SHIFT) % 512 if self.plan.data == "shuffled" else at
@@ -669,9 +671,9 @@ def stable_pretraining(plan: Plan, doctor: Any) -> nn.Module:
 
 def seeded() -> None:
     """Seed every generator."""
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - hosts draw from it
-    torch.manual_seed(0)
+    random.seed(SEED)
+    np.random.seed(SEED)  # noqa: NPY002 - hosts draw from it
+    torch.manual_seed(SEED)
 
 
 def digest(model: nn.Module) -> str:

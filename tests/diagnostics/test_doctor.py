@@ -1,6 +1,7 @@
 """The doctor's rules, each on a case that has what it is about and on one that has not quite."""
 
 import json
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -793,6 +794,30 @@ def test_pairs_learnt_by_heart_are_separated_from_the_second_epoch_on(
         row = {**SOUND, **angles, "negative_std": 0.15, "step": step, "loss": 6 / (1 + lead)}
         rows.append({**row, "epoch": float(step // 16)})
     assert diagnose(of_rows(rows)).verdict[0] == verdict
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_learnt_by_heart_are_found_although_single_batches_differ_by_chance(
+    seed: int,
+) -> None:
+    """The first batch is no exception, and a third of the log has a part of the second epoch."""
+    chance, rows = random.Random(seed), []
+    for step in range(60):
+        lead = 0.7 * (step // 16) + 0.18 * chance.gauss()
+        angles = {"positive_mean": 1.4 - 0.15 * lead, "negative_mean": 1.4}
+        row = {**SOUND, **angles, "negative_std": 0.15, "step": step}
+        rows.append({**row, "epoch": float(step // 16), "loss": 6 - 1.2 * (step // 16)})
+    assert diagnose(of_rows(rows)).verdict[0] == "unrelated-positives"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_encoder_that_is_destroyed_at_once_had_related_pairs(seed: int) -> None:
+    chance, rows = random.Random(seed), []
+    for step in range(60):
+        lead = 2.0 * 0.5**step + 0.18 * chance.gauss()
+        angles = {"positive_mean": 1.4 - 0.15 * lead, "negative_mean": 1.4}
+        rows.append({**SOUND, **angles, "negative_std": 0.15, "step": step, "loss": 2.0})
+    assert "unrelated-positives" not in diagnose(of_rows(rows)).verdict
 
 
 def watched(

@@ -49,20 +49,11 @@ from isotrope.paradigm.graph import (
 from isotrope.paradigm.operands import tables
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
-_SHIFTS = MOVES | {
-    "Neg",
-    "Add",
-    "Sub",
-    "MaskedFill",
-    "MaskedScatter",
-    "Where",
-    "Diagonal",
-    "Gather",
-}
-_SHIFTS |= {"Clamp", "ClampMin", "IndexPut"}
+_SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
+_SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
-_NOTHING = "the loss is 0: a batch of one row, or of one label, has no negatives"
+_NOTHING = "the loss is 0: one row, one label, or labels that all differ leave nothing to compare"
 _MOST_NODES = 50_000
 _MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one

@@ -34,6 +34,12 @@ def test_a_trainer_made_from_another_has_its_own_words() -> None:
     assert words_of([object()]) == Words()
 
 
+def test_a_model_does_not_name_the_flags_of_a_script_that_does_not_train_it() -> None:
+    model = type("CLIP", (), {"__module__": "open_clip.model"})
+    module = type("LightningModule", (), {"__module__": "lightning.pytorch.core.module"})
+    assert words_of([module(), model()]) == Words()
+
+
 def test_a_scale_is_one_over_the_temperature() -> None:
     words = HOSTS["sentence_transformers"]
     assert words.of_temperature(0.05, 0.001) == "scale=20 (now 1e+03)"

@@ -68,3 +68,18 @@ def test_a_loop_names_no_argument_of_a_library_that_is_imported() -> None:
     (finding,) = trained(losses.NPairsLoss()).diagnose().findings
     assert finding.verdict == "negatives-not-hard"
     assert finding.change == "similarities divided by a temperature of 0.05 (now 1)"
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(8), torch.arange(8)])
+def test_a_loss_without_negatives_or_positives_needs_other_batches(labels: torch.Tensor) -> None:
+    """The loss is 0 and compares nothing, so its graph does not tell which are absent."""
+    encoder = torch.nn.Linear(32, 24)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(9):
+        value = losses.NTXentLoss()(encoder(torch.randn(8, 32)), labels)
+        doctor.observe(value)
+        value.backward()
+    (finding,) = doctor.diagnose(batch_size=8).findings
+    assert finding.verdict == "not-examined"
+    assert finding.detail.startswith("The loss is 0: ")
+    assert finding.change.startswith("a batch of 64 rows (now 8); with labels, at least two rows")

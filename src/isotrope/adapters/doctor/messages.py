@@ -65,10 +65,7 @@ HOSTS: dict[str, Words] = {
         temperature="INFONCE_TEMPERATURE={}",
         rate=_FLAGS.rate,
         batch=_FLAGS.batch,
-        contrastive="--loss_type infonce",
-    ),
-    "open_clip": Words(
-        temperature="a logit scale of {}", inverse=True, rate="--lr {}", batch="--batch-size {}"
+        contrastive="--loss_type infonce (in-batch negatives)",
     ),
     "lightly": _LOSS_ARGUMENT,
     "pytorch_metric_learning": _LOSS_ARGUMENT,

@@ -11,6 +11,7 @@ from isotrope.diagnostics.readings import (
     gained,
     harder_negatives,
     is_contrastive,
+    larger_batch,
     learning_rate,
     lower_rate_flag,
     parameters,
@@ -391,6 +392,8 @@ def _examined(case: RunEvidence) -> str:
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
+    if unread and case.first("loss") == 0 == case.end("loss"):
+        return f"{larger_batch(case)}; with labels, at least two rows for each of several labels"
     if term and temperature_of_images(case):
         colder = case.words.of_temperature(0.05, case.end("temperature"))
         return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'

@@ -17,6 +17,7 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
+_CHANCE = 4  # median deviations between batches; about 2.7 standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
 _FALLS = 0.9  # the loss falls if it ends below this share of its start
 
@@ -128,10 +129,8 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
     sampled = case.start is not None or case.probe is not None
-    if not sampled and (_something_else(case) or _learnt(case)):
-        return None
-    # one batch is a small sample, so only a clear separation in it overrules the finding
-    if (separation(case.rows[0] if case.rows else None) or 0) > _CLEAR:
+    explained = not sampled and (_something_else(case) or _learnt(case))
+    if explained or _clear_at_first(case):
         return None
     columns = ("positive_mean", "negative_mean", "loss")
     return Found((compared("separation", decided), *further_evidence(case, *columns)))
@@ -146,7 +145,18 @@ def _decided(case: RunEvidence) -> float | None:
         return sampled
     if len(case.rows) < _MANY:  # labels show too little in one batch
         return None if case.series("label_gap") else separation(case.rows[0])
-    return _median(case.rows[: len(case.rows) // 3])
+    third = case.rows[: len(case.rows) // 3]
+    # later epochs show pairs again, which may be memorised
+    fresh = [row for row in third if (row.get("epoch") or 0) < 1]
+    return _median(fresh if len(fresh) >= _MANY else third)
+
+
+def _clear_at_first(case: RunEvidence) -> bool:
+    """Whether the first batch separates its pairs, by more than batches differ by chance."""
+    leads = [separation(row) or 0.0 for row in case.rows[: len(case.rows) // 3 + 1]] or [0.0]
+    middle = statistics.median(leads)
+    chance = statistics.median(abs(lead - middle) for lead in leads)
+    return leads[0] > max(_CLEAR, _CHANCE * chance)
 
 
 def _median(rows: Sequence[Row]) -> float | None:
@@ -228,8 +238,8 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer positives are than negatives before training",
             "mean angle to negatives minus mean angle to positives, divided by the larger standard "
             "deviation of the two, in a sample of the data before training. Without a sample: "
-            "median of this number over all steps of the first third of the log (with fewer than "
-            "nine logged steps: its value at the first)",
+            "median over the first third of the log, without later epochs if nine steps are left "
+            "(with fewer than nine logged steps: its value at the first)",
             ZOO,
             below=0.15,
             unit="standard deviations",
