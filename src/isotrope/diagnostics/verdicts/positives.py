@@ -17,7 +17,7 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
-_CHANCE = 4  # median deviations between batches; about 2.7 standard deviations
+_CHANCE = 3  # median deviations between batches, which are about two standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
 _FALLS = 0.9  # the loss falls if it ends below this share of its start
 
