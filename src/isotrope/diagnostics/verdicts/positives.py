@@ -146,8 +146,7 @@ def _decided(case: RunEvidence) -> float | None:
     if len(case.rows) < _MANY:  # labels show too little in one batch
         return None if case.series("label_gap") else separation(case.rows[0])
     third = case.rows[: len(case.rows) // 3]
-    # later epochs show pairs again, which may be memorised
-    fresh = [row for row in third if (row.get("epoch") or 0) < 1]
+    fresh = [row for row in third if (row.get("epoch") or 0) < 1]  # each pair for the first time
     return _median(fresh if len(fresh) >= _MANY else third)
 
 
