@@ -260,8 +260,8 @@ def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
     if not starts:
         return None
     dev = {seed: [row["dev"] for row in six] for seed, six in starts.items()}
-    by_start = list(zip(*dev.values(), strict=True))
-    lines, panels = [["loss", *(f"dev {min(of):.1f} to {max(of):.1f}" for of in by_start)]], []
+    ends = [sorted({min(of), max(of)}) for of in zip(*dev.values(), strict=True)]
+    lines, panels = [["loss", *(f"dev {' to '.join(f'{e:.1f}' for e in of)}" for of in ends)]], []
     for name in PAIRS.values():
         of = paired.get(name, {})
         of_start = zip(*of.values(), strict=True) if of else [()] * COUNT
