@@ -51,6 +51,11 @@ def coordinates(a, _b):
     return a.sum()
 
 
+def hidden(loss):
+    """The loss of rows with their coordinates in another order: its pairs are not those given."""
+    return lambda a, b: loss(a.flip(1), b.flip(1))
+
+
 def autograd(loss, a, b):
     h = a.clone().requires_grad_()
     return tangent(torch.autograd.grad(loss(h, b), h)[0], a)
@@ -107,7 +112,7 @@ def test_infonce_of_similarities_is_table_1_exactly(kind, shape) -> None:
 
 def test_infonce_of_embeddings_is_table_1_where_the_solution_is_unique() -> None:
     a, b = (unit(x) for x in batch("random", 8, 32))
-    parts = decompose(infonce, a, b)
+    parts = decompose(hidden(infonce), a, b)
     assert parts.unique.all()
     assert (parts.rank == 8).all(), "7 negatives and the positive"
     dissipation, weight = fraction(a @ b.T)
@@ -159,7 +164,7 @@ def test_what_is_called_unique_is_the_loss(dtype) -> None:
             similarity = F.normalize(a) @ F.normalize(b).T / temperature
             return F.cross_entropy(similarity, torch.arange(len(a)))
 
-        parts = decompose(loss, a, b)
+        parts = decompose(hidden(loss), a, b)
         own = decompose(
             lambda s, t=temperature: F.cross_entropy(s / t, torch.arange(len(s))),
             a.double(),
@@ -186,7 +191,7 @@ def test_more_rows_than_dimensions_fit_anything_and_say_so() -> None:
     assert not parts.testable.any()
     assert parts.misfit < 1e-12
     # the least norm is not larger than the solution of the closed form
-    least = decompose(infonce, a, b).terms
+    least = decompose(hidden(infonce), a, b).terms
     exact = decompose(cross_entropy, a, b, of="similarities").terms
 
     def norm(t):
@@ -194,6 +199,44 @@ def test_more_rows_than_dimensions_fit_anything_and_say_so() -> None:
 
     assert (norm(least) <= norm(exact) * (1 + 1e-12)).all()
     assert (norm(least) < 0.99 * norm(exact)).any()
+
+
+def test_the_pairs_in_the_graph_are_read_where_the_gradient_does_not_determine_them() -> None:
+    a, b = (unit(x) for x in batch("random", 12, 4))
+    parts = decompose(lambda a, b: infonce(3 * a, b), a, b)
+    assert parts.rank is None
+    assert parts.unique.all()
+    assert parts.testable.all()
+    assert parts.misfit < 1e-12
+    dissipation, weight = fraction(a @ b.T)
+    torch.testing.assert_close(parts.terms.dissipation * TAU, dissipation)
+    torch.testing.assert_close(parts.terms.weight, weight)
+    torch.testing.assert_close(parts.ratio, torch.ones_like(dissipation))
+
+    def both_views(a, b):
+        rows = torch.cat([a, b])
+        own = torch.eye(len(rows), dtype=torch.bool)
+        scores = (rows @ rows.T / TAU).masked_fill(own, -torch.inf)
+        return F.cross_entropy(scores[: len(a)], torch.arange(len(a)) + len(a))
+
+    scores = torch.cat([a @ b.T, a @ a.T], dim=1) / TAU
+    scores[:, 12:].fill_diagonal_(-torch.inf)
+    share = scores.softmax(dim=1)
+    share[:, :12].fill_diagonal_(0)
+    share[:, 12:] += share[:, 12:].clone().T  # an anchor is a negative of other anchors, too
+    joint = decompose(both_views, a, b, against="both")
+    torch.testing.assert_close(joint.terms.weight, share / share.sum(1, keepdim=True))
+    assert joint.rank is None
+    # the pairs within the view are not among the columns asked for, and nothing stands in for them
+    assert decompose(both_views, a, b).misfit > 0.1
+
+
+def test_equal_rows_are_not_told_apart() -> None:
+    a, b = (unit(x) for x in batch("random", 8, 32))
+    b[3] = b[2]
+    parts = decompose(infonce, a, b)
+    assert parts.rank is not None
+    assert not parts.unique.any()
 
 
 def test_a_triplet_loss_by_hand() -> None:

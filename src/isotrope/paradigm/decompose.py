@@ -4,8 +4,10 @@ The derivatives of a loss by the similarities s_ij' = h_i . h'_j contain its com
 gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from negative j and
 -dL/ds_ii' is the pull of the positive. This is exact; no system is solved.
 
-A loss of embeddings shows only the gradient g_i of each anchor. Its pushes and its pull are the
-least-norm solution of
+For a loss of embeddings, these derivatives are read in its autograd graph
+(:mod:`isotrope.paradigm.similarities`), if it compares products of the rows or their cosines, and
+nothing else. Then they are exact, too. Any other loss of embeddings shows only the gradient g_i of
+each anchor. Its pushes and its pull are the least-norm solution of
 
     sum_j w_ij x_j - pull_i h'_i = g_i    in the tangent plane at h_i,
 
@@ -30,6 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.core.rounding import rounding
@@ -38,6 +41,8 @@ from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
+from isotrope.paradigm.compared import Compared
+from isotrope.paradigm.similarities import GraphReading
 
 Of = Literal["embeddings", "similarities"]
 Reduction = Literal["mean", "sum"]
@@ -54,8 +59,8 @@ class Decomposition:
         normalised: Whether the weights of each anchor sum to 1 (see the module), n booleans.
         unique: Whether no other weights of an anchor give the same gradient within rounding, n
             booleans. At least half of the digits of unique weights are reliable.
-        rank: Rank of the system that was solved for each anchor, n integers. None for losses of
-            similarities, which need no system.
+        rank: Rank of the system that was solved for each anchor, n integers. None if no system was
+            solved, because the derivatives by the similarities are known.
     """
 
     terms: Terms
@@ -157,14 +162,22 @@ def decompose(
     scale = 1 / n if reduction == "mean" else 1.0
     residual = rank = None
     if of == "similarities":
-        slope = _derivative(loss_fn, pairs.similarity()) / scale
+        slope = _derivative(loss_fn, pairs.similarity())[0] / scale
         gradient = tangent(slope @ views.positives, views.anchors)
         push, pull = slope.where(pairs.negative(), 0.0), -slope.diagonal()
         unique = torch.ones_like(pull, dtype=torch.bool)
     else:
-        gradient = _derivative(loss_fn, views.anchors, views.positives) / scale
-        gradient = tangent(gradient, views.anchors)
-        push, pull, rank, unique = _least_norm(gradient, pairs, against)
+        slope, weights = _read(loss_fn, views)
+        gradient = tangent(slope / scale, views.anchors)
+        if weights is None:
+            push, pull, rank, unique = _least_norm(gradient, pairs, against)
+        else:
+            own = torch.arange(n, device=slope.device)
+            pull = -weights[own, own + views.offset] / scale
+            unique = torch.ones_like(pull, dtype=torch.bool)
+            first = len(views.positives) if against == "within" else 0
+            negative = pairs.negative(against)
+            push = weights[:, first : first + negative.shape[1]].where(negative, 0.0) / scale
         fitted = push @ pairs.columns(against) - pull[:, None] * views.own
         residual = gradient - tangent(fitted, views.anchors)
     size, normalised = normalised_mass(push, pull)
@@ -201,20 +214,59 @@ def _prepared(views: Views) -> Views:
     return views.unit()
 
 
-def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Tensor) -> Tensor:
-    """The derivative of the loss with respect to its first argument."""
+def _read(loss_fn: Callable[..., Tensor], views: Views) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient on the anchors (n x d), and what it consists of.
+
+    These are the derivatives of the loss by the cosines of the n anchors with all positives and
+    then with all anchors, n x (m + n). They are None if the loss compares other vectors.
+    """
+    slope, compared = _derivative(loss_fn, views.anchors, views.positives)
+    known, m = torch.cat([views.positives, views.anchors]), len(views.positives)
+    noise = math.sqrt(torch.finfo(known.dtype).eps)
+    weights = slope.new_zeros(len(slope), len(known))
+    if bool(((known @ known.T).triu(1) > 1 - noise).any()):  # equal rows cannot be told apart
+        return slope, None
+    for table in compared:
+        places, lengths = [], []
+        for rows in (table.anchors, table.columns):
+            lengths.append(torch.linalg.vector_norm(rows, dim=1).to(known))
+            cosine, place = (F.normalize(rows.to(known), dim=1) @ known.T).max(dim=1)
+            places.append(place.where(cosine > 1 - noise, -1))
+        product = lengths[0][:, None] * lengths[1]
+        sizes = [
+            size
+            for size in (product, torch.ones_like(product))  # of a product, of a cosine
+            if bool(((table.scores / size - table.cosine)[table.mask].abs() <= noise).all())
+        ]
+        if not sizes or any(bool((place < 0).any()) for place in places):
+            return slope, None
+        by = (table.gradient * sizes[0]).where(table.mask, 0.0).to(known)
+        for (mine, others), weight in (((*places,), by), ((*places[::-1],), by.T)):
+            at = mine >= m
+            index = (mine[at, None] - m, others[None].expand(int(at.sum()), -1))
+            weights.index_put_(index, weight[at], accumulate=True)
+    rest = torch.linalg.vector_norm(tangent(weights @ known - slope, views.anchors))
+    return slope, weights if bool(rest <= noise * torch.linalg.vector_norm(slope)) else None
+
+
+def _derivative(
+    loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Tensor
+) -> tuple[Tensor, list[Compared]]:
+    """The derivative of the loss by its first argument, and the similarities in its graph."""
     with torch.inference_mode(mode=False), torch.enable_grad():
-        leaf = variable.detach().clone().requires_grad_()  # not an inference tensor
+        # not inference tensors; the graph keeps both sides of a product if both need a gradient
+        leaf, *others = (x.detach().clone().requires_grad_() for x in (variable, *constants))
         # copies: a loss may mask its arguments in place
-        value = loss_fn(leaf.clone(), *(c.clone() for c in constants))
+        value = loss_fn(leaf.clone(), *(x.clone() for x in others))
         if not isinstance(value, Tensor) or value.ndim:
             kind = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(
                 f"loss_fn must return a scalar tensor; found {kind}: return the mean or the "
                 "sum of the losses, and pass reduction='mean' or 'sum'"
             )
-        slope = None
+        slope = reading = None
         if value.requires_grad:
+            reading = GraphReading(value) if others and value.grad_fn is not None else None
             (slope,) = torch.autograd.grad(value, leaf, allow_unused=True)
     if slope is None:
         raise ValueError(
@@ -227,7 +279,10 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
             f"the gradient of loss_fn is not finite for {int(broken.sum())} of {len(slope)} "
             f"anchors, first for anchor {int(broken.int().argmax())}: clamp its divisors"
         )
-    return slope
+    if reading is None:
+        return slope, []
+    reading.end()
+    return slope, reading.compared
 
 
 def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tensor, ...]:
