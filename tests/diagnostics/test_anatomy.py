@@ -141,8 +141,8 @@ def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
             observed(anatomy, loss(anchors, positives))
         notes[loss] = anatomy.diagnose().notes
         assert anatomy.rows[0]["dissipation"] is not None
-    assert any("give the loss's temperature" in note for note in notes[scaled])
-    assert not any("give the loss's temperature" in note for note in notes[users_loss])
+    assert any("pass temperature=" in note for note in notes[scaled])
+    assert not any("pass temperature=" in note for note in notes[users_loss])
 
 
 @pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
