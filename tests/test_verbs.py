@@ -113,7 +113,7 @@ def test_compare(outcome: Any, tmp_path: Path) -> None:
     assert column["differences"][0]["verdict"] == "noise"
     one = isotrope.evaluate(outcome, retrieval=pairs, results=None)
     assert isotrope.compare([one, one]).kind == "comparison"
-    with pytest.raises(InputError, match="a comparison needs at least two models; found 1"):
+    with pytest.raises(InputError, match="give at least two models to compare; found 1"):
         isotrope.compare([outcome], retrieval=pairs)
     with pytest.raises(
         InputError, match="give either models and data to score them on, or only results"

@@ -67,7 +67,7 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
         (["digits", "--batch-size", "1"], "--batch-size 1: "),
         (["nowhere.npz"], "nowhere.npz: no such file"),
         (["digits", "photos"], "audit takes one file; found 2"),
-        (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width 4 .these are texts"),
+        (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width 4 .the data are texts"),
         (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue 4.0 .these are"),
     ],
 )

@@ -110,7 +110,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("audit", ["--seed", "-1"], "--seed -1"),
     ("audit", ["--max-length", "1"], "maximum length"),
     ("audit", ["--dev", "nowhere"], "no such file"),
-    ("audit", ["--width", "4"], "--width 4 (these are texts)"),
+    ("audit", ["--width", "4"], "--width 4 (the data are texts)"),
     ("audit", ["--objective.margin", "3"], "margin"),
     ("diagnose", ["--data", "nowhere"], "no such file"),
     ("diagnose", ["--objective.temperature", "3"], "needs --objective NAME"),

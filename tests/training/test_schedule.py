@@ -96,7 +96,9 @@ def test_resuming_in_a_schedule_equals_never_stopping(quick: dict, tmp_path: Pat
 def test_a_run_goes_on_with_the_schedule_it_began_with(quick: dict) -> None:
     with power_cut(5):
         fit(**quick)
-    with refused(CannotResume, remedy="repeat the first command, or choose another output folder"):
+    with refused(
+        CannotResume, remedy="repeat the command that began it, or choose another output folder"
+    ):
         fit(**quick, scheduler="cosine", resume=True)
 
 

@@ -155,7 +155,9 @@ def test_a_folder_in_use_is_refused(quick: dict) -> None:
     fit(**quick)
     with pytest.raises(InputError, match=r"has a run; choose another, or add resume=True"):
         fit(**quick)
-    with refused(CannotResume, remedy="repeat the first command, or choose another output folder"):
+    with refused(
+        CannotResume, remedy="repeat the command that began it, or choose another output folder"
+    ):
         fit(**{**quick, "batch_size": 8}, resume=True)
 
 

@@ -44,7 +44,7 @@ pictures, no settings are recommended, and --output DIR writes audit.html and au
 """
 
 _IMAGES = "for pictures only, as in training"
-_of_images = Used(lambda pictures: pictures, "these are texts")
+_of_images = Used(lambda pictures: pictures, "the data are texts")
 _OF_IMAGES = (
     *("method", "width", "stem", "image_size", "augment", "pixels", "classes", "limit"),
     "holdout",
@@ -96,7 +96,7 @@ def audit(settings: AuditCommandSettings) -> int:
     print(audited.to_json().rstrip() if settings.as_json else audited)
     if output is not None:
         groups = settings.groups
-        column = f"; train on its .jsonl files with --groups label, which includes {groups}"
+        column = f"; train on its .jsonl files with --groups label: its labels include {groups}"
         print(f"written to {output}{column if groups else ''}", file=sys.stderr)
     return 0
 

@@ -115,7 +115,7 @@ def _completion(shell: str, root: Parser) -> str:
 
 
 def _offer(action: argparse.Action, file: dict[str, Any]) -> None:
-    """Set the completions of a flag's value: its choices, names of objectives, or else files."""
+    """Set the completions of a flag's value: names of objectives, the flag's choices, or files."""
     from isotrope.paradigm.declared import declared
 
     metavar = action.metavar if isinstance(action.metavar, str) else ""

@@ -70,7 +70,7 @@ def _list() -> int:
         shown = table([" ", " "], lines, width=_WIDTH - 2).splitlines()[2:]
         print("\n".join(f"  {line}" for line in shown) + "\n")
     print("`isotrope objectives NAME` shows one: formula, gradient, settings, presets, source.")
-    print("\nComponents, which replace those of any objective, or form a new one (paradigm):\n")
+    print("\nComponents; they replace those of any objective, or form a new one (paradigm):\n")
     for flag, values, meaning in _parts():
         print(f"  {flag}{values and f'  ({values})'}")
         print(textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))

@@ -114,7 +114,7 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Return how a table is read: by the chosen columns, by column names, or by their number."""
+    """Return how a table is read: by chosen columns, by their names, or by how many there are."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
@@ -345,7 +345,7 @@ class Reading:
 
     @property
     def names(self) -> list[str]:
-        """The names (or else the numbers) of the columns that hold texts and groups."""
+        """The names of the columns with texts and groups; without names, their numbers."""
         read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 

@@ -77,7 +77,7 @@ def check_kind(path: Path) -> str:
     if suffix not in SUFFIXES:
         raise InputError(unknown(f"{place(path)}: unknown kind of file", suffix, SUFFIXES))
     if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
-        raise InputError(f"{place(path)}: unpack it to a {suffix} file, which needs no packing")
+        raise InputError(f"{place(path)}: unpack it; a {suffix} file is read as it is")
     return suffix
 
 

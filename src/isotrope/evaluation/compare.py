@@ -64,7 +64,7 @@ def compare(
         raise InputError("give either models and data to score them on, or only results")
     if not results:
         if len(models) < 2:
-            raise InputError(f"a comparison needs at least two models; found {len(models)}")
+            raise InputError(f"give at least two models to compare; found {len(models)}")
         results = [evaluate(m, **options) for m in models if not isinstance(m, Result)]
     return compare_results(results)
 
@@ -237,7 +237,7 @@ _SAME = {"data": "on other data", "protocol": "by another protocol", "mode": "in
 def _check(results: Sequence[Result]) -> None:
     """Refuse results that were not scored on the same examples."""
     if len(results) < 2:
-        raise InputError(f"a comparison needs at least two models; found {len(results)}")
+        raise InputError(f"give at least two models to compare; found {len(results)}")
     first, *others = results
     for other in others:
         for what, how in _SAME.items():

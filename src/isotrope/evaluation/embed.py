@@ -131,7 +131,7 @@ class Truncated:
 
     def __init__(self, encoder: Encoder, dimension: int, precision: Precision = "float32") -> None:
         if dimension < 1:
-            raise InputError(f"embeddings keep at least 1 coordinate; found {dimension}")
+            raise InputError(f"keep at least 1 coordinate; found {dimension}")
         self.encoder, self._dimension, self._precision = encoder, dimension, precision
         size = -(-dimension * {"float32": 32, "int8": 8, "binary": 1}[precision] // 8)
         self._stored = f"{dimension} x {precision} ({size:,} bytes)"
@@ -252,6 +252,6 @@ def stored(
 
 
 def encoder_name(encoder: Encoder) -> str:
-    """Return the encoder's name, or else the name of its class."""
+    """Return the encoder's name or, without one, the name of its class."""
     name = getattr(encoder, "name", None)
     return name if isinstance(name, str) else type(encoder).__name__

@@ -43,7 +43,7 @@ def index_classes(train: Features, test: Features) -> Classes:
     first, second = np.asarray(train.labels), np.asarray(test.labels)
     names, numbers = np.unique(first, return_inverse=True)
     if len(names) < 2:
-        raise InputError(f"a classification needs at least two classes; found {names.tolist()}")
+        raise InputError(f"give examples of at least two classes; found {names.tolist()}")
     # for an unknown label, searchsorted returns the place of another class; np.where makes it -1
     place = np.searchsorted(names, second).clip(max=len(names) - 1)
     repeated = None

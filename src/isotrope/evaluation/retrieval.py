@@ -117,7 +117,7 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
 def _check(data: RetrievalSet) -> None:
     if not data.queries or not data.corpus:
         raise InputError(
-            f"retrieval needs queries and a corpus; found {len(data.queries)} queries and "
+            f"give queries and a corpus to search: found {len(data.queries)} queries and "
             f"{len(data.corpus)} texts"
         )
     for i, row in enumerate(data.relevant):
@@ -180,7 +180,7 @@ def _package() -> ModuleType:
 class BM25:
     """BM25 of the library bm25s (k1 1.5, b 0.75) on lower-case words.
 
-    Stop words count, and words are not stemmed. Only retrieval can be scored: it has no embeddings.
+    Stop words count, and words are not stemmed. It has no embeddings, so it only scores retrieval.
     """
 
     name = "bm25"

@@ -214,7 +214,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
-    """Return the choices for scored pairs: those for pairs, except the loss and the prompts."""
+    """Return the choices for scored pairs; only loss and prompts differ from those for pairs."""
     query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind"
     return [
         Choice("loss", "CoSENTLoss", "learns the order of the scores"),

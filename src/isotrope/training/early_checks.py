@@ -146,7 +146,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
         if name not in settings.free and old != new:
             raise CannotResume(
                 f"cannot resume {output}: its {named(name)} was {old!r}, now {new!r}",
-                remedy="repeat the first command, or choose another output folder",
+                remedy="repeat the command that began it, or choose another output folder",
             )
     if RunFolder(output).result.is_file():
         return Result.load(RunFolder(output).result)

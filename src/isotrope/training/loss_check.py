@@ -163,12 +163,12 @@ def check_loss(
 def checks_of(
     loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
 ) -> Iterator[Check]:
-    """Check a loss, which takes a few seconds.
+    """Check a loss; the checks take a few seconds.
 
     Args:
         loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
             third parameter without a default receives negatives. A module is copied for each call.
-        source: File and name from which two processes load the loss; None to skip these processes.
+        source: File and name from which two processes load the loss; None to skip their check.
         dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
 
     Yields: One line for each comparison; ``passed`` is None if the comparison was not possible.

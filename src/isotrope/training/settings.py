@@ -271,10 +271,10 @@ class TrainSettings(RunSettings):
         "adjacent: the next text of the document. pairs: the second column. auto: pairs if there "
         "is a second column, otherwise dropout.",
     )
-    query_prompt: str = in_data("", "Text to put before every anchor of pairs.", used=no_prompt)
+    query_prompt: str = in_data("", "Text to put before the anchor of a pair.", used=no_prompt)
     passage_prompt: str = in_data(
         "",
-        "Text to put before all other texts of pairs.",
+        "Text to put before all other texts of a pair.",
         used=[
             no_prompt,
             Used(

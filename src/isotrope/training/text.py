@@ -280,8 +280,8 @@ class TextTask(TrainingTask):
     Attributes:
         batches: Records of every step, and tokens of each data set.
         watch: Dev score, or None.
-        general: Similarities of general sentences before training, or None to skip the comparison
-            with those after it.
+        general: Similarities of general sentences before training; None if they are not compared
+            with the similarities after training.
     """
 
     kind = "train"

@@ -241,7 +241,7 @@ def check_loss(settings: TrainSettings) -> None:
 
 
 def check_scores(loss: str | None, store: TokenStore) -> None:
-    """Refuse scores above the largest cosine, and scores that are all equal."""
+    """Refuse scores that the loss cannot learn: above 1 for a cosine, or all equal."""
     if not store.report.scored:
         return
     scores = store.scores(np.arange(len(store)))

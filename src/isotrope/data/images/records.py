@@ -62,7 +62,7 @@ class ImagePart:
 
     @property
     def names(self) -> list[int | str]:
-        """The name of each picture (such as its path), or else its number; the first has 0."""
+        """The name of each picture (such as its path); without names, its number from 0."""
         if (names := getattr(self.images, "names", None)) is not None:
             return list(names)
         return list(range(len(self.images))) if self.numbers is None else self.numbers.tolist()

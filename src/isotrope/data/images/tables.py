@@ -49,7 +49,7 @@ def _parquet(folder: Path) -> list[Path]:
 
 
 def _by_split(folder: Path) -> dict[str, list[str]]:
-    """Return the parquet files by the split in their names; without one, they are for training."""
+    """Return the parquet files of each split; a name without a split means the training split."""
     files: dict[str, list[str]] = {}
     for path in _parquet(folder):
         check_file(path)
@@ -140,7 +140,7 @@ def _part(
 
 
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
-    """Return the first column of a type, or else with one of the names; None without one."""
+    """Return the first column of a type or, if there is none, with one of the names; or None."""
     features = rows.features
     typed = [name for name, feature in features.items() if isinstance(feature, kind)]
     return next(iter([*typed, *(name for name in names if name in features)]), None)

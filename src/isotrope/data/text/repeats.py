@@ -39,7 +39,7 @@ def hash64(content: bytes, key: bytes = b"") -> int:
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return a hash of the group, or without a group one that near-identical anchors share."""
+    """Return a hash of the group or, without a group, of the anchor (equal if near-identical)."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 

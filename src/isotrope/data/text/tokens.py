@@ -220,7 +220,7 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with one id per pair; empty if the records are not pairs or too many.
+        """Return a list with one id per pair; it is empty if there are no pairs, or too many.
 
         Pairs have the same id if they share a text, or if a chain of pairs that share texts
         connects them, also through pairs of other batches. Chains of more than a twentieth of the
@@ -342,7 +342,7 @@ class _Writer:
             name: self._open.enter_context((folder / name).open("wb"))
             for name in ("tokens.bin", "offsets.bin", "groups.bin", _ROWS, _HASHES, _GROUPED, _HELD)
         }
-        self._texts: list[str] = []  # this list and those below hold what flush() will write
+        self._texts: list[str] = []  # flush() writes this list and the lists below
         self._characters = 0
         self._groups: list[int] = []
         self._rows: list[tuple[int, ...]] = []

@@ -61,7 +61,7 @@ def resolve(views: ViewsName, first: Record) -> Views:
 
 FEWEST = 40  # held-out records that suffice to compare two models
 _QUESTIONS = 3  # pairs for each different positive from which the positives are known answers
-_LARGEST = 10  # a set of linked pairs is at most this fraction (a tenth) of those held out
+_LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-out pairs
 
 
 def held_out_together(

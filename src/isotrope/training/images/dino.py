@@ -116,7 +116,7 @@ class DINOMethod(ImageMethod):
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return augmentations for two large crops and for the small ones of the options."""
+        """Return the augmentations of two large crops, and of the small ones in the options."""
         assert isinstance(options, DINOOptions)
         views = two_views(name or cls.recipe.augment, size)
         if options.local_crops < 0:

@@ -174,7 +174,7 @@ class ImageMethod(nn.Module, ABC):
     # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
-        """Divide the weights of everything by c (``--cut``), except those of the encoder."""
+        """Divide the weights of all modules except the encoder by c (``--cut``)."""
         self.cut = c
         _cut_heads(self, c, what)
 

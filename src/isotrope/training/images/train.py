@@ -201,7 +201,7 @@ def _knn_callback(
 def _make_plan(
     settings: ImageSettings, method: type[ImageMethod], steps: int, batches: ImageBatches
 ) -> Plan:
-    """Return the recipe's plan, with the values that the settings override."""
+    """Return the recipe's plan, in which given settings replace the recipe's values."""
     per_epoch = batches.steps_per_epoch
     plan = method.recipe.plan(steps=steps, steps_per_epoch=per_epoch, batch_size=batches.size)
     if settings.optimizer not in (None, plan.optimizer):

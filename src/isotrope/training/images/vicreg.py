@@ -24,7 +24,7 @@ class VICRegMethod(ImageMethod):
     gradients. They are not normalised (``space="raw"``).
 
     Heads: g has three linear layers of widths d -> 2048 -> 2048 -> 2048, with batch normalisation
-    and ReLU between them. Bardes et al. use a width of 8192. The last layer has no bias, as theirs.
+    and ReLU between them. The last layer has no bias (as in Bardes et al., whose width is 8192).
 
     Target update: none.
 
