@@ -246,7 +246,7 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", *VARIED, "--output", "o"], "t.txt"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--devices", "2", "--jobs", "2"],
-            "--jobs 2 (--devices train one run)",
+            "--jobs 2 (a run takes all --devices)",
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--sampler", "grid"],

@@ -146,7 +146,7 @@ def draws_elsewhere(anchors: Tensor, positives: Tensor) -> Tensor:
     [
         (drops_out, "not compared with the rows permuted", ["wider: margin", "gradient-cached"]),
         (draws_negatives, "not compared with the rows permuted", ["gradient-cached"]),
-        (draws_elsewhere, "only checked to be finite", []),
+        (draws_elsewhere, "checked only for finite values", []),
     ],
 )
 def test_a_loss_that_draws_is_compared_where_its_numbers_are_the_same(

@@ -279,7 +279,7 @@ def _places_and_texts(
     """Return the places and the texts of a corpus; a place is a line of the file, or an index."""
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
-            raise InputError(f"write the query as UTF-8 text, which it is not: {query!r:.60}")
+            raise InputError(f"write the query as UTF-8 text; this query is not: {query!r:.60}")
     if isinstance(corpus, np.ndarray):
         places, texts = list(range(len(corpus))), [""] * len(corpus)
     elif isinstance(corpus, (str, Path)):

@@ -226,7 +226,7 @@ def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings
 def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[float, bool]:
     """Return the epochs that fit into ``--minutes``, and whether a second training fits too.
 
-    The first training may use all of the time. A second one needs the time of ``epochs`` twice.
+    The first may use all of the time. A second one fits if there is time for ``epochs`` twice.
     """
     if settings.minutes is None:
         return epochs, True
