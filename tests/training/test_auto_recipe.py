@@ -220,6 +220,6 @@ def test_what_to_try_next() -> None:
     assert "--max-length 64" in next_step(short, 512, DevHistory("dev"), "run")
     assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"), "run")
     few = replace(short, truncated_share=0.0)
-    assert "more than 100 pairs" in next_step(few, 32, DevHistory("dev"), "run")
+    assert "more pairs: 100 are few" in next_step(few, 32, DevHistory("dev"), "run")
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in run/rejected" in next_step(short, 512, worse, "run")
