@@ -161,3 +161,19 @@ def test_a_flag_without_its_value(
 def test_every_example_is_legal() -> None:
     for key, value in PARTS.items():
         registry.build("infonce", {key: value})
+
+
+def test_a_printed_configuration_leaves_to_the_recipe_what_the_command_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    line = ["train", str(tmp_path / "a.tsv"), "--output", str(tmp_path / "run"), "--seed", "3"]
+    assert guarded([*line, "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    assert "recipe: auto" in printed
+    assert "seed: 3" in printed
+    assert "\nlearning-rate:" not in printed
+    assert "# chosen when the data are read: batch-size" in printed
+    (tmp_path / "c.yaml").write_text(printed)
+    assert guarded(["train", "--config", str(tmp_path / "c.yaml"), "--print-config"]) == 0
+    assert capsys.readouterr().out == printed

@@ -57,7 +57,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     assert "left out: 7 rows with an empty text (the first is line 201)" in told
     assert f"{held} held out, 7 with an empty text left out)" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows
-    assert f"warning: {held} of {held} held-out records share a text with a training record" in told
+    assert f"{held} of {held} held-out records share a text with a training record" in told
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(

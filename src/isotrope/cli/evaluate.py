@@ -42,9 +42,10 @@ Euclidean and Manhattan distances.
 frozen embeddings, with the folds, seeds and early stopping of SentEval. --mode prototyping is
 faster, but papers report --mode full. --tasks MR TREC scores only these two, without an average.
 
---retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. The name
-bm25 in place of a model means BM25, which ranks texts by the words they share with the query:
---compare bm25 runs/p (needs the extra bm25).
+--retrieval: a file of pairs, whose second texts are ranked; or, to rank more texts, a folder with
+queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line) and qrels.tsv (query id,
+document id, gain). The name bm25 in place of a model means BM25, which ranks texts by the words
+they share with the query: --compare bm25 runs/p (needs the extra bm25).
 
 --labels: labelled texts (label<TAB>text), in one of three forms: a training file, with the test
 file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
@@ -154,6 +155,8 @@ def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> Non
     before, found, rest = text.partition(f"\n{title}\n")
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
     data = ", ".join(path.name for path in settings.data.values())
+    if (searched := result.details.get("retrieval_set")) is not None:
+        data += f": {searched['queries']:,} queries among {searched['corpus']:,} documents"
     block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{tables(result)}\n```\n"
     write_text(card, f"{before.rstrip()}\n{block}{after}")
 

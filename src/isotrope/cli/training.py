@@ -11,6 +11,7 @@ from isotrope.cli.arguments import Parser
 from isotrope.cli.command import Command
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import SettingError
+from isotrope.core.settings import flag
 from isotrope.core.spelling import ACCEPTED
 from isotrope.training.settings import RunSettings, TrainSettings
 
@@ -50,7 +51,12 @@ class Training(Command[S]):
                 error.source = ""
             raise
         if show:
-            print(settings.to_yaml(), end="")
+            from isotrope.training.early_checks import chosen_later
+
+            left = chosen_later(settings)
+            print(settings.to_yaml(left), end="")
+            if left:
+                print(f"# chosen when the data are read: {', '.join(map(flag, sorted(left)))}")
             return 0
         return self.act(settings, resume=resume)
 

@@ -3,7 +3,7 @@
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, cast
@@ -163,8 +163,8 @@ class Settings(BaseModel):
         """Return the fields in the order of the help."""
         return dict(cls.model_fields)
 
-    def to_yaml(self) -> str:
-        """Return the settings as the YAML that ``--config`` reads."""
+    def to_yaml(self, without: Collection[str] = ()) -> str:
+        """Return the settings, except those named, as the YAML that ``--config`` reads."""
         import yaml
 
         values = self.model_dump()
@@ -174,6 +174,7 @@ class Settings(BaseModel):
         listed = {
             flag(name): values[name]
             for name in fields
+            if name not in without
             if values[name] not in (None, []) or (values[name] == [] and usual[name])
         }
         for prefix, name in zip(self.dotted, self.collected(), strict=True):

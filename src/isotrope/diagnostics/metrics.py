@@ -358,7 +358,8 @@ METRICS = (
         logs=("text", "doctor"),
         panel=Panel(
             "training",
-            "Dashed: before training. Dot: the best step, which is the model that was saved.",
+            "Dashed: before training. Dot: the best step, whose model was saved (with --refit: the "
+            "first of two models).",
             kind="score",
             place=-2,
         ),

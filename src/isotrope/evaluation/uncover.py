@@ -93,7 +93,7 @@ def uncover(
         return Uncovered(
             "unknown",
             f"give more texts: a covariance of {rows.shape[1]} dimensions needs {needed:,} texts "
-            f"apart from the scored ones, and there are {len(rows):,}",
+            f"apart from the scored ones, and there are {len(rows):,} such texts",
         )
     if not bool((rows != rows[0]).any()):
         return Uncovered(

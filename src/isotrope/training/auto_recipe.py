@@ -81,6 +81,12 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned or {"epochs", "max_steps"} & given)
     if not planned:
+        if "objective" in given and not {"recipe", "learning_rate", "epochs"} & given:
+            warn(
+                "your own objective turns --recipe auto off, so the defaults of SimCSE's paper "
+                f"apply: learning rate {settings.learning_rate:g}, {settings.epochs:g} epoch, "
+                f"{settings.max_length} tokens, head {settings.head}; set what you want to change"
+            )
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)

@@ -110,8 +110,8 @@ def next_step(report: StoreReport, positions: int, history: DevHistory, output: 
         remedy = longer if positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
         return f"next, try {remedy}: {cut}"
-    if report.kept < _FEW and report.columns > 1:
-        return f"next, try more pairs: {report.kept:,} are few"
+    if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
+        return f"next, try more pairs: {pairs:,} are few"
     return ""
 
 

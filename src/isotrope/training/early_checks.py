@@ -44,6 +44,13 @@ def recipe_applies(settings: TrainSettings) -> bool:
     )
 
 
+def chosen_later(settings: RunSettings) -> frozenset[str]:
+    """Return the settings that ``--recipe auto`` will choose; none if it is not used."""
+    if not isinstance(settings, TrainSettings) or not recipe_applies(settings):
+        return frozenset()
+    return CHOSEN - settings.model_fields_set
+
+
 def takes_scores(settings: TrainSettings) -> bool:
     """Return whether the given or chosen loss can read scored pairs."""
     return settings.loss in OF_SCORES or recipe_applies(settings)

@@ -130,6 +130,8 @@ class TrainingTask(ABC):
             callbacks = [Board(output / "tensorboard"), *callbacks]
         self.introduce(progress.say)
         resumed = newest(RunFolder(output).checkpoints, warn)
+        if resumed is not None:
+            progress.say(f"continues after step {step_of(resumed):,}")
         if first:
             discard_incomplete(RunFolder(output).checkpoints)
         began = time.perf_counter()

@@ -69,6 +69,7 @@ def refitted(
             "The weights of this model are the mean of two trainings. The scores are those of the "
             f"first; the second used all {records:,} records and seed {seed}.\n\n## Citation"
         )
+        card = card.replace("| this model (step", "| the first training (step")
         encoder.save(folder.model, card=card.replace("## Citation", note, 1))
     result.details["model"]["fingerprint"] = encoder.fingerprint()
     result.details["refit"] = {

@@ -333,8 +333,9 @@ class TextTask(TrainingTask):
                 )
         if self.watch is not None and self.watch.trained_on:
             warn(_seen_in_training(self.watch, settings))
+        twice = ", and as many again for the second training" if settings.refit else ""
         say(
-            f"{self.module.steps:,} steps of {settings.batch_size}{pieces}; "
+            f"{self.module.steps:,} steps of {settings.batch_size}{pieces}{twice}; "
             f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
         )
         if lora := lora_facts(encoder):
@@ -448,14 +449,16 @@ class TextTask(TrainingTask):
 
 def _seen_in_training(watch: DevMetric, settings: TrainSettings) -> str:
     """Return the warning that some scored texts are in the training data."""
-    where = f"queries of {settings.dev} are in the training data (up to case and punctuation)"
-    if settings.dev == "auto":
-        where = (
-            "held-out records share a text with a training record (the same answer, or the "
-            "reversed pair)"
-        )
     counts = f"{watch.trained_on:,} of {watch.records:,}"
-    return f"warning: {counts} {where}, so the dev score is optimistic"
+    if settings.dev == "auto":
+        return (
+            f"{counts} held-out records share a text with a training record (the same answer, or "
+            "the reversed pair): the dev score is that of new questions to known answers"
+        )
+    return (
+        f"warning: {counts} queries of {settings.dev} are in the training data (up to case and "
+        "punctuation), so the dev score is optimistic"
+    )
 
 
 def _unit(report: StoreReport) -> str:
@@ -470,7 +473,7 @@ def summary(outcome: Outcome) -> str:
     spent = (
         f"gradient dissipation {metrics['dissipation']:.2g}: {dead:.0%} of the last batch's "
         "anchors had nothing left to learn from this objective\n"
-        if dead >= 0.9
+        if dead >= 0.9 and outcome.result.details["judgement"]["outcome"] != "improved"
         else ""
     )
     lines = [*learnt(outcome.result.details), refit_line(outcome.result)]

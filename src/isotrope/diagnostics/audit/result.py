@@ -183,6 +183,7 @@ class Audit(ABC):
             )
             for (i, j), known in itertools.islice(self._suspected(), _LISTED)
         ]
+        more += f"\nThe first {_LISTED} are listed." if self.suspects > _LISTED else ""
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
         return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)

@@ -35,8 +35,9 @@ _TOO_FEW = {
     "--suspect",
 }
 _OTHERWISE = (
-    "`isotrope train` without flags chooses the objective, its temperature and the learning rate "
-    "together. To use the values above there, or in another trainer:"
+    "`isotrope train` without flags chooses the objective, its temperature, the learning rate and "
+    "the epochs together; `--objective` turns that off. To use the values above, for example in "
+    "another trainer:"
 )
 _WIDTH = 48  # characters of a text in a table
 
@@ -127,7 +128,7 @@ class TextAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
-        note = f"{self.rows.empty:,} more rows were skipped because a text is empty."
+        note = f"{self.rows.empty:,} rows were skipped because a text is empty."
         if len(linked := self._linked()):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
