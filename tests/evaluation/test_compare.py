@@ -191,7 +191,7 @@ def test_holm() -> None:
 
 def test_what_cannot_be_compared() -> None:
     first = scored("a", 1)
-    with pytest.raises(InputError, match="at least two models; found 1"):
+    with pytest.raises(InputError, match="at least two models to compare; found 1"):
         compare_results([first])
     for what in ("data", "protocol"):
         with pytest.raises(
