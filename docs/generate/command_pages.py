@@ -57,10 +57,10 @@ RESULTS = {
     "diagnoses a run, it also writes `diagnosis.json` to the run's folder. The page of each "
     "[verdict](../diagnosis.md) says when to ignore it. To find out whether one model is better "
     "than another, use [`evaluate --compare`](evaluate.md).",
-    "sweep": "trains every setting with three seeds. It prints a table, and the best setting as "
-    "a command. `--output` receives the table and a run folder for each training. With "
-    "`--dry-run` it only prints what it would train. To compare runs that you already have, "
-    "use [`report`](report.md).",
+    "sweep": "trains every trial (one combination of values) with three seeds. It prints a table, "
+    "and the command of the best trial. `--output` receives the table and a run folder for each "
+    "training. With `--dry-run` it only prints what it would train. To compare runs that you "
+    "already have, use [`report`](report.md).",
     "report": "writes one HTML file with the charts, scores and verdicts of the runs, and prints "
     "the path of the file. To find out whether a difference in score is more than noise, use "
     "[`evaluate --compare`](evaluate.md).",

@@ -26,10 +26,11 @@ USES = {
     "mocov3": "Use it for vision transformers, for which its authors designed it. They train with "
     "batches of 4,096 images. We have not measured smaller batches.",
     "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
-    f"eight epochs, its accuracy was that of nearest neighbours by pixels {_MEASURED}.",
+    "eight epochs, nearest neighbours by its embeddings were no more accurate than by pixels "
+    f"{_MEASURED}.",
     "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
-    "not use it for short trainings: after eight epochs, its accuracy was hardly above that of "
-    f"nearest neighbours by pixels {_MEASURED}.",
+    "not use it for short trainings: after eight epochs, nearest neighbours by its embeddings were "
+    f"hardly more accurate than by pixels {_MEASURED}.",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
     f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
@@ -39,6 +40,11 @@ USES = {
     "network also sees small crops. We have not measured it.",
 }
 """When to use a method, and when not."""
+
+_DECIDED = {
+    "together": "*Together* means that all four changes are applied to a crop, or none.",
+    "each by itself": "*Each by itself* means that chance decides on each change.",
+}
 
 _EVALUATED = (
     "The second command prints the accuracy of nearest neighbours and of a linear classifier, both "
@@ -176,13 +182,14 @@ def _crops(cls: type[Any]) -> str:
         "brightness, contrast, saturation, hue",
     ]
     chances = ["colours", "grey", "blur", "solarize"]
+    shown = " ".join(cell for line in lines for cell in line)
+    meanings = " ".join(text for word, text in _DECIDED.items() if word in shown)
     text = (
         "Each line is one kind of crop, for images of the given size. *Crops* is the number of "
         "such crops per image. *Side* is the side of a crop in pixels. *Share of the area* is the "
         "part of the image that a crop covers before it is resized. The next column has the "
-        "largest changes of colour. *Together* means that all four changes are applied to a crop, "
-        "or none; *each by itself* means that chance decides on each change. The last four columns "
-        "are probabilities: of the changes of colour, and of the other changes."
+        f"largest changes of colour. {meanings} The last four columns are probabilities: of the "
+        "changes of colour, and of the other changes."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

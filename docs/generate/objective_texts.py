@@ -75,8 +75,8 @@ _VIEWS = (
     "large batches cost more than with `infonce`."
 )
 _GRADIENT = (
-    "Use it only to compare gradients. Following Tao et al. (2022), it is defined by a gradient: "
-    "{gradient}."
+    "Use it only in trainings and measurements that compare gradients. Following Tao et al. "
+    "(2022), it is defined by its gradient: {gradient}."
 )
 
 USES = {
@@ -125,8 +125,8 @@ USES = {
     "batches cost more than with `infonce`.",
     "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
     "simclrgrad": _GRADIENT.format(
-        gradient="the part of NT-Xent's gradient ([`ntxent`](ntxent.md)) that comes from the "
-        "anchor's own loss"
+        gradient="that of NT-Xent ([`ntxent`](ntxent.md)) without what an anchor receives from "
+        "the terms of other anchors"
     ),
     "unigrad": "Use it to study what siamese objectives have in common (Tao et al., 2022).",
     "vicreg": "Use it on images. On sentences it never stops pushing; use `modifiedvicreg` there.",

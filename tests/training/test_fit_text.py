@@ -273,7 +273,7 @@ def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
     backwards = InfoNCE().symmetric().modify(dissipation="margin")
     with pytest.raises(InputError, match=r"no settings describe the objective .*change its compon"):
         fit(TEXTS, **options, objective=backwards)
-    message = "objective_settings, which needs an objective given by name"
+    message = "objective_settings is only for an objective given by name"
     with pytest.raises(InputError, match=message):
         fit(TEXTS, **options, objective=MET(), objective_settings={"margin": 0.3})
     learnt = InfoNCE(temperature=torch.tensor(0.1, requires_grad=True)).symmetric()

@@ -20,17 +20,17 @@ For a run, the command examines the log, the dev scores, the settings and the sa
 writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
 run only if you made the run on this machine; otherwise name data with --data.
 For a model, it examines the embeddings of --data; by default, of docstrings of Python's standard
-library. If --data is text, it also prints the statistics of Li et al. (2024): angles, cosines, the
-weight of the hardest negative, Lemma 1 and dynamic ratios. The gain of the score from whitening
-shows whether the encoder was never trained on pairs (raw), was later trained on something else
-(disturbed), or needs no whitening (trained).
+library. If --data is text, it also prints statistics of Li et al. (2024): angles, cosines, the
+hardest negative's share of the push, and ratios of pull to push. It also measures whitening, which
+typically more than doubles the score of an encoder never trained on pairs (raw), raises it less if
+a training on pairs was followed by another (disturbed), and not if pairs came last (trained).
 For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
 
 The first finding is the likely root cause; its consequences are not listed. Each finding shows the
-measured numbers, their thresholds with a source, and one setting of `isotrope train` to change.
+measured numbers, the thresholds that decide it, their source, and one setting to change.
 docs/diagnosis.md lists all thresholds.
 
-exit codes: 0 done, with any finding; 1 a bug; 2 bad input.
+exit codes: 0 done, whatever it found; 1 a bug; 2 bad input.
 """
 
 
@@ -39,8 +39,8 @@ class DiagnoseSettings(OfObjective):
 
     target: str = setting(
         ...,
-        "Folder of a run, of a training that isotrope.Doctor watched, or of a model; or the name "
-        "of a model.",
+        "Folder of a run or of a model, name of a model, or folder to which isotrope.Doctor, the "
+        "callback for other trainers, wrote.",
         "RUN_OR_MODEL",
         positional=True,
     )
@@ -54,7 +54,7 @@ class DiagnoseSettings(OfObjective):
     )
     objective: str | None = setting(
         None,
-        "Objective whose components are measured on the data. Its settings are --objective.SETTING "
+        "Objective whose gradient is measured on the data. Its settings are --objective.SETTING "
         "VALUE.",
     )
     plugin: list[Path] = plugin()

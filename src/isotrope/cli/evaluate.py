@@ -277,7 +277,7 @@ def tables(result: "Result") -> str:
 
 
 def _listed(kind: str, result: "Result") -> str:
-    """Return the scores of one kind, one on each line, with remarks on the data below them."""
+    """Return the scores of one kind, one on each line; below them, remarks on the data."""
     details = result.details[kind]
     from isotrope.measures.bootstrap import LEVEL, intervals
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "dissipation": "GD, a factor on the gradient, from 1 to 0 (Li et al. 2024, figures 2, 10)",
-    "weight": "W: the hardest negative's share of the push (Li et al. 2024, figure 3)",
+    "weight": "the hardest negative's share of the sum of W (Li et al. 2024, figure 3)",
     "ratio": "R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
     "norm": "length of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
 }

@@ -31,13 +31,13 @@ examples:
   isotrope sweep train-images cifar10/ --epochs 20 --vary weight-decay=1e-6..1e-3:4 \\
       --output sweeps/d
 
-All flags of `isotrope train` and `isotrope train-images` except --output, --seed and --no-progress
-apply to every run, including --config. Every setting, hyperparameter of the objective and option of
-the method can be varied.
+All flags of `isotrope train` and `isotrope train-images`, also --config, apply to every run; only
+--output, --seed and --no-progress do not. Every setting, hyperparameter of the objective and option
+of the method can be varied.
 
 --vary NAME=VALUES, may be repeated:
   objective.temperature=0.03,0.05   these values
-  objective.temperature=auto,0.1    auto: the value that `isotrope audit` recommends (--head none)
+  objective.temperature=auto,0.1    auto: what `isotrope audit` recommends; needs --head none
   learning-rate=1e-5..1e-4          a range to draw from; on a logarithmic scale if the upper end is
                                     at least ten times the lower one (:log and :linear override
                                     this); :whole draws whole numbers
@@ -49,14 +49,14 @@ tree-structured Parzen estimator, chooses each trial by the scores so far.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
 images; --metric selects another number of a run's result.json. Every trial is trained with three
-seeds (--seeds 0 takes a third of the time). Its score is the mean over the seeds. The table also
-has the standard deviation; smaller differences may be luck.
+seeds; with a single one (--seeds 0), it takes a third of the time. Its score is the mean over the
+seeds. The table also has the standard deviation; smaller differences may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added
-later. The results are written to OUTPUT/sweep.csv, .svg and .json, and the command line of the best
-trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's journal. A sweep needs Optuna:
-pip install '.[sweep]' in a checkout of isotrope.
+later. The table is written to OUTPUT/sweep.csv and sweep.json, its picture to sweep.svg; the
+command line of the best trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's
+journal. A sweep needs Optuna: pip install '.[sweep]' in a checkout of isotrope.
 
 With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and N is
 by default the number of GPUs. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 Spelling = Callable[[str, str], str]
-"""A function that writes a setting, given the name of its field and a value (or ``""``)."""
+"""Returns the text of a setting, given the name of its field and its value (``""`` for none)."""
 
 _NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
 # characters that a shell interprets, and spaces within a list
@@ -109,19 +109,19 @@ def brief(value: object) -> str:
 
 
 def as_flag(setting: str, value: str) -> str:
-    """Return the form of the command line: ``--head none``."""
+    """Return a setting as on the command line, for example ``--head none``."""
     one = " " in value and setting == "columns"  # and not several values
     word = shlex.quote(value) if one or _FOR_A_SHELL.search(value) else value
     return f"--{setting.replace('_', '-')} {word}".rstrip()
 
 
 def as_key(setting: str, value: str) -> str:
-    """Return the form of a YAML file: ``head: none``."""
+    """Return a setting as in a YAML file, for example ``head: none``."""
     return f"{setting.replace('_', '-')}: {value}".removesuffix(": ")
 
 
 def as_argument(setting: str, value: str) -> str:
-    """Return the form of Python: ``head='none'``; a placeholder in capitals stays as it is."""
+    """Return a setting as in Python, ``head='none'``; a placeholder in capitals has no quotes."""
     prefix, dot, key = setting.partition(".")
     word = value if value.isupper() or _is_number(value) else repr(value)
     if dot:
@@ -142,7 +142,7 @@ _spelling: Spelling = as_argument
 
 
 def spell(message: str, spelling: Spelling | None = None) -> str:
-    """Return a message with its settings spelled out, by default as :func:`spelled` chose."""
+    """Return a message with its settings written out, by default as :func:`spelled` chose."""
     write = spelling or _spelling
     return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
 

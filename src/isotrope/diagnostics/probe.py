@@ -278,12 +278,12 @@ def model_geometry(views: Views) -> dict[str, Any]:
     """Return the statistics of an encoder's embeddings that Li et al. (2024) show in figures.
 
     Returns:
-        ``positive_angle`` and ``negative_angle`` with mean and standard deviation in radians
-        (figure 9; the simulations assume deviations of 0.05 and 0.10), ``positive_cosine`` and
-        ``negative_cosine`` with the 5%, 50% and 95% quantiles (figure 5), ``hardest_share`` of the
-        push of InfoNCE at temperature 0.05 (figure 7), ``lemma_share`` of the anchors for which a
-        ratio of 1 is above the bound of Lemma 1 (figure 8a), ``ratios`` of ArcCon and MET
-        (figure 8b). A statistic that cannot be measured is None.
+        - ``positive_angle``, ``negative_angle``: mean and standard deviation, radians (figure 9)
+        - ``positive_cosine``, ``negative_cosine``: 5%, 50% and 95% quantiles (figure 5)
+        - ``hardest_share``: the hardest negative's share of InfoNCE's push at tau = 0.05 (figure 7)
+        - ``lemma_share``: share of the anchors for which R = 1 exceeds Lemma 1's bound (figure 8a)
+        - ``ratios``: the ratios R of ArcCon and MET (figure 8b)
+        A statistic that cannot be measured is None.
     """
     measured = {name: measure(registry.build(name), views) for name in ("infonce", *_DYNAMIC)}
     own, unit = measured["infonce"], views.unit()

@@ -136,7 +136,7 @@ def dissipation_on_ideal(objective: Objective) -> float:
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the objective's hyperparameters and replaced components, and those of its parent."""
+    """Return an objective's settings, and those of a parent whose components it replaces."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()

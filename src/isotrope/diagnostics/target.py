@@ -41,7 +41,7 @@ def diagnose(
         data: Texts, pairs or images to embed instead of a run's own data. By default, a text model
             embeds pairs from the docstrings of Python's standard library.
         columns: Columns to read if ``data`` is a table.
-        objective: Objective whose components are measured for a model; a run has its own.
+        objective: Objective whose gradient is measured for a model; a run has its own.
         objective_settings: Settings of the objective, if it is given by name.
         plugins: Python files that define objectives. No other plugin of the run is executed.
 

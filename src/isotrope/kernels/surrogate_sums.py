@@ -172,7 +172,7 @@ class SurrogateSums(ABC):
         return self.square and exponent.reach <= REACH
 
     def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
-        """Return the weights of a direction's anchors before they are divided by their sums."""
+        """Return the sums of unnormalised weights for each anchor of a direction, 0 or 1."""
         if self.joint(exponent):
             push = self._added("push", direction, by, exponent)  # this also computes the sums
             mass = self._added("mass", direction, by, exponent)
@@ -183,7 +183,7 @@ class SurrogateSums(ABC):
         return cast("Masses", self._known[key])
 
     def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
-        """Return the logarithms of the sums; None if no sweep has computed them."""
+        """Return the logarithms of the sums of exponentials; None if they are not yet computed."""
         if self.joint(exponent):
             return self._added("mass", direction, by, exponent).log()
         if ("one way", direction, by, exponent) in self._known:

@@ -1,4 +1,4 @@
-"""Alignment and uniformity: pull the positive, spread the batch by its log-energy."""
+"""Alignment and uniformity: pull the positive, spread the batch by the log of its energy."""
 
 import math
 from typing import Annotated, ClassVar, Literal
@@ -45,7 +45,7 @@ class AlignUniform(
         "for sentences: Nie et al., 2023, eq. 2-4, 29",
     ),
 ):
-    r"""Weighted mean of the distance between positives and the log-energy of all other pairs.
+    r"""Weighted mean of two terms: distance of positives, and log of the energy of other pairs.
 
     Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U, U = log mean_{i != j} e^{-t ||h_i
     - h'_j||^2}, where the mean is over all rows i and j of the two views. With pairs="within", U is

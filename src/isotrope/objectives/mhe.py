@@ -1,4 +1,4 @@
-"""Minimum hyperspherical energy: alignment plus the log-energy of one view."""
+"""Minimum hyperspherical energy: alignment plus the log of the energy of one view."""
 
 from typing import Annotated, ClassVar
 

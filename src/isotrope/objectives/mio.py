@@ -47,8 +47,8 @@ class _Binary:
 class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     r"""Binary cross-entropy: the sigmoid of a pair's cosine predicts whether the pair is positive.
 
-    Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), where j is any other row of
-    either view. The mean is over all 2N anchors.
+    Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), where j is any row of either
+    view except i and i'. The loss is the mean of L_i over all 2N anchors.
 
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
     positive is sigmoid(-s_ii'/tau) / tau. The gradient of each pair fades by itself, so GD, the
@@ -79,8 +79,8 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
 class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
     r"""MIOv1 with a linear attraction: its pull does not fade.
 
-    Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is any other row of either view.
-    The mean is over all 2N anchors.
+    Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is any row of either view
+    except i and i'. The loss is the mean of L_i over all 2N anchors.
 
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
     positive is 1/tau. The residual is the rest of the gradient: what an anchor receives as a
@@ -102,8 +102,8 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
 class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
 
-    Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any other row of either view. The mean
-    is over all 2N anchors.
+    Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any row of either view except i and i'.
+    The loss is the mean of L_i over all 2N anchors.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the
     positive is 1/tau. The residual is the rest of the gradient: what an anchor receives as a

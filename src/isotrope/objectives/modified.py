@@ -170,7 +170,7 @@ class ModifiedBarlowTwins(
 ):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
-    Loss (a surrogate, with all but h_i constant):
+    Loss (a surrogate, with d, w and all vectors but h_i constant):
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
@@ -220,7 +220,7 @@ class ModifiedVICReg(
 ):
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
-    Loss (a surrogate, with all but h_i constant):
+    Loss (a surrogate, with d, w and all vectors but h_i constant):
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
@@ -266,11 +266,11 @@ class ModifiedMHE(
 ):
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
-    Loss (a surrogate, with all but h_i constant): L_i = d_i sum_{j != i} W_ij (h_i.h_j - r
-    h_i.h'_i), summed over the anchors and averaged over both directions. With variant="direct", it
-    is the loss printed in the paper, with the same gradient and the same average: L = sum_i d_i c_i
-    ||h_i - h'_i||^2 + U, with c_i and h'_i constant, c_i = r sum_{j != i} W_ij / 2, and U = log(
-    2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
+    Loss (a surrogate, with d, W and all vectors but h_i constant): L_i = d_i sum_{j != i} W_ij
+    (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over both directions. With
+    variant="direct", it is the loss printed in the paper, with the same gradient and the same
+    average: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i constant, c_i = r sum_{j !=
+    i} W_ij / 2, and U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
 
     Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch. The code
     therefore adds it once for all anchors; vectors h_i with d_i = 0 are constant in U.
@@ -334,10 +334,10 @@ class ModifiedMHS(
 ):
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
-    Loss (a surrogate, with all but h_i constant): L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged
-    over the anchors and both directions. With variant="direct", it is the loss printed in the
-    paper, with the same gradient and the same average: L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j !=
-    i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and h_j constant.
+    Loss (a surrogate, with d, W and all vectors but h_i constant): L_i = d_i W_ij (h_i.h_j - r
+    h_i.h'_i), averaged over the anchors and both directions. With variant="direct", it is the loss
+    printed in the paper, with the same gradient and the same average: L_i = d_i (c_i ||h_i -
+    h'_i||^2 - min_{j != i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and h_j constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
     for the nearest h_j of the same view (0 at a distance below 0.01), else 0; ratio R = r. W is

@@ -34,7 +34,7 @@ class _Triplet:
 
     @property
     def coupling(self) -> Coupling:
-        """Independent anchors; in the authors' code, a positive is compared with all anchors."""
+        """An anchor's loss needs no other anchor; in the authors' code, anchors are negatives."""
         return "none" if self.variant == "paper" else "batch"
 
     @property

@@ -26,8 +26,8 @@ class BarlowTwinsGrad(
 ):
     r"""The gradient of Barlow Twins on the sphere, written as a loss of each anchor.
 
-    Loss (a surrogate, with all but h_i constant), summed over the anchors of both views:
-    L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
+    Loss (a surrogate, with A and all vectors but h_i constant), summed over the anchors of both
+    views: L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is
     (2/N) A, with A = I - (1 - nu) diag C. In the tangent space, the whole gradient equals that of
@@ -83,8 +83,8 @@ class VICRegGrad(
 ):
     r"""The gradient that Li et al. (2024) use for VICReg, without centring and without a hinge.
 
-    Loss (a surrogate, with all but h_i constant), summed over the anchors of both views:
-    L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
+    Loss (a surrogate, with the parenthesis and all vectors but h_i constant), summed over the
+    anchors of both views: L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
     In the tangent space, the whole gradient equals that of sum_i ||h_i - h'_i||^2 / N + (nu1/D)
@@ -128,11 +128,11 @@ class SimCLRGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The part of NT-Xent's gradient on an anchor that comes from the anchor's own loss.
+    r"""The gradient of an anchor's own term of NT-Xent, written as a loss of each anchor.
 
-    Loss (a surrogate, with all but h_i constant):
-    L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both views
-    except h_i and h'_i.
+    Loss (a surrogate, with p and all vectors but h_i constant): L_i = (sum_j p_ij h_i.x_j - (1 -
+    p_i) h_i.h'_i) / tau, where x_j are the rows of both views except h_i and h'_i,
+    and the additional negatives.
 
     Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
     is the softmax of s / tau over all rows of both views except h_i, and p_i is its value at the
@@ -141,9 +141,9 @@ class SimCLRGrad(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder, which belongs
-    to the training method here. They also count the target of h_i itself as a negative; this class
-    does not. Without a momentum encoder, that target equals h_i: it would push along h_i, and so
-    only change the denominator of the softmax.
+    to the training method here. They also count that encoder's embedding of the anchor's own view
+    as a negative; this class does not. Without a momentum encoder, it equals h_i. Normalisation
+    removes a push along h_i, so this negative would only change the denominator of the softmax.
 
     Example:
         >>> import torch
@@ -172,8 +172,8 @@ class UniGrad(
 ):
     r"""The common gradient of siamese objectives: a pull, and a push from second moments.
 
-    Loss (a surrogate, with all but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
-    F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
+    Loss (a surrogate, with F h_i and h'_i constant): L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j
+    h_j^T + h'_j h'_j^T) / 2N.
 
     Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, positive or negative, for every
     other row x_j of both views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains

@@ -245,10 +245,10 @@ class Softmax(Weight):
 
 @dataclass(frozen=True)
 class Energy(Weight):
-    """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): the weight of log-energy (MHE, table 2).
+    """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): W of MHE (Li et al., 2024, table 2).
 
-    It is the derivative of log sum_{k<l} e^{s_kl/tau}, with one normaliser for the batch, by
-    default within the anchors' view.
+    It is the derivative of log sum_{k<l} e^{s_kl/tau} with respect to s_ij. The sum is over all
+    pairs of rows of the batch; by default, both rows are anchors.
     """
 
     temperature: Temperature = 0.05

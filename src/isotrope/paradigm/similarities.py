@@ -449,7 +449,7 @@ class _Graph:
         return 2 if self.similarities else 1
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
-        """Return the embeddings that the loss also uses without pairs, and the nodes that do so."""
+        """Return the embeddings that a loss also uses outside similarities, and by which nodes."""
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}

@@ -39,7 +39,7 @@ class SweepSettings(Settings):
     vary: list[str] = setting([], "Setting to vary, and its values.", "NAME=VALUES")
     output: Path = setting(..., "Folder for the runs, the table and the picture.", "DIR")
     sampler: Literal["grid", "random", "tpe"] | None = setting(
-        None, "How values are chosen.", shown="grid; random if there are ranges"
+        None, "How values are chosen.", shown="grid; random if a range has no number of values"
     )
     trials: int = setting(20, "Number of trials (random, tpe).", ge=1, used=_drawn)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every trial with.")

@@ -114,7 +114,7 @@ def _recommended(
     if found is None:
         raise InputError(
             f"give a number: the audit cannot recommend a temperature for {name}. Either {name} "
-            "has none, or its gradient dissipation is constant, or no anchor has a negative"
+            "has none, or its gradient fades alike at all temperatures, or no anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -100,8 +100,8 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     separate = [name for name in options if name.startswith("objective") and name != "objective"]
     if separate:
         raise InputError(
-            f"set the values in {type(objective).__name__}(...) instead of {separate[0]}, which "
-            "needs an objective given by name"
+            f"set the values in {type(objective).__name__}(...): {separate[0]} is only for an "
+            "objective given by name"
         )
     learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
     if learnt:

@@ -2,8 +2,8 @@
 
 It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
 embeddings of a small encoder. The gradients of the weights of encoder and loss are compared with
-those of one plain call. Subclasses of ``Objective`` in the file are checked by the stricter
-:func:`isotrope.paradigm.objective_check.prove`.
+those of one plain call. Where a file defines subclasses of ``Objective``, they are checked by
+the stricter :func:`isotrope.paradigm.objective_check.prove`.
 """
 
 import contextlib

@@ -97,8 +97,8 @@ NEGATIVES_NOT_HARD = Verdict(
             "push on the hardest negative",
             "the same product. This threshold replaces `hardest_times_uniform` if the loss "
             "compares cosines and `high_temperature` is crossed",
-            "for small networks that start from random weights, the product is 1.6 to 2.2 at a "
-            "temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
+            "small networks that start from random weights have 1.6 to 2.2 times an even share at "
+            "a temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,
             unit="times an even share",
         ),

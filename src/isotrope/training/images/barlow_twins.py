@@ -26,8 +26,8 @@ class BarlowTwinsMethod(ImageMethod):
     Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
     gradients. The objective standardises each dimension over the batch of all processes.
 
-    Heads: g is linear, batch normalisation, ReLU, linear, of widths d -> 2048 -> 2048. Zbontar et
-    al. use three layers (``layers``) of width 8192.
+    Heads: g is linear, batch normalisation, ReLU, linear, of width 2048. Zbontar et al. use three
+    layers (``layers``) of width 8192.
 
     Target update: none.
 

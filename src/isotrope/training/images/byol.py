@@ -34,7 +34,7 @@ class BYOLOptions(Options):
 
 
 class BYOL(ImageMethod):
-    r"""From one crop, predict the projection that a moving average makes of the other crop.
+    r"""From one crop, predict the projection of the other crop by a moving average of the network.
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[g'(f'(x'))]) and the same with the crops x and x'
     exchanged. f is the encoder, g the projector, q the predictor. f' and g' are moving averages of
@@ -42,12 +42,12 @@ class BYOL(ImageMethod):
     is the symmetrised loss of Grill et al.; its gradient is therefore a quarter of theirs.
 
     Heads: Projector and predictor are each linear, batch normalisation, ReLU, linear. The widths
-    are d -> 1024 -> 256 and 256 -> 1024 -> 256. ``last_norm`` adds a batch normalisation without
-    scale and shift after the projector, as in the code of Draganov et al., whose heads are larger.
+    are 1024 and 256. ``last_norm`` adds a batch normalisation without scale and shift after the
+    projector, as in the code of Draganov et al., whose heads are larger.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
-    only: the batch normalisations of the target have their own running statistics. With
-    ``rising``, m rises to 1 along a cosine, as in the paper's trainings on ImageNet (from 0.996).
+    only: the batch normalisations of the target have statistics of their own. With ``rising``, m
+    rises to 1 along a cosine, as in the paper's trainings on ImageNet (from 0.996).
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
@@ -55,8 +55,8 @@ class BYOL(ImageMethod):
     on biases and norms, and heads of 4096 and 256.
 
     Ours: The crops are those of SimCLR, as in the benchmark; ``--augment byol`` uses those of the
-    paper. In training, the target normalises by the statistics of its own batch. In short runs, the
-    predictor needs a higher learning rate: ``predictor_rate`` (alpha_p in Tian et al., 2021).
+    paper. In short runs, the predictor needs a higher learning rate: ``predictor_rate`` (alpha_p in
+    Tian et al., 2021).
 
     Reference: Grill et al., 2020, section 3.1.
     """

@@ -56,7 +56,7 @@ class DINOMethod(ImageMethod):
     centre, a moving average of t, and sg stops the gradient. The teacher's logits are divided by a
     temperature that rises to the objective's ``teacher_temperature``.
 
-    Heads: Linear layers d -> 2048 -> 2048 -> 256 with GELU between them, normalisation, and the
+    Heads: Linear layers of widths 2048, 2048 and 256 with GELU between them, normalisation, and the
     cosine with each prototype. The prototypes get no gradient in the first epoch.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.996 to

@@ -210,7 +210,7 @@ class ImageMethod(nn.Module, ABC):
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
-        """Return the crops of this process's images; a single process would draw the same ones."""
+        """Return the crops of this process's images; they do not depend on the other processes."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
         return [

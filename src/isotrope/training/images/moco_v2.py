@@ -38,7 +38,7 @@ class MoCoV2(ImageMethod):
     (``in_batch=False``). After the step, the keys of both crops and of all processes are added to
     the queue, in the order of the batch.
 
-    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a batch
+    Heads: g is linear, ReLU, linear, of widths 512 and 128. ``batch_norm`` adds a batch
     normalisation after each linear layer.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters

@@ -41,9 +41,9 @@ class MoCoV3(ImageMethod):
     moving averages of encoder f and projector g. The keys of other rows, of all processes, are the
     negatives. Chen et al. add the two losses and multiply the sum by 2 tau; here it is halved.
 
-    Heads: The projector has widths d -> 1024 -> 1024 -> 256, the predictor 256 -> 1024 -> 256, with
-    batch normalisation and ReLU between linear layers, and a batch normalisation without scale and
-    shift at the end. The paper has a width of 4096, and two layers in the projector of its ResNet.
+    Heads: The projector has widths 1024, 1024 and 256, the predictor 1024 and 256, with batch
+    normalisation and ReLU between linear layers, and a batch normalisation without scale and shift
+    at the end. The paper has a width of 4096, and two layers in the projector of its ResNet.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.99 to 1
     along a cosine.

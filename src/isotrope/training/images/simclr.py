@@ -25,7 +25,7 @@ class SimCLR(ImageMethod):
     and x' of an image, the encoder f and the head g. Both views get gradients. Manna et al., 2023,
     train DCL, DCLW and MIO with this method; Draganov et al., 2024, train InfoNCE.
 
-    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a batch
+    Heads: g is linear, ReLU, linear, of widths 512 and 128. ``batch_norm`` adds a batch
     normalisation after each linear layer, as Chen et al. do; the code of Draganov et al. and the
     small-image benchmark do not.
 

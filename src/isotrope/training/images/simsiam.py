@@ -34,10 +34,10 @@ class SimSiam(ImageMethod):
     Pairs of views: Two pairs, (q(z), sg[z']) and (q(z'), sg[z]), where z = g(f(x)) with encoder f
     and projector g, q is the predictor, and sg stops the gradient. The loss is the negative cosine.
 
-    Heads: The projector has widths d -> 2048 -> 2048, with batch normalisation after each layer;
-    the last one is without scale and shift. The predictor has widths 2048 -> 512 -> 2048, with
-    batch normalisation after the first layer. The projector of Chen and He has three layers
-    (``layers``) on ImageNet and two on CIFAR-10.
+    Heads: The projector has two layers of width 2048, with batch normalisation after each layer;
+    the last one is without scale and shift. The predictor has widths 512 and 2048, with batch
+    normalisation after the first layer. The projector of Chen and He has three layers (``layers``)
+    on ImageNet and two on CIFAR-10.
 
     Target update: none.
 

@@ -23,8 +23,8 @@ class VICRegMethod(ImageMethod):
     Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
     gradients. They are not normalised (``space="raw"``).
 
-    Heads: g has three linear layers of widths d -> 2048 -> 2048 -> 2048, with batch normalisation
-    and ReLU between them. The last layer has no bias (as in Bardes et al., whose width is 8192).
+    Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between them.
+    The last layer has no bias (as in Bardes et al., whose width is 8192).
 
     Target update: none.
 
