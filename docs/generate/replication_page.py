@@ -23,6 +23,7 @@ from papers.text_command import stored
 
 ROOT = Path(__file__).parents[2]
 _TEXT = ROOT / "papers" / "results" / "text"
+_OF_STARTS = " ([table and picture](../papers/results/starts/starts.md))"
 _IMAGES = ROOT / "docs" / "results" / "reproduce" / "cells"
 _TABLES = {
     "Draganov et al. 2024, table 2": "results/reproduce/cosine-pitfalls/table2.md",
@@ -188,7 +189,7 @@ def replication_page(judged: Judged) -> str:
         letters=legend("GD"),
         errata=sum(row.kind in ("result", "misprint") for row in errata()),
         encoders=_encoders(by_id, others),
-        starts=starts.sentence(),
+        starts=starts.sentence() + (_OF_STARTS if starts.recorded() else ""),
         held=_held(by_id),
         short=_short(judged),
         cuts=_cuts(by_id),
