@@ -373,7 +373,7 @@ class TextTask(TrainingTask):
             dev.weights[self.module.steps] = self.keep(self.module.steps)
         elif dev.history.best == 0:
             encoder = self.module.encoder
-            encoder.save(RunFolder(output).rejected, card=self._card(self.module.steps, None))
+            encoder.save(RunFolder(output).rejected, card=self._card(max(dev.scores), None))
         result = self.result()
         if dev.best is not None:  # the judgement is known only after the last step
             judgement = Judgement.read(result.details["judgement"])
