@@ -68,7 +68,7 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
         (["nowhere.npz"], "nowhere.npz: no such file"),
         (["digits", "photos"], "audit takes one file; found 2"),
         (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width 4 .the data are texts"),
-        (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue 4.0 .these are"),
+        (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue 4.0 .the data are"),
     ],
 )
 def test_flags_of_the_other_kind_are_refused(

@@ -169,7 +169,7 @@ CASES: list[tuple[str, Maker, str]] = [
         content(lambda: table(a=["x"], b=["y"])),
         "choose columns by name:",
     ),
-    ("text.parquet.gz", zipped("text"), "unpack it to a .parquet file"),
+    ("text.parquet.gz", zipped("text"), "unpack it; a .parquet file is read"),
 ]
 
 
