@@ -293,9 +293,8 @@ def sentence(results: Path = RESULTS) -> str:
         slopes = spread([float(np.polyfit(dev[seed], of, 1)[0]) for seed, of in by_seed.items()])
         told.append(f"{name} {with_interval(slopes)}, n={len(by_seed)}")
     scores = [score for of in dev.values() for score in of]
-    unfinished = "" if there >= 360 else f" So far: {there} of 360 trainings."
+    unfinished = "" if there >= 360 else f" ({there} of 360 trainings)"
     return (
-        f"From checkpoints of pre-training (STS-B dev {min(scores):.1f} to {max(scores):.1f}) the "
-        "gain of the exchange changes by, for each point of that score: "
-        f"{'; '.join(told)}.{unfinished}"
+        f"Slope of the gain by STS-B dev of the start ({min(scores):.1f} to {max(scores):.1f}): "
+        f"{'; '.join(told)}{unfinished}."
     )

@@ -33,7 +33,9 @@ def test_the_pages_are_generated() -> None:
         ("results/claims.md", claims_page(judged)),
     ):
         assert (DOCS / name).read_text(encoding="utf-8") == text, "make docs"
-    assert len(replication_page(judged).split()) < 1650, "it is short"
+    assert len(replication_page(judged).split()) < 1670, (
+        "it is short"
+    )  # 20 for the curve of the starts
 
 
 def test_the_first_page_names_what_speaks_against_the_papers_too() -> None:

@@ -67,7 +67,7 @@ def test_gains_are_paired_and_their_slope_is_told(tmp_path: Path) -> None:
                 gain = 0.5 * start["dev"] * (name == "modifiedmhe")
                 store.keep(job, Result("text", "", {"average best": 20.0 + seed + gain}))
     assert "mhe +0.50 (+0.50 to +0.50), n=2;" in starts.sentence(tmp_path)
-    assert "vicreg +0.00, n=1." in starts.sentence(tmp_path)
+    assert "vicreg +0.00, n=1 (" in starts.sentence(tmp_path)
     made = starts.page(tmp_path)
     assert made is not None
     assert "| mhe | +10.25 (+8.67 to +11.83) |" in made[0]

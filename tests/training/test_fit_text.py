@@ -186,7 +186,9 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         fit(PAIRS[1:], **options, resume=True)
     with pytest.raises(InputError, match="has a run; choose another, or add resume=True to"):
         fit(PAIRS, **options)
-    with pytest.raises(CannotResume, match=r"its seed was 7, now 8; repeat the command that began it"):
+    with pytest.raises(
+        CannotResume, match=r"its seed was 7, now 8; repeat the command that began it"
+    ):
         fit(PAIRS, **{**options, "seed": 8}, resume=True)
 
 
