@@ -286,7 +286,7 @@ def torn(output: Path) -> list[str]:
 
 _KNOWN = {
     *("config.yaml", "metrics.csv", "result.json", "provenance.json", "dev.npz"),
-    *("model", "checkpoints", "tensorboard"),
+    *("model", "rejected", "checkpoints", "tensorboard"),
 }
 
 

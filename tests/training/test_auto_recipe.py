@@ -217,9 +217,9 @@ def test_what_to_try_next() -> None:
     counts = dict.fromkeys([field.name for field in fields(StoreReport)], 0)
     known = {"kept": 100, "columns": 2, "max_length": 32, "truncated_share": 0.5}
     short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
-    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"), "run")
-    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"), "run")
+    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
+    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
     few = replace(short, truncated_share=0.0)
-    assert "more pairs: 100 are few" in next_step(few, 32, DevHistory("dev"), "run")
+    assert "more pairs: 100 are few" in next_step(few, 32, DevHistory("dev"))
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
-    assert "the trained model is in run/rejected" in next_step(short, 512, worse, "run")
+    assert "the trained model is in RUN/rejected" in next_step(short, 512, worse)

@@ -8,7 +8,6 @@ after: 100 if all pairs keep their order. It does not show whether a new order i
 
 import importlib
 import inspect
-import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.legible import shortened
-from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
@@ -98,12 +96,12 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
-def next_step(report: StoreReport, positions: int, history: DevHistory, output: str) -> str:
-    """Return what to do after the training in ``output``; empty if the numbers suggest nothing."""
+def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
+    """Return what to do after the training in ``RUN``; empty if the numbers suggest nothing."""
     if history.scores and history.best == min(history.scores):
         return (
-            f"next, run `isotrope diagnose {shlex.quote(output)}`, which names what to change; "
-            f"the trained model is in {shlex.quote(str(RunFolder(output).rejected))}"
+            "next, run `isotrope diagnose RUN`, which names what to change; the trained model is "
+            "in RUN/rejected"
         )
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
@@ -115,7 +113,7 @@ def next_step(report: StoreReport, positions: int, history: DevHistory, output: 
     return ""
 
 
-def learnt(details: Mapping[str, Any]) -> Iterator[str]:
+def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
     """Yield the lines that the command line prints on what a training changed."""
     if queries := details.get("queries"):
         worst = "; the largest falls:" if queries["worst"] else ""
@@ -130,4 +128,4 @@ def learnt(details: Mapping[str, Any]) -> Iterator[str]:
         correlation = f"correlation {share / 100:.2f} (1: unchanged)"
         yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
-        yield line
+        yield line.replace("RUN", run)

@@ -6,6 +6,7 @@ checked. If reading the data then fails, the run folder is removed.
 
 import functools
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -395,7 +396,7 @@ class TextTask(TrainingTask):
             },
             "kept": kept(self.general, module.encoder, dev.history),
             "queries": changed_queries(self.watch, dev.history),
-            "next": next_step(report, module.encoder.positions, dev.history, settings.output),
+            "next": next_step(report, module.encoder.positions, dev.history),
             "dev": None
             if best is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
@@ -476,7 +477,8 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9 and outcome.result.details["judgement"]["outcome"] != "improved"
         else ""
     )
-    lines = [*learnt(outcome.result.details), refit_line(outcome.result)]
+    own = shlex.quote(str(outcome.output))
+    lines = [*learnt(outcome.result.details, own), refit_line(outcome.result)]
     notes = "".join(f"{line}\n" for line in lines if line)
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
