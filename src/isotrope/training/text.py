@@ -334,7 +334,7 @@ class TextTask(TrainingTask):
                 )
         if self.watch is not None and self.watch.trained_on:
             warn(_seen_in_training(self.watch, settings))
-        twice = ", and as many again for the second training" if settings.refit else ""
+        twice = ", and about as many for a second training" if settings.refit else ""
         say(
             f"{self.module.steps:,} steps of {settings.batch_size}{pieces}{twice}; "
             f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
@@ -454,7 +454,7 @@ def _seen_in_training(watch: DevMetric, settings: TrainSettings) -> str:
     if settings.dev == "auto":
         return (
             f"{counts} held-out records share a text with a training record (the same answer, or "
-            "the reversed pair): the dev score is that of new questions to known answers"
+            "the reversed pair): the dev score is too good, except for known answers"
         )
     return (
         f"warning: {counts} queries of {settings.dev} are in the training data (up to case and "
