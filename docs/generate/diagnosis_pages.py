@@ -88,7 +88,8 @@ _TIMES = {
     "at the end": '"At the end" is the median of the last third of the logged steps.',
     "in the first third": '"In the first third" is the median of the first third of the logged '
     "steps, without the first step.",
-    " is crossed": "A threshold is crossed if the number is on the side in the second column.",
+    " is crossed": "A threshold is crossed if its number is above or below the value in the second "
+    "column, as that column says.",
 }
 """Explanations of words in the table of thresholds, for the pages that have them."""
 

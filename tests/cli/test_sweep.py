@@ -164,8 +164,8 @@ def test_runs_on_other_data_are_not_ranked(run, rewritten: str) -> None:
     found = run(*command, "epochs=1,4,5")
     assert found.code == 2
     assert found.err.splitlines()[-1] == (
-        "isotrope: error: choose another --output, or delete the older run, because scores on "
-        f"different data cannot be ranked: {rewritten} changed between out/runs/epochs=4,seed=0 "
+        "isotrope: error: choose another --output, or delete the older run: scores on different "
+        f"data cannot be ranked. The data {rewritten} changed between out/runs/epochs=4,seed=0 "
         "and out/runs/epochs=1,seed=0"
     )
     assert not Path("out/runs/epochs=5,seed=0").exists()  # the first that does not fit is the last
@@ -227,7 +227,7 @@ def test_without_a_package_nothing_is_written(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "a sweep repeats one of train, train-images; found ''"),
+        ([], "name the command to repeat, one of train, train-images; found ''"),
         (["trian"], "found 'trian' (did you mean 'train'?)"),
         (["train", "t.txt", "--output", "o"], "--vary is missing; give --vary NAME=VALUES"),
         (["train", "t.txt", *VARIED], "--output is missing"),

@@ -358,7 +358,7 @@ class TestLoad:
         config = json.loads((folder / "config.json").read_text())
         config["num_hidden_layers"] = 3
         (folder / "config.json").write_text(json.dumps(config))
-        with pytest.raises(InputError, match=r"lacks weights that the model in its config\.json"):
+        with pytest.raises(InputError, match=r"lacks weights that its config\.json needs"):
             SentenceEncoder.load(folder)
 
     @pytest.mark.parametrize(

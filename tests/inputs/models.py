@@ -200,7 +200,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
     ),
     "offsets beyond the end": (_weights(_beyond), "cannot be read"),
     "a shape that lies": (_weights(_shape), "cannot be read"),
-    "names of another model": (_weights(_renamed), "lacks weights that the model"),
+    "names of another model": (_weights(_renamed), "lacks weights that its config"),
     "weights from a pipe": (piped("model.safetensors"), "model.safetensors"),
     "weights from a device": (linked("model.safetensors", "/dev/zero"), "model.safetensors"),
     "weights that link to themselves": (
@@ -212,7 +212,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
         changed("config.json", num_attention_heads=3),
         "not a model that can be",
     ),
-    "more layers": (changed("config.json", num_hidden_layers=9), "lacks weights that the model"),
+    "more layers": (changed("config.json", num_hidden_layers=9), "lacks weights that its config"),
     "a small vocabulary": (changed("config.json", vocab_size=9), "not a model that can be"),
     "sizes of words": (
         changed("config.json", hidden_size="many"),

@@ -131,7 +131,7 @@ def _state(content: str) -> Callable[[Path], None]:
     ("change", "told"),
     [
         (_piped, "optimizer.pt: is not a regular file (a pipe)"),
-        (_linked, "run.pt: a link leads outside"),
+        (_linked, "run.pt: is a link out of"),
         (_marked("[" * 100_000), "complete.json is not valid JSON (it is nested too deeply)"),
         (_marked('{"blake2b": {}}'), "model.pt does not match its digest"),
         (_marked('{"blake2b": {"../../outside": "00"}}'), "model.pt does not match"),

@@ -303,7 +303,7 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
     assert line.passed is None
     assert (
         line.means
-        == "not a fault; the loss gathers no rows of other processes, so each compares only its own"
+        == "not a fault; the loss gathers no rows, so each process compares only its own rows"
     )
 
 

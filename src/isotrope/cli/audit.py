@@ -96,7 +96,7 @@ def audit(settings: AuditCommandSettings) -> int:
     print(audited.to_json().rstrip() if settings.as_json else audited)
     if output is not None:
         groups = settings.groups
-        column = f"; train on its .jsonl files with --groups label: its labels include {groups}"
+        column = f"; train on its .jsonl files with --groups label, which includes {groups}"
         print(f"written to {output}{column if groups else ''}", file=sys.stderr)
     return 0
 

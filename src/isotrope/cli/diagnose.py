@@ -21,9 +21,9 @@ writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It em
 run only if you made the run on this machine; otherwise name data with --data.
 For a model, it examines the embeddings of --data; by default, of docstrings of Python's standard
 library. If --data is text, it also prints statistics of Li et al. (2024): angles, cosines, the
-hardest negative's share of the push, and ratios of pull to push. It also measures whitening, which
-typically more than doubles the score of an encoder never trained on pairs (raw), raises it less if
-a training on pairs was followed by another (disturbed), and not if pairs came last (trained).
+hardest negative's share of the push, and ratios of pull to push. It also measures by how much
+whitening raises the score. Typically, it more than doubles the score of an encoder never trained on
+pairs (raw), gains less if another training followed (disturbed), and nothing otherwise (trained).
 For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
 
 The first finding is the likely root cause; its consequences are not listed. Each finding shows the

@@ -49,8 +49,8 @@ tree-structured Parzen estimator, chooses each trial by the scores so far.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
 images; --metric selects another number of a run's result.json. Every trial is trained with three
-seeds; with a single one (--seeds 0), it takes a third of the time. Its score is the mean over the
-seeds. The table also has the standard deviation; smaller differences may be luck.
+seeds, and its score is their mean; with one seed (--seeds 0), the sweep takes a third of the time.
+The table also has the standard deviation over the seeds; smaller differences may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added
@@ -73,7 +73,7 @@ class _SweepFlags(SweepSettings):
         False,
         "Print JSON and nothing else.",
         name="--json",
-        used=Used(lambda dry_run: not dry_run, "`--dry-run` prints lines", note=True),
+        used=Used(lambda dry_run: not dry_run, "`--dry-run` prints no JSON", note=True),
     )
 
 
@@ -104,8 +104,8 @@ class _SweepCommand(Command[_SweepFlags]):
             self.parser().parse_args(["--help"])
         if verb not in RUNS:
             raise InputError(
-                f"a sweep repeats one of {', '.join(RUNS)}; found {verb!r}{nearest(verb, RUNS)} "
-                "(see `isotrope sweep --help`)"
+                f"name the command to repeat, one of {', '.join(RUNS)}; found {verb!r}"
+                f"{nearest(verb, RUNS)} (see `isotrope sweep --help`)"
             )
         cls = RUNS[verb]
         given = self.values(self.parser(verb), arguments[1:], cls)

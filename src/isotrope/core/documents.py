@@ -40,7 +40,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        raise InputError(f"{place(path)}: a link leads outside {place(within)}; copy the file here")
+        raise InputError(f"{place(path)}: is a link out of {place(within)}; replace it by the file")
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: is a folder; give a file")
     if not stat.S_ISREG(mode):

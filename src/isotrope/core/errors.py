@@ -189,7 +189,7 @@ class NoTerms(TypeError):
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "use those of the whole objective; this is only a part of one"
+            "use the components of the whole objective; this is only its attraction or repulsion"
             if space == "sphere"
             else "use its formula, or decompose() it numerically; components are defined on the "
             f"unit sphere, and the space of this objective is {space!r}"

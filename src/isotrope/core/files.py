@@ -39,7 +39,7 @@ def _sync(path: Path) -> None:
 
 
 def from_home(path: str) -> str:
-    """Replace a leading ``~`` by the home folder; in ``--output=~/runs`` a shell does not."""
+    """Replace a leading ``~`` by the home folder; a shell does not do it in ``--output=~/runs``."""
     with suppress(RuntimeError):  # raised for ~NAME if no user has that name
         return str(Path(path).expanduser()) if path.startswith("~") else path
     return path

@@ -95,7 +95,7 @@ class Preset:
 
 
 # 1e-4 is far below every published temperature; below it, s / tau would overflow float32
-Temperature = Annotated[float, Hyper("tau", "temperature of the softmax", at_least=1e-4)]
+Temperature = Annotated[float, Hyper("tau", "divisor of the similarities", at_least=1e-4)]
 
 
 def hypers(cls: type) -> Mapping[str, Hyper]:

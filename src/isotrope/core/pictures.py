@@ -4,8 +4,8 @@ Training, evaluation and search all read pictures here. A file's content decides
 name does not. The camera's orientation is applied, grey is repeated in three channels, transparent
 pixels become white, and CMYK is converted. Grey levels of up to 10, 12, 14 or 16 bits are cut to
 their upper 8 bits. The shorter side is resized to ``side`` by Pillow's bilinear filter, which
-averages when it shrinks, and the centre is cut out. The saved image processor of transformers gives
-the same bytes.
+averages when it shrinks, and the centre is cut out. The image processor that isotrope saves for
+transformers gives the same bytes.
 """
 
 import os
@@ -80,7 +80,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return how many grey values a 16-bit picture has before and after reading, or 0 and 0."""
+    """Return how many grey values a 16-bit picture has before and after reading; else 0 and 0."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0

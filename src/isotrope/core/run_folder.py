@@ -91,7 +91,7 @@ class RunFolder:
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the Doctor's folder: a folder in this one, or this one; None without any."""
+        """Return the folder of the Doctor's records: one in this folder, or this one; else None."""
         if self.config.is_file():
             return None
         self.check()

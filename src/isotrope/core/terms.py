@@ -38,8 +38,8 @@ class Terms:
             negatives follow, if the views have any.
         scale: Factor for the gradient of the whole objective: ``scale * assemble(terms, views)``.
         residual: The rest of the gradient in closed form, n x d: parts along h_i, and the gradient
-            of other anchors' losses. None if there is no rest. ``modify`` leaves the residual out,
-            because it holds everything but the anchor constant.
+            of other anchors' losses. None if there is no rest. Objectives made by ``modify`` have
+            none, because they hold everything but the anchor constant.
         extra: Additional push of an anchor's own loss (the standard deviations of VICReg), n x d,
             which stays when other components are replaced. None if there is no such push.
     """

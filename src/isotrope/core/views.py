@@ -16,7 +16,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
     A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
     becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN. A
-    row whose norm overflows becomes NaN, and not zero as after a division by infinity.
+    row whose norm overflows becomes NaN. (A division by the infinite norm would give zero.)
     """
     if torch._C._are_functorch_transforms_active():
         return x / lengths(x, eps)  # torch.func differentiates every operation itself

@@ -105,8 +105,8 @@ def channels_last(net: nn.Module) -> nn.Module:
 def _layout(net: nn.Module) -> torch.memory_format:
     """Return channels last, or the usual layout if a stage has fewer than 16 channels.
 
-    If fewer channels are last, on a CPU and from 56 x 56 pixels, the backward pass of a 1 x 1
-    convolution of stride 2 in torch 2.13 writes beyond its memory, and the process dies.
+    With fewer channels last and 56 x 56 pixels or more, the backward pass of a 1 x 1 convolution of
+    stride 2 kills the process on a CPU: it writes beyond its memory (torch 2.13).
     """
     config: Any = net.config  # transformers has no common type for it
     narrow = min(config.hidden_sizes) < 16

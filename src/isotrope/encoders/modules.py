@@ -34,7 +34,7 @@ POOLINGS = {
     "lasttoken": "lasttoken",
     "last": "lasttoken",
 }
-"""Names of poolings (in SimCSE and sentence-transformers), and their sentence-transformers name."""
+"""The name in sentence-transformers of each pooling, by its name there or in SimCSE."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration that do not affect embeddings; saving a model changes some of them."""

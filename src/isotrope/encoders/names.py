@@ -240,7 +240,7 @@ def _check_layers(file: Path, tensors: int) -> None:
 
 
 def _suggestion(name: str) -> str:
-    """Return a phrase that suggests a similar name: a folder nearby, or the installed weights."""
+    """Return a phrase that suggests a similar name, of a folder or of the installed weights."""
     folders: list[str] = []
     with contextlib.suppress(OSError, ValueError):  # the parent is not a folder or not readable
         beside = Path(name).expanduser().parent.iterdir()

@@ -40,7 +40,7 @@ class LoadReport(logging.Handler):
         if self.missing:
             more = len(self.missing) - 3
             raise InputError(
-                f"{folder} lacks weights that the model in its config.json needs: "
+                f"copy or save {folder} again: it lacks weights that its config.json needs: "
                 + ", ".join(self.missing[:3])
                 + (f" and {more} more groups of weights" if more > 0 else "")
             )

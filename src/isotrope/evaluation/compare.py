@@ -33,7 +33,7 @@ from isotrope.measures.bootstrap import (
 )
 
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
-"""Averages, and the score of a task that each is the mean of."""
+"""For each average, the score of a task of which it is the mean."""
 
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
 

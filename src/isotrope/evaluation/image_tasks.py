@@ -84,8 +84,8 @@ def own_images(run: str | Path) -> "ImageSet":
     )
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
-            f"use `--labels {data}` to score on them anyway: {run} was trained on other pictures "
-            f"(fingerprint in training: {data_fingerprint}; now: {image_set.fingerprint})"
+            f"use `--labels {data}` to score on what is there now: {run} was trained on other "
+            f"pictures (fingerprint in training: {data_fingerprint}; now: {image_set.fingerprint})"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"

@@ -55,7 +55,7 @@ class Uncovered:
         score: Name of the score.
         raw: Score without whitening, out of 100.
         whitened: Score with whitening, out of 100.
-        low: Lower end of the 95% interval of the difference.
+        low: Lower end of the 95% interval of ``whitened - raw``.
         high: Upper end of this interval.
         mean_cosine: Mean cosine of different texts.
         texts: Number of texts that gave mean and covariance.

@@ -55,7 +55,7 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     if backend == "bfloat16" and views.anchors.dtype == torch.float64:
         raise ValueError(
             "use float32 embeddings or backend='rowblock': the bfloat16 backend rounds to 8 "
-            "bits, and these are float64"
+            "bits, and these embeddings are float64"
         )
     return backend, "chosen by the user"
 

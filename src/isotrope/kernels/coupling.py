@@ -37,4 +37,4 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
         return
     if 8 * int((apart & assumed.isfinite() & true.isfinite()).sum()) > len(true):
         raise WrongCoupling(reason)
-    raise Unfused("some derivatives differ from the assumed ones")
+    raise Unfused("some derivatives differ from those that the coupling implies")

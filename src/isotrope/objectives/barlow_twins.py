@@ -45,7 +45,7 @@ class BarlowTwins(
         0.5
     """
 
-    weight: Annotated[float, Hyper("nu", "weight of the off-diagonal entries", at_least=0)] = 30.0
+    weight: Annotated[float, Hyper("nu", "weight of off-diagonal correlations", at_least=0)] = 30.0
     space: Annotated[
         Literal["sphere", "batchnorm"],
         Hyper("", "whether to normalise each row or to standardise each column over the batch"),

@@ -45,9 +45,9 @@ class BarlowTwinsGrad(
     """
 
     weight: Weight = 30.0
-    diagonal: Annotated[bool, Hyper("A", "keep the diagonal of C in the pull (False: A = I)")] = (
-        True
-    )
+    diagonal: Annotated[
+        bool, Hyper("A", "whether the pull has the factor A; if not, A is the identity")
+    ] = True
 
     presets = BarlowTwins.presets
     pairwise = False

@@ -57,7 +57,7 @@ class VICReg(
         float, Hyper("lambda", "weight of the positives' squared distance", at_least=0)
     ] = 25.0
     var_coeff: Annotated[
-        float, Hyper("nu2", "weight of the hinge on small deviations", at_least=0)
+        float, Hyper("nu2", "weight of the penalty on deviations below gamma", at_least=0)
     ] = 25.0
     cov_coeff: Annotated[float, Hyper("nu1", "weight of the squared covariances", at_least=0)] = 1.0
     gamma: Annotated[

@@ -40,12 +40,12 @@ from isotrope.paradigm.proof import (
 
 _IGNORED = (
     "take hard negatives and groups from the pairs, or declare takes_negatives = False, pairwise = "
-    "False: they are ignored (error inf) or used by only one of formula and components"
+    "False: formula and components ignore them (error inf), or only one of the two uses them"
 )
 
 _REDUCED = (
-    "set reduction to 'sum' if batch_level = True and the formula sums over its anchors, or "
-    "define attraction and repulsion"
+    "set reduction to 'sum' if the formula of this loss (batch_level = True) sums over its "
+    "anchors; otherwise, define attraction and repulsion so that their sum is the loss"
 )
 _UNCOUPLED = (
     "`coupling` or `holds` is wrong, or the formula computes a statistic without asking the pairs "

@@ -221,7 +221,7 @@ class Softmax(Weight):
     temperature: Temperature = 0.05
     by: Annotated[By, _BY] = "cross"
     normaliser: Annotated[
-        Literal["row", "batch"], Hyper("", "each anchor's weights sum to 1, or the whole batch's")
+        Literal["row", "batch"], Hyper("", "whose weights sum to 1: each anchor's, or the batch's")
     ] = "row"
 
     @property

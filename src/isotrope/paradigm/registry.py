@@ -21,7 +21,7 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "", "backbone; its tuned values replace only the hyperparameters that are not given"
+        "", "encoder whose tuned values replace the defaults, but not the values that are given"
     ),
     "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
     "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),

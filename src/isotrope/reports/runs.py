@@ -113,8 +113,8 @@ class Run:
     def dev_data(self) -> str:
         """Fingerprint of the scored data; two dev scores are comparable only if it is the same.
 
-        For runs of older versions, which recorded none, the name of the score and the settings
-        replace it (with ``--dev auto`` and kNN, also the fingerprint of the training data).
+        Older versions recorded no fingerprint. For their runs, the name of the score and the
+        settings replace it (for ``--dev auto`` and kNN, with that of the training data).
         """
         if recorded := self._dev("data"):
             return recorded

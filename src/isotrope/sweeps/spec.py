@@ -69,7 +69,7 @@ class Sweep:
         base: Settings that all runs share: values by the names of flags or YAML keys.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if it needs no more than ``trials``.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if ``trials`` suffices for all values.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.

@@ -75,7 +75,7 @@ class SweepStudy:
             ) from error
 
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield Optuna's number and the values of each trial, until ``count`` values differ.
+        """Yield Optuna's number and the values of each trial, until ``count`` combinations differ.
 
         The trials of earlier commands come first, because some of their runs may be unfinished.
         """

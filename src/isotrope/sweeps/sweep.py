@@ -233,8 +233,8 @@ class _Data:
             first, other = self._seen.setdefault((name, *about), (fingerprint, folder))
             if fingerprint != first:
                 raise InputError(
-                    "choose another `--output`, or delete the older run, because scores on "
-                    f"different data cannot be ranked: {name} changed between {folder} and {other}"
+                    "choose another `--output`, or delete the older run: scores on different data "
+                    f"cannot be ranked. The data {name} changed between {folder} and {other}"
                 )
 
 

@@ -66,7 +66,7 @@ class TrainingTask(ABC):
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv; the last is the number of records per second.
         clip: Norm above which gradients are clipped, or None.
-        dev: Dev score.
+        dev: Measures the dev score during the run.
     """
 
     kind: ClassVar[str]

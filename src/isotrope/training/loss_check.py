@@ -214,13 +214,13 @@ _REMEMBERS = (
     "torch.manual_seed, gives another value (as with a queue)"
 )
 _PERMUTED = (
-    "it depends on the order of the rows: a mask or a label is at the wrong place, or it draws "
-    "random numbers with a fixed seed, which are the same in every call"
+    "the loss depends on the order of the rows: a mask or a label is at the wrong place, or the "
+    "loss draws random numbers with a fixed seed, which are the same in every call"
 )
 _CACHED = (
-    "do not train it with gradient caching: it uses the embeddings outside of one backward pass"
+    "do not train this loss with gradient caching: it uses embeddings outside one backward pass"
 )
-_CHUNKS = "its chunks differ from the whole batch: gradients are dropped, or an offset is missing"
+_CHUNKS = "chunks differ from the whole batch: the loss drops gradients, or an offset is missing"
 _GATHERED = (
     "two processes differ from one: gradients do not flow through a reduction (a factor of 1/2), "
     "or rows of another process are taken for positives"
@@ -230,12 +230,12 @@ _TURNED = (
     "others (a margin that is multiplied by a similarity changes its sign)"
 )
 _UNUSED = (
-    "check that the margin is used: a larger one does not change the loss of this batch, or of "
-    "the batch with all anchors multiplied by -1"
+    "check that the margin is used: a larger margin changes neither the loss of this batch, nor "
+    "that of the batch with all anchors multiplied by -1"
 )
-_OWN = "not a fault; the loss gathers no rows of other processes, so each compares only its own"
-_BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the rounding of its inputs"
-_COLLAPSE = "clamp norms, or return 0 for an empty batch: one such batch ends a training"
+_OWN = "not a fault; the loss gathers no rows, so each process compares only its own rows"
+_BF16 = "compute in float32: arithmetic in bfloat16 loses more than the rounding of the inputs"
+_COLLAPSE = "clamp norms, or return 0 for an empty batch: one batch like these ends a training"
 
 
 class _Subject:

@@ -102,7 +102,7 @@ def store_of(
         except InputError as error:
             if rank() > 0:
                 raise
-            warn(f"warning: {error}: reading the text again")
+            warn(f"warning: {folder} is not usable ({error.__cause__}): reading the text again")
     if rank() > 0:
         raise InputError(
             f"give an `--output` on a file system that all machines share: process {rank()} "

@@ -265,7 +265,7 @@ def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
     folder = make(["a", "b", "c"]).folder
     manifest = folder / "manifest.json"
     whole = manifest.read_text()
-    with pytest.raises(InputError, match="build this token store again"):
+    with pytest.raises(InputError, match="the tokens stored in it are not usable"):
         TokenStore.open(tmp_path / "nowhere")
     manifest.write_text(json.dumps(json.loads(whole) | {"format": 99}))
     with pytest.raises(InputError, match="format 99, needed 2"):
@@ -273,7 +273,7 @@ def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
     manifest.write_text(whole)
     (folder / "groups.bin").write_bytes(b"")
     with pytest.raises(
-        InputError, match=r"build this token store again; .*groups.bin has 0 bytes, not 24\)"
+        InputError, match=r"stored in it are not usable .*groups.bin has 0 bytes, not 24\)"
     ):
         TokenStore.open(folder)
 

@@ -225,7 +225,9 @@ def test_an_objective_off_the_sphere_has_no_components() -> None:
 
 
 def test_a_part_has_no_components_of_its_own() -> None:
-    with pytest.raises(InputError, match=r"no gradient components: use those of the whole"):
+    with pytest.raises(
+        InputError, match=r"no gradient components: use the components of the whole"
+    ):
         dissipation([INFONCE.parts.repulsion], Angles([0.5], [0.7], batches=2))
 
 

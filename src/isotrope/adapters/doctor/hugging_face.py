@@ -93,7 +93,7 @@ class HuggingFaceEvents:
         if args.n_gpu > 1:
             doctor.stop(
                 "start one process per GPU (torchrun), or use one GPU (CUDA_VISIBLE_DEVICES=0): "
-                f"this trainer splits each batch between {args.n_gpu} GPUs"
+                f"a batch that a trainer splits between {args.n_gpu} GPUs cannot be measured"
             )
             return
         self._state, self._optimizer = state, details.get("optimizer")

@@ -211,7 +211,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     ) -> None:
         super().__init__()
         if has_static_embedding_input(model):
-            raise InputError("use ObjectiveLoss: batches of static embeddings need not be split")
+            raise InputError("use ObjectiveLoss: for static embeddings, batches need no split")
         if mini_batch_size < 1 or (mini_batch_num_tokens or 1) < 1:
             raise InputError("mini_batch_size and mini_batch_num_tokens must be at least 1")
         self.model = model

@@ -6,9 +6,9 @@ first two are possible, the first is taken. The file may also hold ``labels`` or
 or names), a test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val``
 and ``y_val``) and ``class_names``.
 
-A strip is one WebP file of square pictures, one below the other. A folder of strips holds
-``train*.npz`` and perhaps ``test.npz``. They have the arrays ``webp`` (the bytes of all strips),
-``offsets`` (where each strip begins and the last ends), ``labels`` and perhaps ``class_names``.
+A strip is a WebP image of square pictures, one below the other. ``.npz`` files hold strips: a
+folder has ``train*.npz`` and perhaps ``test.npz``, with the arrays ``webp`` (the bytes of all
+strips), ``offsets`` (where each begins and the last ends), ``labels`` and perhaps ``class_names``.
 """
 
 import io

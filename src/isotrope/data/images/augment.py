@@ -95,7 +95,7 @@ class Augment:
     solarize: float = 0.0
 
     def draw(self, n: int, generator: torch.Generator) -> AugmentDraws:
-        """Draw all random numbers for n images. How many depends only on n, not on settings."""
+        """Draw all random numbers for n images. Their number depends on n, not on the settings."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
             return low + (high - low) * torch.rand(n, columns, generator=generator)
@@ -156,7 +156,7 @@ class Augment:
 
         Args:
             images: Images on any device, n x 3 x height x width, uint8, or float in [0, 1].
-            draws: The draws of these images, on the CPU; reading them does not wait for a GPU.
+            draws: Random numbers for these images, on the CPU (to read them never waits for a GPU).
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.

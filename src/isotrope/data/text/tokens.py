@@ -179,7 +179,7 @@ class TokenStore:
             return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{place(folder)}: build this token store again; it is not usable ({error})"
+                f"delete {place(folder)}: the tokens stored in it are not usable ({error})"
             ) from error
 
     def __len__(self) -> int:
@@ -295,7 +295,7 @@ def build(
     stream = _watched(records, progress)
     first = next(stream, None)
     if first is None:
-        raise InputError(f"{_MORE}: {_TOO_FEW}; found 0 (of 0: 0 read)")
+        raise InputError(f"{_MORE}: {_TOO_FEW}; found 0")
     former = Former(resolve(settings.views, first), settings.holdout, settings.seed, held)
     grouped = settings.grouped or bool(first.group)
     dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"

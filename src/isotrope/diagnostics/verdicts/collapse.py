@@ -173,7 +173,7 @@ DIVERGING = Verdict(
             "lost_gap",
             "lead of positives over negatives at the end",
             "how much closer positives are than negatives (with labels: pairs with higher labels "
-            "than others), in standard deviations: at the end, divided by the first logged step. "
+            "than others), in standard deviations. The value at the end is divided by the first. "
             "Counts only if `loss_rise` or `lost_spread_at_the_end` is crossed as well",
             "our choice, made after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
@@ -233,7 +233,7 @@ DIVERGING = Verdict(
             "loss in the first third of the run",
             "loss in the first third, divided by the loss at step 0. Counts only if `lost_rank` is "
             "crossed as well",
-            "our choice; the training from which `lost_rank` was chosen has the value 1.9",
+            "our choice; in the training that set the threshold `lost_rank`, this number is 1.9",
             above=1.3,
             unit="of the start",
         ),
@@ -405,7 +405,7 @@ DIMENSIONAL_COLLAPSE = Verdict(
         Threshold(
             "rank_share",
             "effective rank of a batch",
-            "effective rank of a batch, divided by the largest possible one",
+            "effective rank of n embeddings of d numbers, divided by the largest possible one",
             ZOO,
             below=0.1,
             unit="of min(n - 1, d)",

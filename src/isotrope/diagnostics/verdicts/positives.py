@@ -236,9 +236,9 @@ UNRELATED_POSITIVES = Verdict(
             "separation",
             "how much closer positives are than negatives before training",
             "mean angle to negatives minus mean angle to positives, divided by the larger standard "
-            "deviation of the two, in a sample of the data before training. Without a sample: "
-            "median over the first third of the log, without later epochs if nine steps are left "
-            "(with fewer than nine logged steps: its value at the first)",
+            "deviation of the two, in a sample of the data before training. Without a sample, it "
+            "is the median over the first third of the log (only over the first epoch if that "
+            "leaves nine steps), or the first value if fewer than nine steps were logged",
             ZOO,
             below=0.15,
             unit="standard deviations",
@@ -255,9 +255,9 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. If it is above the value "
-            "in the first third of the run and at the end, the verdict is not given, because "
-            "negatives are then copies of positives and as near as these",
+            "share of anchors with a negative that looks like a positive. If the share is above "
+            "0.5 both in the first third of the run and at the end, the verdict is not given: "
+            "copies of positives are among the negatives, and a copy is as near as its original",
             "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
             "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,

@@ -51,7 +51,7 @@ class BarlowTwinsMethod(ImageMethod):
         objective="barlowtwins",
         objective_settings={"barlowtwins": {"space": "batchnorm", "weight": 0.0051}},
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
     )
     options_class = BarlowTwinsOptions
     options: BarlowTwinsOptions

@@ -71,7 +71,7 @@ class BYOL(ImageMethod):
     recipe = Recipe(
         objective="negativecosine",
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
     )
     options_class = BYOLOptions
     options: BYOLOptions

@@ -56,7 +56,7 @@ class SimCLR(ImageMethod):
         }
         | {name: {"temperature": 0.2} for name in ("miov1", "miov2", "miov3")},
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
     )
     options_class = SimCLROptions
     options: SimCLROptions

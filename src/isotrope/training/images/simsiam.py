@@ -64,7 +64,7 @@ class SimSiam(ImageMethod):
         objective="negativecosine",
         augment="simclr",
         scaled=False,
-        source="Manna et al., 2023, section 3.2; small-image benchmark of lightly",
+        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
     )
     options_class = SimSiamOptions
     options: SimSiamOptions

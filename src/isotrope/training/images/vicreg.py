@@ -29,12 +29,12 @@ class VICRegMethod(ImageMethod):
     Target update: none.
 
     Recipe: The coefficients 25, 25 and 1 are those in the code of Bardes et al., which averages the
-    invariance over the D dimensions and the variance over the two views. Here, the same loss has
-    sim_coeff = 25 / D and var_coeff = 12.5. The other settings are those of Manna et al., 2023, for
-    CIFAR, at half their learning rate (they do not train VICReg): SGD with learning rate 0.03 at a
-    batch of 128, weight decay 5e-4 on all parameters, and 200 epochs, of which 10 are warm-up.
-    Bardes et al. use LARS with learning rate 0.2 at a batch of 256, and weight decay 1e-6 except on
-    biases and norms.
+    invariance over the D dimensions and the variance over the two views. isotrope sums both, so the
+    same loss has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those of Manna
+    et al., 2023, for CIFAR (they do not train VICReg): SGD at a batch of 128, weight decay 5e-4 on
+    all parameters, and 200 epochs. The learning rate is 0.03, half of theirs; 10 of the epochs are
+    warm-up. Bardes et al. use LARS with learning rate 0.2 at a batch of 256, and weight decay 1e-6
+    except on biases and norms.
 
     Ours: The lower learning rate and the warm-up: without normalisation, the loss is not bounded.
 
@@ -53,7 +53,7 @@ class VICRegMethod(ImageMethod):
         augment="vicreg",
         learning_rate=0.03,
         warmup_epochs=10,
-        source="Bardes et al., 2022; small-image benchmark of lightly",
+        source="Bardes et al., 2022; small-image benchmark of the library lightly",
     )
     options_class = VICRegOptions
     options: VICRegOptions
