@@ -250,7 +250,7 @@ def test_without_a_package_nothing_is_written(
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--sampler", "grid"],
-            "give the values of epochs in the grid",
+            "give values, such as epochs=",
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--trials", "0"],

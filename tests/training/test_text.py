@@ -542,7 +542,9 @@ def test_the_backend_is_told_recorded_and_used(quick: dict, capsys, cached: bool
         result = fit(**settings, micro_batch=4 if cached else None).result
         told = capsys.readouterr().err
         name = result.details["backend"]["name"]
-        assert re.search(rf"^on .*, precision 32, 1 CPU thread, {name} loss$", told, re.MULTILINE)
+        assert re.search(
+            rf"^on .*, precision 32, 1 CPU thread, loss backend {name}$", told, re.MULTILINE
+        )
         losses[backend] = result.metrics["loss"]
     assert losses["bfloat16"] != pytest.approx(losses["eager"], rel=1e-6)
     assert losses["bfloat16"] == pytest.approx(losses["eager"], rel=1e-2)

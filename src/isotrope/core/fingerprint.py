@@ -1,4 +1,4 @@
-"""Fingerprints data: computes digits that depend on the content, not on where it is stored."""
+"""Computes fingerprints: digits that depend on the content of data, not on where it is stored."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

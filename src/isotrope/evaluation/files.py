@@ -80,7 +80,7 @@ def encode_file(
     :func:`isotrope.evaluation.files.encode_pictures`.
 
     ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text; by default it
-    is the model's saved prompt for passages, if any, so that :func:`search` can use the rows.
+    is the model's saved prompt for passages, if any. :func:`search` expects this prompt.
 
     Returns:
         n and d.

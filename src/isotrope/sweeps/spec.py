@@ -116,8 +116,8 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
     if sampler == "grid" and ranges:
         name, (low, high) = ranges[0].name, ranges[0].ends
         raise InputError(
-            f"give the values of {name} in the grid, such as {name}={low},{high} or "
-            f"{name}={low}..{high}:5, or choose `--sampler random`"
+            f"give values, such as {name}={low},{high} or {name}={low}..{high}:5, or choose "
+            f"`--sampler random`: {name} has a range, from which a grid draws no values"
         )
     if not ranges and math.prod(len(setting.values) for setting in varied) <= chosen.trials:
         sampler = "grid"

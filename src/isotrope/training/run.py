@@ -338,7 +338,7 @@ def hardware(settings: RunSettings) -> str:
     threads = torch.get_num_threads()
     return (
         f"on {here}, precision {settings.precision}, {threads} CPU thread{'s' * (threads > 1)}, "
-        f"{backend_of(settings)[0]} loss"
+        f"loss backend {backend_of(settings)[0]}"
     )
 
 

@@ -85,8 +85,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "at the end: hardest negative's share of the push, times the number of negatives. With "
-            "fewer than 62, the product is converted to the one that 62 negatives would give",
+            "at the end: hardest negative's share of the push, times the number of negatives (1: "
+            "all push alike). With fewer than 62, the product is converted to that for 62",
             "Li et al., 2024, figure 3 and section 3.2.2 (the share falls as the temperature "
             f"rises); the value was {ZOO}",
             below=1.5,
