@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.generate.objective_pages import escaped, grid, left, paragraph, settings
+from docs.generate.objective_pages import escaped, grid, left, paragraph, settings, source
 from isotrope.core.files import write_text
 
 _SIDES = (32, 224)  # for which the crops are shown: small images and large ones
@@ -37,13 +37,13 @@ USES = {
     "`--objective.cov_coeff` to 0: the embeddings then collapse to a few dimensions "
     "([`dimensional-collapse`](../diagnoses/dimensional-collapse.md)).",
     "dino": "Use it for vision transformers and images larger than 64 x 64, from which its student "
-    "network also sees small crops. We have not measured it.",
+    "network also sees small crops. We have not measured DINO.",
 }
 """When to use a method, and when not."""
 
 _DECIDED = {
-    "together": "*Together* means that all four changes are applied to a crop, or none.",
-    "each by itself": "*Each by itself* means that chance decides on each change.",
+    "together": "*Together* means that a crop gets either all four changes or none.",
+    "each by itself": "*Each by itself* means that chance decides on each of the four changes.",
 }
 
 _EVALUATED = (
@@ -91,7 +91,7 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     return (
         "# Methods on images\n\n"
         "A method, such as SimCLR, is a way to train an image encoder without labels. It makes two "
-        "or more views of each image from random crops, and an objective compares them. Choose "
+        "or more views of each image from random crops, and an objective compares them all. Choose "
         "a method with `isotrope train-images IMAGES --method NAME`. If you have no reason to "
         "choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the objective "
         "and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
@@ -116,7 +116,7 @@ def method_page(cls: type[Any]) -> str:
     blocks += ["## How it works", *map(paragraph, paragraphs)]
     blocks += ["## Options", settings(cls.options_class, "--method.")]
     blocks += ["## Recipe", _recipe(cls.recipe), "## Crops", _crops(cls), "## Source"]
-    blocks += [f"{cls.paper.title}. {cls.paper.reference}; {cls.paper.equation}."]
+    blocks += [source(cls.paper)]
     return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
 
 
@@ -188,8 +188,8 @@ def _crops(cls: type[Any]) -> str:
         "Each line is one kind of crop, for images of the given size. *Crops* is the number of "
         "such crops per image. *Side* is the side of a crop in pixels. *Share of the area* is the "
         "part of the image that a crop covers before it is resized. The next column has the "
-        f"largest changes of colour. {meanings} The last four columns are probabilities: of the "
-        "changes of colour, and of the other changes."
+        f"largest changes of colour. {meanings} The last four columns are the probabilities of the "
+        "changes of colour, of greyscale, of blur and of solarisation."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docs.generate.legend import legend
-from docs.generate.objective_texts import FORMULAS, TRAIN, USES
+from docs.generate.objective_texts import FOR_BERT, FORMULAS, TRAIN, USES
 from docs.generate.triptych import triptych
 from isotrope.core.files import atomic_replace
-from isotrope.core.hyper import hypers
+from isotrope.core.hyper import Paper, hypers
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown, summary
 
@@ -27,17 +27,17 @@ _SPACES = {
     "logits": "logits, used without normalisation",
 }
 _HELD = {
-    "nothing": "none: all inputs get a gradient",
+    "nothing": "no input is held constant",
     "negatives": "the negatives are held constant",
     "mixtures": "the mixed negatives are held constant",
     "everything": "everything except the anchor is held constant",
 }
 _FADES = {
-    "1": "{its} gradient never fades (GD is 1 at every angle), so no anchor ever stops learning. "
-    "On text, such objectives tend to overfit: watch the held-out score "
+    "1": "{its} GD is 1 at every angle: an anchor keeps learning even if its positive is much "
+    "closer than its negatives. On text, such objectives tend to overfit: watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
-    "1 or 0": "Its gradient on an anchor stops abruptly. If it stops for most anchors soon after "
-    "the start, more training changes nothing "
+    "1 or 0": "Its gradient on an anchor stops at a threshold, where GD falls from 1 to 0. If it "
+    "stops for most anchors soon after the start, more training changes nothing "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
     "1 to 0": "Its gradient on an anchor fades as the positive moves ahead of the negatives. If it "
     "fades soon after the start, more training changes nothing "
@@ -46,7 +46,7 @@ _FADES = {
 """Advice for each kind of dissipation."""
 
 _LEFT = {
-    "train": "The command fine-tunes all-MiniLM-L6-v2 and prints the score on held-out pairs "
+    "train": "The command fine-tunes {encoder} and prints the score on held-out pairs "
     "before and after training. `{folder}/model` is the trained model, or the original model if "
     "training only lowered the score. `{folder}/metrics.csv` is the log, which includes the "
     "components of the gradient. "
@@ -105,16 +105,16 @@ def index(names: Sequence[str]) -> str:
         for cls in [Objective.registered[name]]
     ]
     values = [
-        ["dissipation", "`1`: the gradient never fades"],
-        ["", "`1 or 0`: the gradient stops at a margin"],
-        ["", "`1 to 0`: the gradient fades"],
+        ["dissipation", "`1`: GD is 1 at every angle, so no anchor stops learning"],
+        ["", "`1 or 0`: the gradient on an anchor stops at a threshold"],
+        ["", "`1 to 0`: the gradient on an anchor fades as its positive moves ahead"],
         ["weight", "`hardest`: only the most similar negative pushes the anchor"],
         ["", "`all`: all negatives push"],
         ["", "`signed`: some negatives push, others pull"],
         ["", "`none`: nothing pushes"],
         ["ratio", "a number: the ratio is the same at every angle"],
         ["", "`dynamic`: the ratio depends on the angles"],
-        ["", "`matrix`: the ratio has one value for each coordinate"],
+        ["", "`matrix`: the ratio is different for each coordinate"],
         ["", "`only pull`: nothing pushes, so there is no ratio"],
         ["all", "`-`: GD, W and R are not defined, because the loss compares no unit vectors"],
     ]
@@ -135,17 +135,14 @@ def page(cls: type[Objective]) -> str:
     """Return the page of one objective in Markdown."""
     sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
     objective = cls()
-    train = TRAIN.get(
-        cls.name,
-        f"isotrope train pairs.tsv --objective {cls.name} --dev auto --output runs/{cls.name}",
-    )
+    train = _command(cls)
     blocks = [f"# {cls.__name__}", escaped(sentence)]
     if cls.name in FORMULAS:  # a new objective is one file: its page needs nothing beside it
         blocks += [f"$$\n{FORMULAS[cls.name]}\n$$"]
+    blocks += ["[Notation](../notation.md) · [choose an objective](../guide/choose.md)"]
     blocks += ["## When to use it", *([USES[cls.name]] if cls.name in USES else [])]
     blocks += ["\n".join(f"- {one}" for one in _limits(objective))]
     blocks += ["## Train with it", f"```console\n{train}\n```", left(train)]
-    blocks += ["[Notation](../notation.md) · [choose an objective](../guide/choose.md)"]
     examples = [text for text in paragraphs if text.startswith("Example:")]
     for example in examples:
         blocks += ["## In Python", *_example(cls, example)]
@@ -155,17 +152,36 @@ def page(cls: type[Objective]) -> str:
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
             "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
             "these two panels, the vertical axis is the angle between the anchor and its positive, "
-            "and the horizontal axis is the mean angle between the anchor and its negatives "
-            "(standard deviation 0.1). The middle panel shows W of each negative by its angle to "
-            "the anchor; there, the positive is at π/6.",
+            "and the horizontal axis is the mean angle between the anchor and its negatives. "
+            "(These angles have a standard deviation of 0.1.) The middle panel shows W of each "
+            "negative over the angle between that negative and the anchor. There, the positive is "
+            "at π/6.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]
     if cls.presets:
         blocks += ["## Presets", _presets(cls)]
     blocks += ["## Properties", _declared(objective), "## Source"]
-    blocks += [f"{cls.paper.title}. {cls.paper.reference}; {cls.paper.equation}."]
+    blocks += [source(cls.paper)]
     return "\n\n".join(blocks) + "\n"
+
+
+def source(paper: Paper) -> str:
+    """Return title, authors and equation of a paper; the equation may name the same authors."""
+    same = paper.equation.startswith(paper.reference)
+    return f"{paper.title}. " + ("" if same else f"{paper.reference}; ") + f"{paper.equation}."
+
+
+def _command(cls: type[Objective]) -> str:
+    """Return the command of a page; an objective for BERT trains BERT, with its preset."""
+    train = f"isotrope train pairs.tsv --objective {cls.name} --dev auto --output runs/{cls.name}"
+    if cls.name not in FOR_BERT:
+        return TRAIN.get(cls.name, train)
+    preset = cls.presets["bert-base"]
+    return (
+        f"{train} \\\n    --encoder bert-base-uncased --objective.preset bert-base "
+        f"--learning-rate {preset.learning_rate:g} --batch-size {preset.batch_size}"
+    )
 
 
 def _example(cls: type[Objective], text: str) -> list[str]:
@@ -232,14 +248,28 @@ def _presets(cls: type[Objective]) -> str:
         ]
         for name, preset in cls.presets.items()
     ]
-    return grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
+    text = (
+        "`--objective.preset NAME` sets the values of one line, but neither the learning rate nor "
+        "the batch size with which they were tuned."
+    )
+    sources = " ".join(preset.source for preset in cls.presets.values())
+    for field, value in dict.fromkeys(re.findall(r"\(with (\w+)=(\w+)\)", sources)):
+        text += (
+            f" Nor does it set `{field}`: the values were tuned with `{field}={value}`. To train "
+            f"as the authors did, add `--objective.{field} {value}`."
+        )
+    table = grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
+    return f"{text}\n\n{table}"
 
 
 def left(command: str) -> str:
     """Return sentences on what a training command prints and writes."""
     found = re.search(r"isotrope (train\S*) .*--output (\S+)", command)
     assert found is not None, command
-    return _LEFT[found[1]].format(folder=found[2])
+    encoder = re.search(r"--encoder (\S+)", command)
+    return _LEFT[found[1]].format(
+        folder=found[2], encoder="all-MiniLM-L6-v2" if encoder is None else encoder[1]
+    )
 
 
 def _limits(objective: Objective) -> list[str]:
@@ -250,7 +280,7 @@ def _limits(objective: Objective) -> list[str]:
     if objective.holds == "everything":
         limits.append("Ignore the loss curve: the value has no meaning, only the gradient has.")
     if not objective.takes_negatives:
-        limits.append("It does not accept hard negatives, so leave out the third column.")
+        limits.append("It does not accept hard negatives (a third column of a file of pairs).")
     if not objective.pairwise:
         limits.append("It ignores `--groups`: it treats all rows of a batch alike.")
     return limits
@@ -260,7 +290,7 @@ def _declared(objective: Objective) -> str:
     both = "the rows of each view in turn"
     usual = " (with the default settings)" if "space" in hypers(type(objective)) else ""
     value = (
-        "one number"
+        "one number for the whole batch"
         if objective.batch_level
         else f"the {objective.reduction} of the losses of the anchors"
     )
@@ -279,10 +309,16 @@ def _declared(objective: Objective) -> str:
         f"- Anchors: {both if objective.two_directions else first}.",
         f"- Additional negatives: {_accepted(objective)}.",
         f"- Groups: {grouped}.",
-        f"- Stop-gradient: {_HELD[objective.holds]}.",
+        f"- Stop-gradient: {_held(objective)}.",
         f"- Invariances{usual}: {', '.join(sorted(objective.invariances))}.",
     ]
     return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
+
+
+def _held(objective: Objective) -> str:
+    """Return what an objective holds constant; the released code pulls positives as well."""
+    pulled = objective.holds == "everything" and _released(objective)
+    return _HELD[objective.holds] + ('; with `variant="released"`, the positive is not' * pulled)
 
 
 def _input(objective: Objective) -> str:

@@ -61,8 +61,8 @@ FORMULAS = {
 }
 
 _MODIFIED = (
-    "Use it for sentences, with its preset, if the encoder was pretrained but not yet trained on "
-    "pairs, like BERT. For an encoder that was already trained on pairs, use `infonce`, which "
+    "Use it for sentences, with the preset of your encoder, if the encoder was pretrained but not "
+    "yet trained on pairs, like BERT. If it was already trained on pairs, use `infonce`, which "
     "gained more in our measurements."
 )
 _TRIPLET = (
@@ -109,10 +109,10 @@ USES = {
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",
-    "mixcse": "Use it if your negatives are too easy. For each anchor, it makes a harder negative: "
+    "mixcse": "Use it if your negatives are too easy. For each anchor, it adds a hard negative: "
     "a mixture of the positive and another text.",
-    "mixedinfonce": "Use it if your negatives are too easy. For each anchor, it makes a harder "
-    "negative: a mixture of the hardest negatives of the batch.",
+    "mixedinfonce": "Use it if your negatives are too easy. For each anchor, it adds a hard "
+    "negative: a mixture of the two hardest negatives of the batch.",
     "modifiedbarlowtwins": _MODIFIED,
     "modifiedmhe": _MODIFIED,
     "modifiedmhs": _MODIFIED,
@@ -151,3 +151,6 @@ TRAIN = {
     "    --objective.dissipation margin:0.3 --objective.weight softmax:0.05 --objective.ratio 1.5",
 }
 """The command that trains with an objective, where it is not ``isotrope train pairs.tsv``."""
+
+FOR_BERT = {name for name, use in USES.items() if use in (_MODIFIED, _TRIPLET)}
+"""The objectives whose command trains BERT with its preset, because their use is for BERT."""

@@ -103,7 +103,7 @@ METRICS = (
     Metric(
         "hardest_share",
         "Weight",
-        "share of the push on an anchor (sum of its weights W) by its hardest negative",
+        "share of the push on an anchor that comes from its hardest negative",
         "Share of the push on an anchor that comes from its hardest negative: 1 if no other "
         "pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push alike.",
         symbol="W",
@@ -138,7 +138,7 @@ METRICS = (
     Metric(
         "uniformity",
         "Uniformity",
-        "log mean exp(-2 d\u00b2) over distances d; lower is more spread out",
+        "log of the mean of exp(-2 \u00d7 squared distance); lower is more spread out",
         "Logarithm of the mean of exp(\u22122 d\u00b2) over the distances d of pairs of inputs: 0 "
         "if all share one point, about \u22124 if they spread evenly. Lower is more spread out.",
         panel=Panel(
@@ -261,7 +261,7 @@ METRICS = (
     Metric(
         "opposite_halves",
         "Opposite halves",
-        "share of pairs more than a right angle apart",
+        "share of positive pairs more than a right angle apart",
         "The share of pairs whose two views are more than a right angle apart. The farther apart "
         "they are, the more weakly a cosine pulls them together.",
         panel=_share("angles", "Share of pairs that are more than a right angle apart."),
@@ -273,7 +273,7 @@ METRICS = (
     Metric(
         "far_opposite",
         "Nearly opposite pairs",
-        "share of pairs more than 7 \N{GREEK SMALL LETTER PI}/8 apart",
+        "share of positive pairs more than 7 \N{GREEK SMALL LETTER PI}/8 apart",
         beside="opposite_halves",
         line="over 7\N{GREEK SMALL LETTER PI}/8",
     ),
@@ -318,8 +318,8 @@ METRICS = (
     Metric(
         "misfit",
         "Misfit",
-        "share of the gradient at the embeddings that does not come from the pairs that the loss "
-        "compares",
+        "share of the gradient at the embeddings that pulls and pushes of pairs do not explain; a "
+        "penalty on norms is an example",
         logs=("doctor",),
     ),
     Metric(
@@ -338,15 +338,15 @@ METRICS = (
     Metric(
         "pulled",
         "Pulled pairs",
-        "for a loss of pairs: share of the pairs with a gradient that are pulled together; the "
-        "others are pushed apart",
+        "for a loss of pairs: of the pairs that have a gradient, the share that is pulled together "
+        "and not pushed apart",
         logs=("doctor",),
     ),
     Metric(
         "label_gap",
         "Gap of the labels",
-        "for a loss of labelled pairs: mean angle of the pairs with lower labels minus that of the "
-        "others, in standard deviations",
+        "for a loss of labelled pairs: mean angle of the pairs with low labels minus that of the "
+        "pairs with high labels, in standard deviations",
         logs=("doctor",),
     ),
     Metric(

@@ -1,8 +1,8 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration decides how value and gradients are computed (``kernels.fused``). At its end, a pass
-over the blocks compares two derivatives for each anchor: the one with which the gradients were
-computed, and the one that follows from all statistics. If they differ, an error is raised.
+The declaration decides how value and gradients are computed (``kernels.fused``). A pass over the
+blocks ends with a check of each anchor: the derivative from which its gradient was computed must
+equal the one that follows from all statistics. If they differ, an error is raised.
 """
 
 from typing import Literal

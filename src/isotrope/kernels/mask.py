@@ -108,7 +108,7 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """Whether every anchor surely has a negative; False with groups: they are not read."""
+        """Whether every anchor surely has a negative; False with groups, which are not read."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True

@@ -34,14 +34,14 @@ class Questions:
     """The statistics that a formula uses.
 
     Attributes:
-        temperatures: Temperature of each question. A question is a statistic and the kind of
-            columns over which it is computed.
-        counts: Kinds of columns whose number of negatives the formula uses.
-        mixing: Mixture whose similarity the formula uses, or None.
+        temperatures: Temperature of each question. A question is a statistic and the columns over
+            which it is computed: ``cross``, ``within`` or ``both`` (``Terms.against``).
+        counts: Columns among which the formula asks for the number of an anchor's negatives.
+        mixing: Mixture of two embeddings with which the formula compares each anchor, or None.
         learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
         lasting: Whether the questions cannot change later, because no temperature is a tensor.
         several: Whether the formula returns one value for each anchor, not one for the batch.
-        gaps: Whether the formula uses positives and log-sum-exps only in ``gap``.
+        gaps: Whether the formula uses positives and log-sum-exps only in ``Pairs.gap``.
     """
 
     temperatures: dict[Key, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Questions:
 
     @property
     def against(self) -> set[Against]:
-        """The kinds of columns over which the statistics are computed."""
+        """The columns over which the statistics are computed: ``cross``, ``within``, ``both``."""
         return {against for _, against in self.temperatures}
 
     @property
@@ -139,7 +139,7 @@ class Known:
     Attributes:
         questions: Questions that have been answered.
         values: Statistics that answer them, n values each.
-        counts: Number of negatives of each anchor, n values for each kind of columns.
+        counts: Number of negatives of each anchor, n values, among each kind of columns.
     """
 
     questions: Questions

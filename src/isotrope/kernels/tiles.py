@@ -114,13 +114,13 @@ class Vectors:
         return self.data[where] if self._ready else self.raw[where] / self.norm[where]
 
     def multiply(self, rows: Tensor, out: Tensor, start: int = 0) -> None:
-        """Write the products of unit rows with the vectors from ``start`` into ``out``."""
+        """Write the products of unit rows with the vectors from row ``start`` on into ``out``."""
         torch.mm(rows.to(out.dtype), self.data[start:].T, out=out)
         if self.divided:
             out.div_(self.norm[start:].T)
 
     def combine(self, tile: Tensor, start: int = 0) -> Tensor:
-        """Return ``tile`` times the vectors from ``start``; the tile is overwritten."""
+        """Return ``tile`` times the vectors from row ``start`` on; overwrite ``tile``."""
         if self.divided:
             tile.div_(self.norm[start:].T)
         combined: Tensor = tile @ self.data[start:]

@@ -57,8 +57,8 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``trained``: the
-            best step, or, if that is the first, the last step unless its mean score is lower by
-            more than two standard errors. ``last``: the last step.
+            best step; if this is the first, the last step instead, unless its mean score is lower
+            by more than two standard errors. ``last``: the last step.
         scores: Scores of all evaluations, by step.
         evaluations: The first, the best and the newest, by step, with scores of single examples.
     """

@@ -13,7 +13,7 @@ from isotrope.paradigm.metric import CLOSE
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Softmax
 
-_TABLE = "Nie et al., 2023, table 2, with pairs=within, which the preset does not set"
+_TABLE = "Nie et al., 2023, table 2 (with pairs=within)"
 
 # 1/(2 t) is a temperature and has its bounds; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
@@ -55,8 +55,8 @@ class AlignUniform(
     with s_ij = h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1
     - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches
     h_i if alpha < 2. (The norm of the gradient does if alpha < 1.) For alpha < 2, the code
-    therefore does not pull positives closer than 0.01. With pairs="within", W_ij includes the push
-    that h_i receives as a negative of anchor j.
+    therefore does not pull a positive at a distance below 0.01. With pairs="within", h_j pushes h_i
+    twice: as a negative of h_i, and as an anchor of which h_i is a negative. W_ij is the sum.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

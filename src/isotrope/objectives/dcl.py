@@ -53,8 +53,8 @@ class DCL(
     e^{s_ik'/tau}); ratio R = 1. With ``views="both"``, the gradient has one more part (the
     residual), which h_i receives as a negative of the other anchors. An anchor without negatives is
     only pulled. In eq. 5, 10 and 43, Nie et al. (2023) print the division by tau outside the
-    exponential; it belongs inside. Yeh et al. train ``DCL(views="both").symmetric()``, as do Manna
-    et al. (2023, tau = 0.1).
+    exponential; it belongs inside. Yeh et al. and Manna et al. (2023, tau = 0.1) train
+    ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -110,8 +110,8 @@ class DCLW(
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     ratio R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. In the paper, the weights w_i also
-    receive gradients, and each depends on all anchors. R_i therefore follows from the derivative of
-    the sum of all losses with respect to s_ii'. A positive that is much closer than the other
+    receive gradients, and each depends on all anchors. R_i is therefore the derivative of the sum
+    of all losses with respect to s_ii', times -tau. A positive that is much closer than the other
     positives is pushed away (R_i < 0). With ``weights="constant"``, as in the library ``lightly``,
     R_i = w_i. With ``views="both"``, the gradient has one more part (the residual), which h_i
     receives as a negative of the other anchors.
@@ -141,7 +141,7 @@ class DCLW(
 
     @property
     def coupling(self) -> Coupling:
-        """The weights depend on all positives; views="both" also compares anchors."""
+        """Each weight depends on all positives. With views="both", anchors also push each other."""
         return "positives" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:

@@ -30,7 +30,7 @@ class MHE(
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
     ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}), so that the pull is
-    2/N. W_ij includes the push that h_i receives as a negative of anchor j.
+    2/N. U contains each pair once, so W_ij is the whole push of h_j on h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -47,19 +47,20 @@ class _Binary:
 class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     r"""Binary cross-entropy: the sigmoid of a pair's cosine predicts whether the pair is positive.
 
-    Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), where j is any row of either
-    view except i and i'. The loss is the mean of L_i over all 2N anchors.
+    Loss: The mean over 2N anchors of L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}),
+    where j is any of the M negatives: the 2N - 2 rows of both views except i and i', and additional
+    negatives.
 
-    Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
-    positive is sigmoid(-s_ii'/tau) / tau. The gradient of each pair fades by itself, so GD, the
-    factor of a whole anchor, is 1. The residual is the rest of the gradient: what an anchor
-    receives as a positive and as a negative of other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau M); the pull of the
+    positive is sigmoid(-s_ii'/tau) / tau. The pull and each push fade separately. No factor is
+    common to all of them, so GD is 1. An anchor also gets a gradient as the positive and as a
+    negative of other anchors; GD, W and R do not include it.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
     Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. According to
-    the paper, the expanded form repels positives. It never does, because -s/tau + log(1 +
-    e^{s/tau}) falls as s rises.
+    the paper, the expanded form repels positives. But its term of the positive, -s/tau + log(1 +
+    e^{s/tau}), falls as s rises, so it always attracts.
 
     Example:
         >>> import torch
@@ -79,12 +80,12 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
 class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
     r"""MIOv1 with a linear attraction: its pull does not fade.
 
-    Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is any row of either view
-    except i and i'. The loss is the mean of L_i over all 2N anchors.
+    Loss: The mean over 2N anchors of L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is
+    any of the M negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
 
-    Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the pull of the
-    positive is 1/tau. The residual is the rest of the gradient: what an anchor receives as a
-    positive and as a negative of other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau M); the pull of the
+    positive is 1/tau. An anchor also gets a gradient as the positive and as a negative of other
+    anchors; GD, W and R do not include it.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -102,12 +103,12 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
 class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
 
-    Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any row of either view except i and i'.
-    The loss is the mean of L_i over all 2N anchors.
+    Loss: The mean over 2N anchors of L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any of the
+    M negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
 
-    Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau (2N - 2)); the pull of the
-    positive is 1/tau. The residual is the rest of the gradient: what an anchor receives as a
-    positive and as a negative of other anchors.
+    Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau M); the pull of the positive is
+    1/tau. An anchor also gets a gradient as the positive and as a negative of other anchors; GD, W
+    and R do not include it.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -146,11 +147,10 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
 def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
-    At this temperature e^{1/tau} / tau is still finite. It bounds the value and the gradient with
-    respect to normalised embeddings; for other embeddings, divide the gradient by their norm.
-    Half-precision embeddings are compared in float32, so the limit of float32 applies to them.
-    Their gradient is rounded to their own dtype: at temperatures of 0.11 and below, derivatives
-    exceed 65504, the largest number of float16.
+    There, e^{1/tau} / tau is still finite. It bounds the value and the gradient with respect to
+    normalised embeddings; for others, divide the gradient by their norm. Embeddings in half
+    precision are compared in float32, whose limit applies. Their gradient is rounded: at
+    temperatures of 0.11 and below, derivatives exceed 65504, the largest number of float16.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted
@@ -158,7 +158,7 @@ def coldest(dtype: torch.dtype) -> float:
 
 
 def _number(pairs: Pairs) -> Tensor:
-    """The number of negatives per anchor: 2N - 2 unless groups exclude some; at least 1."""
+    """The number of negatives per anchor, 2N - 2 without groups and additional ones; at least 1."""
     return pairs.count("both").clamp_min(1)
 
 

@@ -101,17 +101,17 @@ class MixedInfoNCE(
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; dissipation GD_i = 1 / (1 +
     e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i); the pull
     of the positive is (1 - c_ii e^{h_i.x_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig
-    = lambda / Z_i, and every other c_ij is 0. The pull is weaker if the positive is in the mixture.
-    With ``renormalise=False``, R = 1.
+    = lambda / Z_i, and every other c_ij is 0. With ``mix="positive"``, g is i, so c_ii > 0 and the
+    pull is weaker. With ``renormalise=False``, R = 1.
 
-    The mixtures x_i are held constant, so no gradient flows through them to the mixed embeddings.
-    An anchor gets no mixture if it has too few negatives or if the sum of both vectors is 0.
+    The mixtures x_i are constant: no gradient flows through them to the mixed embeddings. An anchor
+    with too few negatives for n or g gets no mixture, nor does one whose two vectors sum to 0.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with one mixture
-    for each anchor (M = 1), which is not drawn at random. The bounds in eq. 50 and 51 need
-    ``renormalise=False``.
+    for each anchor (M = 1), which is not drawn at random. The paper's upper bounds on this loss
+    (eq. 50 and 51) hold only with ``renormalise=False``.
 
     Example:
         >>> import torch

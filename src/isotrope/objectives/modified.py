@@ -68,9 +68,7 @@ DirectVariant = Annotated[
 
 def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
     return {
-        name: Preset(
-            values, 1e-5, size, f"{table}, with variant=released, which the preset does not set"
-        )
+        name: Preset(values, 1e-5, size, f"{table} (with variant=released)")
         for name, values, size, table in (
             ("bert-base", bert, 128, "Li et al., 2024, table 6"),
             ("roberta-base", roberta, 512, "Li et al., 2024, table 7"),
@@ -155,8 +153,8 @@ class Modified(Surrogate):
         """Return the part of each anchor's loss that pulls it to its positive (n values).
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
-        Only h_i has a gradient. The coefficient c_i, which the paper marks "no gradient", is half
-        the pull. With other variants, it is the part of the surrogate loss that pulls.
+        Only h_i has a gradient: c_i is constant ("no gradient" in the paper). It is half of the
+        pull, as a square has the derivative 2x. Other variants return the surrogate's part.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -180,8 +178,8 @@ class ModifiedBarlowTwins(
     (2024). That version also prints h_i.h'_j in W, but Barlow Twins weighs by h'_i.h'_j.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
-    1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij
-    + w'_ij) / sum_j w_ij, with w' the weights of the other view.
+    1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
+    = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
@@ -229,15 +227,15 @@ class ModifiedVICReg(
     over k != i, as an earlier version of Li et al. (2024) prints it.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
-    1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij
-    + w'_ij) / sum_j w_ij, with w' the weights of the other view.
+    1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
+    = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
     "GD" replaces only GD, so W and the pull are those of ``VICRegGrad`` at nu = 30. "GD+W" also
-    replaces W, and the pull stays 2/N.
+    replaces W and keeps the pull, 2/N.
 
     Example:
         >>> import torch
@@ -267,29 +265,29 @@ class ModifiedMHE(
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
     Loss (a surrogate, with d, W and all vectors but h_i constant): L_i = d_i sum_{j != i} W_ij
-    (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over both directions. With
-    variant="direct", it is the loss printed in the paper, with the same gradient and the same
-    average: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i constant, c_i = r sum_{j !=
-    i} W_ij / 2, and U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
+    (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over both directions.
+    variant="direct" computes the loss that the paper prints, with the same gradient: L = sum_i d_i
+    c_i ||h_i - h'_i||^2 + U, averaged over both directions. Here U = log( 2/(N(N-1)) sum_{k<l}
+    e^{-||h_k - h_l||^2 / (2 tau)} ) and c_i = r sum_{j != i} W_ij / 2. c_i and h'_i are constant.
 
-    Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch. The code
-    therefore adds it once for all anchors; vectors h_i with d_i = 0 are constant in U.
-    ``per_anchor()`` adds U / N to the loss of each anchor.
+    Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch, so the
+    code adds it once. In U, an h_i with d_i = 0 is held constant. ``per_anchor()`` adds U / N to
+    the loss of each anchor.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /
-    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. W_ij includes the push that h_i receives as a
-    negative of anchor j.
+    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum contains each pair once, so W_ij is the
+    whole push of h_j on h_i.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
-    1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (W_ij
-    + W'_ij) / sum_j W_ij, with W' the weights of the other view.
+    1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
+    = r sum_j (W_ij + W'_ij) / sum_j W_ij, with W' the weights of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
-    "GD" replaces only GD, so W and the pull are those of ``MHE`` at nu = 10. "GD+W" also replaces
-    W, and the pull stays 2/N; in the released code R is 1 instead.
+    "GD" replaces only GD, so W and the pull are those of ``MHE`` with nu = 10, the authors' value.
+    "GD+W" also replaces W and keeps the pull, 2/N; with variant="released", it sets R = 1 instead.
 
     Example:
         >>> import torch
@@ -335,19 +333,19 @@ class ModifiedMHS(
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
     Loss (a surrogate, with d, W and all vectors but h_i constant): L_i = d_i W_ij (h_i.h_j - r
-    h_i.h'_i), averaged over the anchors and both directions. With variant="direct", it is the loss
-    printed in the paper, with the same gradient and the same average: L_i = d_i (c_i ||h_i -
-    h'_i||^2 - min_{j != i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and h_j constant.
+    h_i.h'_i), averaged over the anchors and both directions. h_j is the nearest row of the view of
+    h_i. variant="direct" averages the loss that the paper prints, with the same gradient: L_i = d_i
+    (c_i ||h_i - h'_i||^2 - ||h_i - h_j||). Here c_i = r W_ij / 2; c_i, h'_i and h_j are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
     for the nearest h_j of the same view (0 at a distance below 0.01), else 0; ratio R = r. W is
-    that of ``MHS``. Appendix E prints r / (2 max_j ||h_i - h_j||) before the alignment, but the
+    the W of ``MHS``. Appendix E prints r / (2 max_j ||h_i - h_j||) before the alignment, but the
     gradient needs the minimum.
 
-    With variant="released" both directions are summed, and the nearest j is in the other view, at
-    the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. The positive has
-    a gradient in both directions, so R_i = r (1 + W'_i / W_i), with W' the weight of h'_i as an
-    anchor.
+    With variant="released" both directions are summed. The nearest row is sought in the other view,
+    at the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. h_i is pulled
+    twice, as an anchor and as the positive of h'_i, so R_i = r (1 + W'_i / W_i), with W' the weight
+    of h'_i as an anchor.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 

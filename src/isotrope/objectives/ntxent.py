@@ -30,8 +30,8 @@ class NTXent(
 
     Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}); dissipation GD_i = 1 / (1 +
     e^{s_ii'/tau} / S_i); weight W_ij = e^{s_ij/tau} / (tau S_i) for each of the 2N - 2 negatives;
-    ratio R = 1. The residual is the rest of the gradient: what h_i receives as the positive of h'_i
-    and as a negative of the other anchors.
+    ratio R = 1. h_i also gets a gradient as the positive of h'_i and as a negative of the other
+    anchors; GD, W and R do not include it.
 
     The default temperature is the value that Manna et al. (2023) use for SimCLR; Draganov et al.
     (2024) use 0.5.

@@ -19,7 +19,7 @@ _TITLE = (
     "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of "
     "Sentence Representations"
 )
-_TABLE = "Nie et al., 2023, table 2, with variant=released, which the preset does not set"
+_TABLE = "Nie et al., 2023, table 2 (with variant=released)"
 
 # the released code replaces positives by this cosine before it takes the hardest negative
 _COVER: dict[Metric, float] = {"dot": 0.0, "distance": -1.0, "angle": 0.0}
@@ -90,17 +90,17 @@ class MPT(
     Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first of
     equal ones); weight W_in = 1, all other W_ij = 0; ratio R = 1.
 
-    The mean is over all anchors, also those with GD_i = 0. In the triplet form, Li et al. (2024)
-    print max d(h_i, h'_j) where min is correct: the hardest negative is the nearest. Nie et al.
+    The mean is over all anchors, also those with GD_i = 0. Where Li et al. (2024) write MPT as a
+    triplet loss, they print max d(h_i, h'_j), but the hardest negative is the nearest. Nie et al.
     (2023, eq. 20) print the condition with a plus sign, s_ii' + max s_ik' < m; a minus sign is
     correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives (similarities below 0 count as 0): L_i = max(0, m - s_ii' + max(0, max_{k != i}
-    s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. This
-    variant takes no additional negatives. Let A_i = 1 if L_i > 0, else 0. Then h_i is pulled with
-    strength A_i. Each h'_j whose hardest negative is h_i pushes h_i with W_ij = A_j. GD_i = 1 while
-    h_i is pulled or pushed.
+    s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. GD,
+    W and R still describe the gradient on h_i, which is no anchor here. Let A_i = 1[L_i > 0]. h_i
+    is pulled with strength A_i. Each anchor h'_j whose hardest negative is h_i pushes it with W_ij
+    = A_j. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -141,15 +141,15 @@ class MET(
     follow from the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an
     additional part along h_i, which the normalisation removes.
 
-    A pair closer than 0.01 is clamped at 0.01 and neither pulls nor pushes. Li et al. (2024,
+    A pair at a distance below 0.01 is clamped at 0.01 and has no gradient. Li et al. (2024,
     appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m, but d_in' -
     d_ii' < m is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
-    views exchanged. This variant takes no additional negatives. Let A_i = 1 if L_i > 0, else 0.
-    Then h_i is pulled with strength A_i / d_ii'. Each h'_j whose hardest negative is h_i pushes h_i
-    with W_ij = A_j / d_ij'. GD_i = 1 while h_i is pulled or pushed.
+    views exchanged. GD, W and R still describe the gradient on h_i, which is no anchor here. Let
+    A_i = 1[L_i > 0]. h_i is pulled with strength A_i / d_ii'. Each anchor h'_j whose hardest
+    negative is h_i pushes it with W_ij = A_j / d_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -190,9 +190,9 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
     theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
-    exchanged. This variant takes no additional negatives. Let A_i = 1 if L_i > 0, else 0. Then h_i
-    is pulled with strength A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes h_i
-    with W_ij = A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
+    exchanged. GD, W and R still describe the gradient on h_i, no anchor here. Let A_i = 1[L_i > 0].
+    h_i is pulled with strength A_i / sin theta_ii'. Each anchor h'_j whose hardest negative is h_i
+    pushes it with W_ij = A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -88,7 +88,7 @@ class VICRegGrad(
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
     In the tangent space, the whole gradient equals that of sum_i ||h_i - h'_i||^2 / N + (nu1/D)
-    sum_kl (C_kl^2 + C'_kl^2), diagonal included. Here C = sum_i h_i h_i^T / (N - 1) is not centred,
+    sum_kl (C_kl^2 + C'_kl^2), also over k = l. Here C = sum_i h_i h_i^T / (N - 1) is not centred,
     and nu = 2 nu1 N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a
     different gradient.
 
@@ -142,8 +142,8 @@ class SimCLRGrad(
 
     Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder, which belongs
     to the training method here. They also count that encoder's embedding of the anchor's own view
-    as a negative; this class does not. Without a momentum encoder, it equals h_i. Normalisation
-    removes a push along h_i, so this negative would only change the denominator of the softmax.
+    as a negative; this class does not. Without a momentum encoder, that embedding is h_i itself.
+    Normalisation removes a push along h_i, so it would only change the softmax's denominator.
 
     Example:
         >>> import torch

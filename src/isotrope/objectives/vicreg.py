@@ -43,7 +43,7 @@ class VICReg(
 
     Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults. Rows are l2-normalised
     as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et al. divides the
-    first term by D and averages c over the two views, which here is sim_coeff=25/D and
+    first term by D and averages c over the two views. For their loss, set sim_coeff=25/D and
     var_coeff=12.5. Li et al. (2024) use sim_coeff=1 and epsilon=0.
 
     Example:

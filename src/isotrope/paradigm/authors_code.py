@@ -3,7 +3,7 @@
 The code sums the losses of both directions, and the similarity s_ii' has a gradient in both. So h_i
 is pulled twice, as an anchor and as the positive of h'_i. The effective ratio is about twice the
 chosen ratio. By default, objectives follow the paper's equations; ``variant="released"`` selects
-these formulas.
+the components of this module.
 """
 
 from dataclasses import dataclass, replace

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 BALANCED = 0.02  # relative difference allowed between pull and push of a row of a softmax
-_SLIGHT = 0.1  # of the largest pull of a row
-_ROUNDING = 1e-6  # of the largest gradient of a row; smaller gradients have no sign
+_SLIGHT = 0.1  # share of the largest pull of a row below which a pull is not counted
+_ROUNDING = 1e-6  # share of the largest gradient of a row; below it, the sign is rounding
 _LEAST_PAIRS = 4
 _SURE = 0.1  # largest misfit with which a temperature is given
 _EQUAL = 1e-4  # largest distance of two rows of about unit length that count as one
@@ -115,7 +115,7 @@ class Compared:
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether anchors and candidates have exchanged roles in other tables."""
+        """Whether, in other tables, these anchors are candidates and these candidates anchors."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs

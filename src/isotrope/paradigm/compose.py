@@ -1,4 +1,4 @@
-"""Builds an objective from three components, or replaces components of an existing objective.
+"""Builds an objective from three components, or replaces components of another (its parent).
 
 Such an objective is defined by its gradient. Its loss is a surrogate with this gradient (see
 ``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value of the loss.
@@ -40,9 +40,9 @@ class Paradigm(
     L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions.
 
     Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
-    three ways. The two directions are summed, not averaged. The positive receives a gradient in
-    both directions, so the effective R is about twice the chosen R. The mean is over the anchors
-    with GD > 0, not over all anchors.
+    three ways. The two directions are summed, not averaged. h_i is pulled twice, as an anchor and
+    as the positive of h'_i, so the effective R is about twice the chosen R. The mean is over the
+    anchors with GD > 0, not over all anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
@@ -103,7 +103,7 @@ class Paradigm(
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared; False only with the W of a parent that compares none."""
+        """Whether rows are compared; False only if W is that of a parent that compares none."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property

@@ -109,7 +109,7 @@ class Similarity:
 
     @property
     def top(self) -> Node:
-        """The node whose output is the scores: the node of the squares if distances are squared."""
+        """The node that outputs the similarities; for squared distances, the one that squares."""
         return self.hook if self.squared else self.node
 
     @property

@@ -48,10 +48,10 @@ class Objective:
     that a paper tuned for a backbone; explicit arguments override them.
 
     ``coupling`` declares how the anchors of a batch depend on each other. This decides how value
-    and gradients are computed. The declaration holds for the reduced loss of one direction and for
-    both of its parts. For anchor i, let p_i be the similarity with its positive, t_i the statistics
-    over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau} (``logsumexp`` is log
-    S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
+    and gradients are computed. The declaration holds for the reduced loss of one direction, and for
+    its attraction and repulsion. For anchor i, let p_i be the similarity with its positive, t_i the
+    statistics over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau}
+    (``logsumexp`` is log S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
     - ``"batch"``: any function of all p and t. This is the default and always correct; it costs a
       second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
@@ -68,8 +68,8 @@ class Objective:
     declaration fails ``prove``, and raises ``WrongCoupling`` if the statistics of the batch show
     it.
 
-    The following members are properties, because they may depend on settings. For a constant, a
-    subclass may write an attribute: ``pairwise = False``.
+    ``coupling``, ``pairwise`` and the like are properties, because they may depend on settings. For
+    a constant, a subclass may write an attribute: ``pairwise = False``.
 
     Attributes:
         presets: Tuned settings by backbone.
@@ -166,7 +166,7 @@ class Objective:
         raise NoTerms(type(self).__name__, self.space)
 
     def swapped_components(self, pairs: Pairs) -> Terms:
-        """The components of the other direction, for the gradients that its columns receive.
+        """The components of the other direction, which give the gradients on its columns.
 
         If columns are held constant, their weights are 0 here, unlike in ``components``.
         """

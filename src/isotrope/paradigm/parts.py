@@ -184,8 +184,8 @@ _BY = Hyper(
 class Weight(Component):
     """W_ij as a function of a similarity and one statistic of its row or batch.
 
-    A call returns n x c weights, 0 at excluded entries. For ``SurrogatePairs`` it returns
-    ``kernels.surrogate_sums.LazyWeights``, which have only products and sums.
+    A call returns n x c weights, 0 for columns that are not negatives. For ``SurrogatePairs`` it
+    returns ``kernels.surrogate_sums.LazyWeights``, which have only products and sums.
 
     Attributes:
         by: Similarity that the weight depends on: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j,

@@ -29,7 +29,7 @@ class Portrait:
         near: Angles to the positive, p values.
         far: Mean angles to the negatives, q values.
         dissipation: Values of GD, p x q.
-        ratio: Values of R, p x q, NaN where W is 0. None if W is always 0 or if R is a matrix.
+        ratio: R, p x q, NaN where W is 0. None if W is always 0 or if R differs by coordinate.
         angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
         weight: Values of W for these k negatives.
     """

@@ -28,15 +28,15 @@ class VICRegMethod(ImageMethod):
 
     Target update: none.
 
-    Recipe: The coefficients 25, 25 and 1 are those in the code of Bardes et al., which averages the
-    invariance over the D dimensions and the variance over the two views. isotrope sums both, so the
-    same loss has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those of Manna
-    et al., 2023, for CIFAR (they do not train VICReg): SGD at a batch of 128, weight decay 5e-4 on
-    all parameters, and 200 epochs. The learning rate is 0.03, half of theirs; 10 of the epochs are
-    warm-up. Bardes et al. use LARS with learning rate 0.2 at a batch of 256, and weight decay 1e-6
-    except on biases and norms.
+    Recipe: The code of Bardes et al. has the coefficients 25, 25 and 1. It averages the invariance
+    over the D dimensions and the variance over the two views. isotrope sums both, so the same loss
+    has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those with which Manna et
+    al., 2023, train other methods on CIFAR, at half their learning rate: SGD with learning rate
+    0.03 at a batch of 128, weight decay 5e-4 on all parameters, and 200 epochs. Bardes et al. use
+    LARS with learning rate 0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
 
-    Ours: The lower learning rate and the warm-up: without normalisation, the loss is not bounded.
+    Ours: The lower learning rate and the 10 epochs of warm-up, because the loss is not bounded
+    without normalisation.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
