@@ -278,7 +278,9 @@ def _limits(objective: Objective) -> list[str]:
     its = "With the default components, its" if objective.name == "paradigm" else "Its"
     limits = [_FADES[fades].format(its=its)] if fades in _FADES else []
     if objective.holds == "everything":
-        limits.append("Ignore the loss curve: the value has no meaning, only the gradient has.")
+        limits.append(
+            "Ignore the loss curve: the loss is a surrogate, so only its gradient has a meaning."
+        )
     if not objective.takes_negatives:
         limits.append("It does not accept hard negatives (a third column of a file of pairs).")
     if not objective.pairwise:

@@ -92,7 +92,7 @@ class _OnePass:
             self.positive[rows] = (self.anchors.rows(rows) * positives).sum(dim=1)
 
     def _own(self, rows: slice) -> slice:
-        """The positives of some anchors."""
+        """The rows of the positives of some anchors."""
         return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
 
     def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:

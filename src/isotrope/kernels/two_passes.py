@@ -242,7 +242,7 @@ class _TwoPasses:
         return self.tiles.of(anchors, [positives], mask, self.job.exponents)
 
     def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield the same for a view against itself, without columns before the block's rows."""
+        """Like :meth:`_across`, for a view against itself; columns begin at a block's first row."""
         if not self.inside:
             return iter(())
         view, mask = self.both[direction], Mask(self.job.views, "within")

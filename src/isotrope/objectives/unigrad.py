@@ -83,7 +83,7 @@ class VICRegGrad(
 ):
     r"""The gradient that Li et al. (2024) use for VICReg, without centring and without a hinge.
 
-    Loss (a surrogate, with the parenthesis and all vectors but h_i constant), summed over the
+    Loss (a surrogate, with W and all vectors but h_i constant), summed over the
     anchors of both views: L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.

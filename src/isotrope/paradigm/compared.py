@@ -253,7 +253,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return both tables of each loss that has its whole pull in one table, and the others."""
+    """Return the two tables of each loss that pulls in one of them only, and all other tables."""
     # Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table
     # pulls twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     directions: list[Compared] = []
@@ -352,7 +352,7 @@ def _without_repetitions(whole: list[Compared]) -> list[Compared]:
 
 
 def stacked(whole: Sequence[Compared]) -> Compared:
-    """Return the tables as one; no anchor is compared with columns of another table."""
+    """Return the tables as one, in which no anchor is compared with columns of another table."""
     if len(whole) == 1:
         return whole[0]
     scores, gradient, mask = (

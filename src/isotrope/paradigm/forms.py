@@ -21,7 +21,7 @@ class Derived(Objective, register=False):
     objective: Objective
 
     def __post_init__(self) -> None:
-        """Copy the declarations of the other objective's class."""
+        """Copy the declarations of the class of the objective that this one is made from."""
         for name in ("name", "paper", "batch_level", "least_rows", "holds"):
             object.__setattr__(self, name, getattr(self.objective, name))
 

@@ -189,7 +189,7 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the error of the summed gradients of the parts, for both views.
+    """Return the error of the summed gradients of attraction and repulsion, for both views.
 
     The error is relative as in :func:`double_entry`.
     """

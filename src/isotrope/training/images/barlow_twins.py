@@ -29,7 +29,7 @@ class BarlowTwinsMethod(ImageMethod):
     Heads: g is linear, batch normalisation, ReLU, linear, of width 2048. Zbontar et al. use three
     layers (``layers``) of width 8192.
 
-    Target update: none.
+    Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without

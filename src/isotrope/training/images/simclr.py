@@ -29,7 +29,7 @@ class SimCLR(ImageMethod):
     normalisation after each linear layer, as Chen et al. do; the code of Draganov et al. and the
     small-image benchmark do not.
 
-    Target update: none.
+    Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128 (0.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on all parameters, 200

@@ -39,7 +39,7 @@ class SimSiam(ImageMethod):
     normalisation after the first layer. The projector of Chen and He has three layers (``layers``)
     on ImageNet and two on CIFAR-10.
 
-    Target update: none.
+    Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without

@@ -26,7 +26,7 @@ class VICRegMethod(ImageMethod):
     Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between them.
     The last layer has no bias (as in Bardes et al., whose width is 8192).
 
-    Target update: none.
+    Target update: There is no target network.
 
     Recipe: The code of Bardes et al. has the coefficients 25, 25 and 1. It averages the invariance
     over the D dimensions and the variance over the two views. isotrope sums both, so the same loss
