@@ -56,7 +56,7 @@ class AlignUniform(
     - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches
     h_i if alpha < 2. (The norm of the gradient does if alpha < 1.) For alpha < 2, the code
     therefore does not pull a positive at a distance below 0.01. With pairs="within", h_j pushes h_i
-    twice: as a negative of h_i, and as an anchor of which h_i is a negative. W_ij is the sum.
+    twice, as a negative of h_i and as an anchor of which h_i is a negative. W_ij is the sum.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
