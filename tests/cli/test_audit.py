@@ -29,7 +29,6 @@ def pairs(tmp_path: Path) -> Path:
         (["--encoder", MINILM, "--batch-size", "1"], "--batch-size 1: .* 2"),
         (["--encoder", MINILM, "--mine", "-2"], "--mine -2"),
         (["--encoder", MINILM, "--batch", "x"], "--batch-size x: "),
-        ([], "--encoder is required"),
     ],
 )
 def test_bad_flags_are_refused_at_once(run, pairs: Path, flags: list[str], message: str) -> None:

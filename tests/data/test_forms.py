@@ -424,7 +424,9 @@ def test_tables_without_names(tmp_path: Path) -> None:
     path.write_text("a\tb\tc\td\ne\tf\tg\th\n")
     reading = read([path])
     assert records(reading) == [("a", "b", "c", "d"), ("e", "f", "g", "h")]
-    assert str(reading).endswith("2 pairs with 2 negatives each, no header, separated by tabs")
+    assert str(reading).endswith(
+        "2 pairs with 2 negatives each, no header, separated by tabs, first record a | b | c | d"
+    )
     for rows in ("4.5\ta\tb\n1\tc\td\n", "a\tb\t4.5\nc\td\t1\n"):
         path.write_text(rows)
         assert [(r.texts, r.scores) for r in read([path], scored=True)] == [

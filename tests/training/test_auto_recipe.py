@@ -17,8 +17,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.changes import general_sentences, kept, next_step, similarities
-from isotrope.training.early_checks import CHOSEN
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
 from isotrope.training.text_encoder import encoder_of
 
@@ -52,6 +51,20 @@ def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
     assert "100 pairs" in said
     assert "--head none" in said
     assert len(said.splitlines()) <= 10
+
+
+def test_the_objective_of_the_recipe_can_be_named(tmp_path: Path) -> None:
+    path = file_of(pairs(100), tmp_path)
+    with_name = chosen(path, tmp_path / "run", objective="ntxent")
+    assert with_name == chosen(path, tmp_path / "run")
+    assert chosen(path, tmp_path / "run", objective="infonce").head == "mlp"  # of SimCSE
+
+
+def test_a_recipe_that_holds_nothing_out_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chosen(file_of(pairs(20), tmp_path), tmp_path / "run").dev is None
+    assert "too few records to hold some out" in capsys.readouterr().err
 
 
 def test_what_is_given_stays(tmp_path: Path) -> None:

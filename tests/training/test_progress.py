@@ -54,6 +54,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     count, held = data["empty_skipped"], data["holdout"]
     assert count == 7
     assert "200 pairs with 0 to 1 negatives each from 207 rows, no header, separated" in told
+    assert f"separated by tabs, first record {texts[0][:30]}" in told
     assert "left out: 7 rows with an empty text (the first is line 201)" in told
     assert f"{held} held out, 7 with an empty text left out)" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows

@@ -126,6 +126,8 @@ def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
     hidden = field.is_required() or default in (None, "", []) or isinstance(default, bool)
     hidden = hidden and default is not True
     shown = extra.get("shown") or ("" if hidden else str(listed))
+    if extra.get("auto"):
+        shown = "chosen by --recipe auto" + (shown and f"; papers: {shown}")
     text = field.description or ""
     if shown:
         text = f"{text.removesuffix('.')} [{shown}]{'.' * text.endswith('.')}"

@@ -8,19 +8,20 @@ from pydantic import Field, create_model
 
 from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, as_json
-from isotrope.core.errors import FolderError, InputError, SettingError
+from isotrope.core.errors import FolderError, InputError
 from isotrope.core.settings import Used, setting
 from isotrope.data.sources import by_dataset
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.audit.result import Audit
 
 EPILOG = """\
 examples:
-  isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2
-  isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --batch-size 128 --output audits/pairs
+  isotrope audit pairs.tsv
+  isotrope audit pairs.tsv --encoder path/to/model --batch-size 128 --output audits/pairs
   isotrope audit sentences.txt --encoder path/to/model --objective mpt --objective.margin 0.3
   isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --mine 2 --output audits/pairs
   isotrope train audits/pairs/cleaned.jsonl --groups label --output runs/cleaned
@@ -110,14 +111,13 @@ def _is_images(data: str) -> bool:
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     ((file,),) = by_dataset([data]).values()  # FILE may be NAME=FILE, as for train
     check_readable(Path(file))
-    if settings.encoder is None:
-        raise SettingError("is required: name the model you plan to train", setting="encoder")
     if settings.dev not in ("auto", "none"):
         check_readable(Path(settings.dev))
     if not settings.plugin:
         from isotrope.paradigm.declared import check_declared
 
         check_declared(settings.objective, settings.objective_settings)
+    options = {"encoder": TrainSettings.model_fields["encoder"].default, **options}
     options.pop("method_settings", None)
     from isotrope.verbs import audit as audited
 

@@ -24,7 +24,7 @@ from isotrope.core.errors import NotUsed, SettingError
 from isotrope.core.files import from_home
 from isotrope.core.spelling import as_key, intended_name, named, spell
 
-_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python", "used")
+_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python", "used", "auto")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def setting(
             ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
             text for a computed default. ``group``: title in the help. ``python``: type in Python,
             if it is wider than in a file. ``used``: conditions under which the setting is used.
+            ``auto``: ``--recipe auto`` chooses the value.
             Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
     """
     known = {name: more.pop(name) for name in _PROPERTIES if name in more}

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrope.core.errors import InputError, place
+from isotrope.core.legible import shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_score, cell_text, cell_texts, missing, number, whole
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
@@ -228,6 +229,7 @@ class Reading:
     other_files: Sequence[Path] = ()
     _first_left: dict[str, str] = field(default_factory=dict)
     _forms: dict[Form, Table] = field(default_factory=dict)
+    _opening: Sequence[str] = ()
 
     def __iter__(self) -> Iterator[Record]:
         """Read all sources."""
@@ -320,6 +322,7 @@ class Reading:
                 pair = (anchor, positive, *negatives) if width > 1 else (anchor,)
                 if width == 1 or positive:
                     own = _own_scores(scores, i, form)
+                    self._opening = self._opening or pair
                     yield Record(pair, table.place, line, opens, group, own)
                     opens = False
 
@@ -378,7 +381,10 @@ class Reading:
         parts = [
             f"read {whose}{f' and {files - 1} more' if files > 1 else ''}: {self.records:,} {kind}",
             f" from {self.rows:,} rows" if self.rows != self.records else "",
-            f", columns {names}" if table.titled else f", {table.how or 'no header'}",
+            f", columns {names}"
+            if table.titled
+            else f", {table.how or 'no header'}, first record "
+            + " | ".join(shortened(text, 40) for text in self._opening),
             f" ({table.how})" if table.titled and table.how else "",
             f", scores {', '.join(form.scores)}" if form.scores else "",
         ]

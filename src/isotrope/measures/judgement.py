@@ -203,6 +203,17 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
     return judge(DevHistory.load(path)) if path.is_file() else None
 
 
+def refit_line(details: Mapping[str, Any]) -> str:
+    """Return a sentence on the second training of a run; empty if there was none."""
+    if (second := details.get("refit")) is None:
+        return ""
+    return (
+        f"the saved weights are the mean of this model and a second one, trained on all "
+        f"{second['records']:,} records in {second['seconds']:.0f} s; there is no score of the "
+        "mean, because no record is left to score it on"
+    )
+
+
 def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:
     """Return for each of the steps how far its score is from that of the start."""
     used = [history.evaluations[step] for step in (start, *others)]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isotrope.diagnostics.metrics import METRICS
+from isotrope.measures.judgement import refit_line
 from isotrope.reports.runs import Run
 
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
@@ -97,7 +98,8 @@ def verdict(run: Run) -> str:
     state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
     if run.judgement is not None:
-        text = run.judgement.sentence
+        second = refit_line(run.result.details) if run.result else ""
+        text = "; ".join(filter(None, (run.judgement.sentence, second)))
     elif best is None:
         text = f"no {_score_name(run)} was measured."
     elif not step:

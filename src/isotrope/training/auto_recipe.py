@@ -28,7 +28,7 @@ from isotrope.data.text.views import FEWEST, ONE_GROUP, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
-from isotrope.training.early_checks import check_folder, recipe_applies
+from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.refit import without_mean
 from isotrope.training.settings import TrainSettings
@@ -83,9 +83,10 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     if not planned:
         if "objective" in given and not {"recipe", "learning_rate", "epochs"} & given:
             warn(
-                "your own objective turns --recipe auto off, so the defaults of SimCSE's paper "
-                f"apply: learning rate {settings.learning_rate:g}, {settings.epochs:g} epoch, "
-                f"{settings.max_length} tokens, head {settings.head}; set what you want to change"
+                f"an objective other than {OBJECTIVE} turns --recipe auto off, so the defaults of "
+                f"SimCSE's paper apply: learning rate {settings.learning_rate:g}, "
+                f"{settings.epochs:g} epoch, {settings.max_length} tokens, head {settings.head}; "
+                "set what you want to change"
             )
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
@@ -203,7 +204,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings
     )
     return [
-        Choice("objective", "ntxent", both),
+        Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
         Choice("max_length", encoder.max_length, "the encoder's own limit"),
@@ -263,7 +264,8 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     if "dev" in settings.model_fields_set:
         return ends
     held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
-    return [*held_out, *ends] if facts.held_out else []
+    few = "too few records to hold some out: nothing is scored, unless you give `--dev FILE`"
+    return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, few)]
 
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:

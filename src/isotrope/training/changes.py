@@ -125,7 +125,7 @@ def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
             yield f"  {one['before']:.2f} to {one['after']:.2f}: {shortened(one['query'])}"
     share = details.get("kept")
     if share is not None:
-        correlation = f"correlation {share / 100:.2f} (1: unchanged)"
+        correlation = f"correlation {share / 100:.2f} (1: unchanged; a lower --between keeps more)"
         yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
         yield line.replace("RUN", run)

@@ -14,27 +14,21 @@ from isotrope.data.sources import named_errors
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import by_dataset, check_declared
-from isotrope.training.settings import OF_SCORES, RunSettings, TrainSettings
+from isotrope.training.settings import CHOSEN, OF_SCORES, RunSettings, TrainSettings
 
 AUTO = "auto"
 """Value of a temperature for which the audit's recommendation is used."""
 
-CHOSEN = frozenset(
-    (
-        *("objective", "loss", "head", "max_length", "query_prompt", "passage_prompt", "dev"),
-        *("holdout", "eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
-        *("prefer", "refit"),
-    )
-)
-"""The settings that ``--recipe auto`` chooses if they are missing."""
+OBJECTIVE = "ntxent"
+"""The objective of ``--recipe auto`` for pairs."""
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` is used. Settings such as ``--objective`` rule it out."""
+    """Return whether ``--recipe auto`` is used. Another objective, for example, rules it out."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
-        and "objective" not in settings.model_fields_set
+        and ("objective" not in settings.model_fields_set or settings.objective == OBJECTIVE)
         and settings.loss is None
         and settings.objective_settings.keys() <= {"temperature"}
         and settings.views != "adjacent"
@@ -53,7 +47,8 @@ def chosen_later(settings: RunSettings) -> frozenset[str]:
 
 def takes_scores(settings: TrainSettings) -> bool:
     """Return whether the given or chosen loss can read scored pairs."""
-    return settings.loss in OF_SCORES or recipe_applies(settings)
+    own = "objective" in settings.model_fields_set
+    return settings.loss in OF_SCORES or (recipe_applies(settings) and not own)
 
 
 def check_not_taken(output: Path) -> None:

@@ -12,7 +12,6 @@ import torch
 
 from isotrope.core.distributed import launched_processes
 from isotrope.core.lock import ensure_not_replaced
-from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training.progress import warn
@@ -78,14 +77,3 @@ def refitted(
     }
     result.save(folder.result)
     return replace(outcome, encoder=encoder)
-
-
-def refit_line(result: Result) -> str:
-    """Return the line on the second training; empty if there was none."""
-    if (second := result.details.get("refit")) is None:
-        return ""
-    return (
-        f"the saved weights are the mean of this model and a second one, trained on all "
-        f"{second['records']:,} records in {second['seconds']:.0f} s; there is no score of the "
-        "mean, because no record is left to score it on"
-    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import field_validator
 from pydantic.fields import FieldInfo
 
-from isotrope.core.settings import Names, Settings, Used, setting
+from isotrope.core.settings import Names, Settings, Used, extra_of, setting
 from isotrope.data.sources import Sampling, by_dataset
 from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
@@ -27,7 +27,6 @@ in_watch = partial(setting, group="evaluation and logging")
 in_hardware = partial(setting, group="hardware")
 in_run = partial(setting, group="run")
 """Functions that declare a setting under a title of the help."""
-
 
 of_trained = Used(
     lambda encoder: encoder != "scratch", "an encoder from scratch has no trained weights to keep"
@@ -42,7 +41,6 @@ with_dev = Used(lambda dev: dev is not None, "there is no dev score; add `--dev`
 with_lora = Used(lambda lora: lora, "needs `--lora RANK`, the rank of the matrices")
 of_objective = partial(in_objective, used=no_loss)
 of_dev = partial(in_watch, used=with_dev)
-
 
 OF_SCORES = ("CoSENTLoss", "AnglELoss", "CosineSimilarityLoss", "MarginMSELoss", "DistillKLDivLoss")
 """Losses of sentence-transformers for scored pairs; the last two also take scored negatives."""
@@ -241,8 +239,8 @@ class TrainSettings(RunSettings):
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
         "How the settings that you leave out are chosen. auto: from the data and the encoder, "
-        "unless you name an objective or build the encoder from scratch. papers: the defaults "
-        "listed here, which are those of SimCSE.",
+        "unless you name an objective other than ntxent or build the encoder from scratch. papers: "
+        "SimCSE's values, which this help lists.",
     )
     columns: Names = in_data(
         [],
@@ -481,6 +479,17 @@ class TrainSettings(RunSettings):
         """The files of each data set; a single data set has the name ``""``."""
         return by_dataset(self.files)
 
+
+CHOSEN = frozenset(
+    (
+        *("objective", "loss", "head", "max_length", "query_prompt", "passage_prompt", "dev"),
+        *("holdout", "eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
+        *("prefer", "refit"),
+    )
+)
+"""The settings that ``--recipe auto`` chooses if they are missing; the help says so."""
+for _name in CHOSEN:
+    extra_of(TrainSettings.model_fields[_name])["auto"] = True
 
 _PRECISIONS = {
     **dict.fromkeys(("fp32", "float32", "32-true"), "32"),

@@ -40,7 +40,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.measures.judgement import DevHistory, Judgement
+from isotrope.measures.judgement import DevHistory, Judgement, refit_line
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset
 from isotrope.paradigm.objective import Objective
@@ -55,7 +55,7 @@ from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
-from isotrope.training.refit import refit_line, refitted, without_mean
+from isotrope.training.refit import refitted, without_mean
 from isotrope.training.run import (
     Outcome,
     check_devices,
@@ -316,11 +316,13 @@ class TextTask(TrainingTask):
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
             empty = f", {own.empty_skipped:,} with an empty text left out"
+            ranked = own.held_out and settings.groups
+            held = " and ranked with all answers of the group as correct" if ranked else ""
             if own.understood:  # a line on skipped data is always printed
                 (warn if "; " in own.understood else say)(own.understood)
             say(
                 f"{whose}{own.kept:,} {_unit(own)} "
-                f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out"
+                f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out{held}"
                 f"{empty if own.empty_skipped else ''}), "
                 f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
             )
@@ -478,7 +480,7 @@ def summary(outcome: Outcome) -> str:
         else ""
     )
     own = shlex.quote(str(outcome.output))
-    lines = [*learnt(outcome.result.details, own), refit_line(outcome.result)]
+    lines = [*learnt(outcome.result.details, own), refit_line(outcome.result.details)]
     notes = "".join(f"{line}\n" for line in lines if line)
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"

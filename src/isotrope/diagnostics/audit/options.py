@@ -21,7 +21,9 @@ class AuditSettings(Settings):
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
 
     encoder: str | None = setting(
-        None, "Encoder from which the training would start.", shown="for pictures resnet18"
+        None,
+        "Encoder from which the training would start.",
+        shown="all-MiniLM-L6-v2; for pictures resnet18",
     )
     objective: str = setting(
         "infonce",

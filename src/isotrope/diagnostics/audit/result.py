@@ -22,6 +22,16 @@ from isotrope.paradigm.objective import Objective
 
 _LISTED = 20  # pairs in a table; the JSON has all
 _SMALL = 1e-4  # share of all push below which a table shows only "<"
+_LEGEND = (
+    "GD: gradient dissipation, a factor on the gradient of an anchor (1: full strength, 0: nothing "
+    "left to learn). done: anchors with a GD below 0.01. hardest: share of the push on an anchor "
+    "that its most similar negative causes. above bound: among the anchors that are not done, "
+    "those that a small step brings closer to their positive."
+)
+_EVIDENCE = (
+    "Evidence: a difference of cosines. Above 0, two rows are nearer to each other than to their "
+    "nearest other rows. `--suspect` sets the smallest evidence that is listed."
+)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -153,7 +163,7 @@ class Audit(ABC):
             for row in self.settings
         ]
         headings = ("setting", "GD", "done", "hardest", "above bound")
-        return TitledTable("Settings", "\n".join([note, *lines]), headings, rows)
+        return TitledTable("Settings", "\n".join([note, *lines, _LEGEND]), headings, rows)
 
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
@@ -183,7 +193,8 @@ class Audit(ABC):
             )
             for (i, j), known in itertools.islice(self._suspected(), _LISTED)
         ]
-        more += f"\nThe first {_LISTED} are listed." if self.suspects > _LISTED else ""
+        more += f"\n{_EVIDENCE}" if self.suspects else ""
+        more += f" The first {_LISTED} are listed." if self.suspects > _LISTED else ""
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
         return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)

@@ -36,8 +36,8 @@ _TOO_FEW = {
 }
 _OTHERWISE = (
     "`isotrope train` without flags chooses the objective, its temperature, the learning rate and "
-    "the epochs together; `--objective` turns that off. To use the values above, for example in "
-    "another trainer:"
+    "the epochs together; `--objective`, except ntxent, turns that off. To use the values above, "
+    "for example in another trainer:"
 )
 _WIDTH = 48  # characters of a text in a table
 
