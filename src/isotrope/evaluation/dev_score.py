@@ -100,9 +100,10 @@ def dev_metric_held_out(
 ) -> DevMetric:
     """Return the dev score on the held-out records of a run. It needs no labels.
 
-    Each data set is searched separately. The score is the mean over all queries. If records have
-    groups, every target of the query's group is a correct answer. For scored pairs, the score is
-    Spearman's correlation.
+    Each data set is searched separately. The score is the mean over all queries. If each answer
+    belongs to several questions, all answers are ranked, including those trained on. If records
+    have groups, every target of the query's group is a correct answer. For scored pairs, the score
+    is Spearman's correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():
@@ -119,7 +120,8 @@ def dev_metric_held_out(
             if store.report.scored == 1 and store.columns == 2:
                 scored += records
             else:
-                sets.append(holdout_set(records, store.report.views, groups=chosen))
+                known = store.answers()
+                sets.append(holdout_set(records, store.report.views, groups=chosen, others=known))
     if scored:
         *sides, scores = zip(*scored, strict=True)
         texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
@@ -154,6 +156,7 @@ def holdout_set(
     limit: int = 1000,
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
+    others: Sequence[str] = (),
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
@@ -169,6 +172,7 @@ def holdout_set(
         seed: Seed of the draw.
         groups: A number for each record, equal for records that belong together. Equal records have
             the group of the first.
+        others: More texts to rank.
     """
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
     usable: dict[tuple[str, str], int] = {}
@@ -185,7 +189,7 @@ def holdout_set(
     pairs = list(usable)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
     drawn = [pairs[i] for i in order]
-    data = from_pairs(drawn)
+    data = from_pairs([*drawn[:-1], (*drawn[-1], *others)])
     if groups is not None:
         _share_targets(data, drawn, [int(groups[usable[pair]]) for pair in drawn])
     return data

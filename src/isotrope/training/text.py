@@ -335,7 +335,8 @@ class TextTask(TrainingTask):
                     "groups"
                 )
         if self.watch is not None and self.watch.trained_on:
-            warn(_seen_in_training(self.watch, settings))
+            known = any(store.answers() for store in self.batches.stores.values())
+            warn(_seen_in_training(self.watch, settings, known=known))
         twice = ", and about as many for a second training" if settings.refit else ""
         say(
             f"{self.module.steps:,} steps of {settings.batch_size}{pieces}{twice}; "
@@ -450,13 +451,18 @@ class TextTask(TrainingTask):
         )
 
 
-def _seen_in_training(watch: DevMetric, settings: TrainSettings) -> str:
+def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) -> str:
     """Return the warning that some scored texts are in the training data."""
     counts = f"{watch.trained_on:,} of {watch.records:,}"
+    if settings.dev == "auto" and known:
+        return (
+            "each answer belongs to several questions, so new questions of known answers are held "
+            "out: the dev score ranks all answers"
+        )
     if settings.dev == "auto":
         return (
             f"{counts} held-out records share a text with a training record (the same answer, or "
-            "the reversed pair): the dev score is too good, except for known answers"
+            "the reversed pair): the dev score is too good"
         )
     return (
         f"warning: {counts} queries of {settings.dev} are in the training data (up to case and "

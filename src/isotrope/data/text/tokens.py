@@ -1,17 +1,17 @@
 """The token store: the token ids of a corpus, without duplicates, in memory-mapped files.
 
-One pass over the records writes the tokens of every text and a few hashes. Two more passes over the
-hashes drop exact duplicates. Memory does not grow with the corpus. A store is a folder:
+One pass over the records writes tokens and hashes. Two passes over the hashes drop exact
+duplicates. Memory does not grow with the corpus. A store is a folder:
 
 - ``tokens.bin``: token ids of all texts, one text after the other (uint16 or uint32);
 - ``offsets.bin``: int64; text t is ``tokens[offsets[t]:offsets[t + 1]]``;
-- ``groups.bin``: uint64, a hash of each text. Near-identical texts have the same hash (see
-  :func:`isotrope.data.text.repeats.near_identical`);
-- ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record. A
-  record has one text, two texts, or two texts, the first hard negative and the number of hard
-  negatives. A text that two adjacent records share is stored once. If scores are kept or records
-  have groups, more columns hold the bits of the scores and a hash of the group;
+- ``groups.bin``: uint64, a hash of each text, equal for near-identical texts (see ``repeats``);
+- ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record: of one
+  text, of two, or of two and the first hard negative, with the number of hard negatives. A text
+  that two adjacent records share is stored once. More columns hold the bits of scores and a hash of
+  the group, if there are any;
 - ``holdout.jsonl``: the held-out records, each a list of texts and, if any, scores;
+- ``answers.json``: all positives trained on, if they are few (see :data:`views.QUESTIONS`);
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
 - ``manifest.json``: a description of the store and a digest of each file, written last.
 """
@@ -45,7 +45,7 @@ from isotrope.data.text.repeats import (
     new_groups,
     read_part,
 )
-from isotrope.data.text.views import Formed, Former, ViewsName, resolve
+from isotrope.data.text.views import QUESTIONS, Formed, Former, ViewsName, resolve
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
@@ -54,7 +54,7 @@ _FORMAT = 2
 _WIDTHS = {1: 1, 2: 2, 3: 4}  # columns of rows.bin, by the columns of a record
 # working files, which are removed when the store is complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
-_HELD_GROUPS = "holdout-groups.bin"
+_HELD_GROUPS, _ANSWERS, _MOST_ANSWERS = "holdout-groups.bin", "answers.json", 1_000
 _MOST_LINKED = 5_000_000  # with more pairs, no links through pairs of other batches are found
 _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a call of the tokenizer
@@ -62,17 +62,15 @@ _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a ca
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
-    """How records become the tokens of a store.
+    """The settings of a store.
 
     Attributes:
-        vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
+        vocabulary: Number of token ids.
         max_length: Largest number of tokens in a text, including special tokens.
         prompts: Prompt of the anchors, and prompt of the positives and negatives.
         holdout: Share of the records to hold out (:class:`isotrope.data.text.views.Former`).
         seed: Seed of the choice of held-out records.
-        views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
-            of the same document; ``"pairs"``: the second text of the record; ``"auto"``: pairs if
-            the first record is a pair, otherwise dropout.
+        views: Source of the positives, as in ``isotrope train --views``.
         grouped: Whether the records have groups.
         scored: Whether to keep scores. All records then need the same number of texts and scores.
     """
@@ -249,6 +247,11 @@ class TokenStore:
             for line in handle:
                 yield tuple(json.loads(line))
 
+    def answers(self) -> list[str]:
+        """Return the known answers: the different positives trained on, if they are few."""
+        path = self.folder / _ANSWERS
+        return json.loads(path.read_bytes()) if path.is_file() else []
+
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """Return whether the anchor or the positive of each record is also in this store.
 
@@ -307,6 +310,8 @@ def build(
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
         report = asdict(_finish(temporary, former, writer, records))
+        if 0 < QUESTIONS * len(writer.answers) <= min(report["kept"], QUESTIONS * _MOST_ANSWERS):
+            (temporary / _ANSWERS).write_text(json.dumps([*writer.answers]), encoding="utf-8")
         digests = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
         manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
@@ -337,6 +342,7 @@ class _Writer:
         self.max_length, self.prompts = settings.max_length, settings.prompts
         self.records = self.texts = self.tokens = self.truncated = self.negatives = 0
         self.pairs, self.grouped, self.shape = False, False, (0, 0)
+        self.answers: dict[str, None] = {}
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
@@ -370,13 +376,15 @@ class _Writer:
         else:
             row = tuple(self._add_text(t, c) for c, t in enumerate(record.texts))
             if self.pairs:
+                if len(self.answers) <= _MOST_ANSWERS and not self.grouped:
+                    self.answers[record.texts[1]] = None
                 row = (*row[:2], row[1] + 1, len(row) - 2)
                 self.negatives += len(record.texts) - 2
         if self.shape[1]:
             if (shape := (len(record.texts), len(record.scores))) != self.shape:
                 raise InputError(
-                    f"give each record {self.shape[0]} texts and {self.shape[1]} scores, as the "
-                    f"first has: record {self.records} has {shape[0]} and {shape[1]}"
+                    f"give each record {self.shape[0]} texts and {self.shape[1]} scores, like the "
+                    f"first: record {self.records} has {shape[0]} and {shape[1]}"
                 )
             row += tuple(np.array(record.scores).view(np.int64).tolist())
         if self.grouped:
@@ -485,10 +493,6 @@ def _finish(
 def _check_enough(report: StoreReport) -> None:
     """Refuse fewer than two records to train on."""
     if report.kept < 2:
-        found = (
-            f"{report.duplicates_dropped} repeated, {report.held_out} held out, "
-            f"{report.empty_skipped} empty"
-        )
-        raise TooFewRecords(
-            f"{_MORE}: {_TOO_FEW}; found {report.kept} (of {report.records}: {found})", report
-        )
+        left = f"{report.duplicates_dropped} repeated, {report.held_out} held out"
+        found = f"{report.kept} (of {report.records}: {left}, {report.empty_skipped} empty)"
+        raise TooFewRecords(f"{_MORE}: {_TOO_FEW}; found {found}", report)

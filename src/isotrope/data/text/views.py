@@ -60,7 +60,7 @@ def resolve(views: ViewsName, first: Record) -> Views:
 
 
 FEWEST = 40  # held-out records that suffice to compare two models
-_QUESTIONS = 3  # pairs for each different positive from which the positives are known answers
+QUESTIONS = 3  # pairs for each different positive from which the positives are known answers
 _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-out pairs
 
 
@@ -91,7 +91,7 @@ def held_out_together(
     if not marks:
         return None
     pairs = np.array(marks, np.uint64)
-    if len(np.unique(pairs, axis=0)) >= _QUESTIONS * len(np.unique(pairs[:, 1])):
+    if len(np.unique(pairs, axis=0)) >= QUESTIONS * len(np.unique(pairs[:, 1])):
         return None
     linked = joined_groups(pairs)
     _, first, group, size = np.unique(
