@@ -175,6 +175,16 @@ def test_new_questions_of_known_answers_are_held_out() -> None:
     assert held_out_of([3] * 199 + [2]) is not None
 
 
+def test_new_questions_are_ranked_among_all_known_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"how is the {w} {t}", f"about {t}") for t in THINGS for w in WORDS]
+    given = {"files": [str(file_of(rows, tmp_path))], "output": str(tmp_path / "run")}
+    outcome = train(TrainSettings.read({**given, "epochs": 1, "holdout": 0.2}))
+    assert f"among {len(THINGS)} texts" in outcome.result.details["dev"]["name"]
+    assert "the dev score ranks all answers" in capsys.readouterr().err
+
+
 def test_sets_that_leave_too_few_are_not_held_out_together() -> None:
     sizes = [1] * 160 + [2] * 100 + [40] * 6  # the six are too large
     held = [held_out_of(sizes, seed) for seed in range(20)]
