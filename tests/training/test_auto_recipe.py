@@ -180,7 +180,7 @@ def test_new_questions_are_ranked_among_all_known_answers(
 ) -> None:
     rows = [(f"how is the {w} {t}", f"about {t}") for t in THINGS for w in WORDS]
     given = {"files": [str(file_of(rows, tmp_path))], "output": str(tmp_path / "run")}
-    outcome = train(TrainSettings.read({**given, "epochs": 1, "holdout": 0.2}))
+    outcome = train(TrainSettings.read({**given, "epochs": 1, "dev": "auto", "holdout": 0.2}))
     assert f"among {len(THINGS)} texts" in outcome.result.details["dev"]["name"]
     assert "the dev score ranks all answers" in capsys.readouterr().err
 
