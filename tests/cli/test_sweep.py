@@ -133,6 +133,10 @@ def test_what_there_is_can_be_looked_at(run, monkeypatch: pytest.MonkeyPatch) ->
     assert found.code == 0
     assert found.out.count("not run") == 2
     assert made == []
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", "--vary")
+    assert run(*command, "learning-rate=1e-5..1e-4", "--trials", 23, "--seeds", 0).code == 0
+    found = run(*command, "learning-rate=1e-5..1e-4", "--trials", 23, "--seeds", 0, "--show")
+    assert (found.code, "(3 more with --json)" in found.out) == (0, True)
 
 
 def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,8 @@ def test_a_vector_in_fewer_bits_is_what_sentence_transformers_stores(tiny):
     low, step = full.min(axis=0), (full.max(axis=0) - full.min(axis=0)) / 255
     np.testing.assert_allclose(ours, low + (theirs + 128.5) * step, atol=2e-6)
     assert np.abs(ours - full).max() <= 0.51 * step.max() + 1e-6
+    constant = Table({"a": [1.0, 0.25], "b": [-1.0, 0.25]})
+    assert (embed(Truncated(constant, 2, "int8"), ["a", "b"])[:, 1] == 0.25).all()
     signs = Truncated(tiny, tiny.dimension, "binary").encode(texts)
     packed = quantization.quantize_embeddings(full, "ubinary")
     np.testing.assert_array_equal(np.packbits(signs > 0, axis=-1), packed)

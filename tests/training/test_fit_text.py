@@ -63,6 +63,15 @@ def test_data_in_memory(make: str, options: dict[str, Any]) -> None:
     assert config["files"] == [str(outcome.output / "data-from-python.jsonl")]
 
 
+def test_scored_pairs_in_memory_reach_a_loss_for_scores(options: dict[str, Any]) -> None:
+    rows = [{"sentence1": a, "sentence2": b, "score": i / 40} for i, (a, b) in enumerate(PAIRS)]
+    data = pytest.importorskip("pandas").DataFrame(rows)
+    outcome = fit(data, **{**options, "loss": "CoSENTLoss"})
+    assert records(outcome.output) == rows
+    with pytest.raises(InputError, match="holds scored pairs"):
+        fit(data, **{**options, "output": outcome.output / "other", "objective": "infonce"})
+
+
 def test_data_and_run_are_in_one_folder_under_the_home(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

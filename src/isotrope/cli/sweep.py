@@ -163,7 +163,8 @@ def _text(spec: "Sweep", trials: "Sequence[Trial]", best: str | None, files: Seq
     from isotrope.sweeps.tables import table as rows_of
 
     header, rows = rows_of(spec, trials)
-    more = f"\n({len(rows) - _MOST} more in {files[1]})" if len(rows) > _MOST else ""
+    where = f"in {files[1]}" if files else "with --json"
+    more = f"\n({len(rows) - _MOST} more {where})" if len(rows) > _MOST else ""
     blocks = [table(header, rows[:_MOST]) + more]
     if best is not None:
         blocks.append(f"the best:\n{best}")

@@ -22,10 +22,11 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 
 
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Return whether two tensors are equal in half of their digits, relative to the largest number.
+    """Return whether two tensors are equal in half of their digits.
 
-    NaN equals NaN. ``dtype`` is the precision of the computation, by default that of ``a``.
+    The digits are those of the largest finite number. NaN equals NaN, and infinity itself.
+    ``dtype`` is the precision of the computation, by default that of ``a``.
     """
-    size = max((float(x.nan_to_num(0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
+    size = max((float(x.nan_to_num(0, 0, 0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
     close = math.sqrt(torch.finfo(dtype or a.dtype).eps) * size
     return a.shape == b.shape and torch.allclose(a, b, rtol=0.0, atol=close, equal_nan=True)

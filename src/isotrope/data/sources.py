@@ -128,7 +128,12 @@ def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) 
 
 
 def write_records(
-    data: object, columns: Sequence[str], file: Path, *, groups: str | None = None
+    data: object,
+    columns: Sequence[str],
+    file: Path,
+    *,
+    groups: str | None = None,
+    scored: bool = False,
 ) -> Reading | None:
     """Write data in memory to ``file`` as records. An existing file must hold the same records.
 
@@ -137,14 +142,20 @@ def write_records(
         columns: Columns of a table, in the order of a record's texts; empty for the usual ones.
         file: File to write.
         groups: Column of a table that holds the groups, which are written too.
+        scored: Whether scored pairs may be written.
 
-    Returns: What was read; None if the file already held these records.
+    Returns:
+        What was read; None if the file already held these records.
+
+    Raises:
+        InputError: The data cannot be read, or ``file`` holds other records.
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
             f"rename the column of groups: {groups!r} is the name of a column of texts or scores"
         )
-    reading = Reading([table_of(data)], [str(c) for c in columns], groups, paired=False)
+    names = [str(column) for column in columns]
+    reading = Reading([table_of(data)], names, groups, paired=False, scored=scored)
     lines = _lines(reading, groups)
     if file.exists():
         with file.open(encoding="utf-8") as handle:
@@ -167,7 +178,12 @@ def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
             more["scores"] = list(record.scores)
         if groups or record.group:
             more[groups or "label"] = record.group
-        yield record_line(record.texts, more)
+        if reading.kind == "scored pairs":  # a column "positive" would not have scores
+            names = ("sentence1", "sentence2", "score")
+            values = (*record.texts, *record.scores)
+            yield json.dumps(dict(zip(names, values, strict=True))) + "\n"
+        else:
+            yield record_line(record.texts, more)
 
 
 def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:

@@ -8,7 +8,7 @@ The papers on images use these heads, where D is the dimension of the encoder:
 | SimCLR (Chen et al.) | ``projector(D, [512], 128, last_norm="affine")`` |
 | BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
 | SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |
-| Barlow Twins, VICReg | ``projector(D, [2048, 2048], 2048, bias=False)`` |
+| Barlow Twins, VICReg | ``projector(D, [2048], 2048)`` |
 | MoCo v3 | ``projector(D, [4096, 4096], 256, last_norm="plain")`` and a predictor |
 | DINO | ``DINOHead(D, 65536)`` |
 """

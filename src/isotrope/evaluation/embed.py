@@ -155,8 +155,8 @@ class Truncated:
             if self._ranges is None:
                 self._ranges = np.stack([vectors.min(axis=0), vectors.max(axis=0)])
             low, high = self._ranges
-            step = np.where(high > low, (high - low) / 255, 1).astype(np.float32)
-            stored = np.clip(np.floor((vectors - low) / step), 0, 255)
+            step = ((high - low) / 255).astype(np.float32)  # 0 for a constant coordinate
+            stored = np.clip(np.floor((vectors - low) / np.where(step > 0, step, 1)), 0, 255)
             vectors = np.asarray(low + (stored + np.float32(0.5)) * step, np.float32)
         return vectors
 

@@ -168,8 +168,11 @@ def _block(
 ) -> np.ndarray:
     """Encode a block in a worker process, which keeps the model for its next blocks."""
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    where = f"cuda:{place % gpus}" if gpus else device
+    where = f"cuda:{_first.setdefault('block', place) % gpus}" if gpus else device
     return _kept(model, pooling, where).encode(block, **how)
+
+
+_first: dict[str, int] = {}  # the first block of this worker decides on which GPU it encodes
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""Alignment: the mean distance between the two views of an input."""
+"""Alignment (Wang and Isola, 2020): the mean squared distance of the two views of an input."""
 
 from torch import Tensor
 

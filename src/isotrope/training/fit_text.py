@@ -16,6 +16,7 @@ from isotrope.core.run_folder import IN_MEMORY
 from isotrope.data.sources import is_in_memory, named_datasets, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope.training.early_checks import takes_scores
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_options import TextOptions
 
@@ -74,7 +75,7 @@ def fit(
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
     written = {**options, "files": _files(sources, stored), "columns": []}
     tables = {stored[name]: memory[name] for name in stored}
-    with _written(tables, checked.columns, checked.groups, output):
+    with _written(tables, checked, output):
         return train(TrainSettings.read(written), resume=resume, callbacks=callbacks)
 
 
@@ -131,16 +132,15 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 
 
 @contextmanager
-def _written(
-    files: Mapping[Path, object], columns: list[str], groups: str | None, output: Path
-) -> Iterator[None]:
+def _written(files: Mapping[Path, object], settings: TrainSettings, output: Path) -> Iterator[None]:
     """Write data to files in the run folder; remove these files if no run starts."""
+    how: dict[str, Any] = {"groups": settings.groups, "scored": takes_scores(settings)}
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
     try:
         with exclusive_lock(output, f"training in {output}"):
             for file, data in files.items():
-                if (reading := write_records(data, columns, file, groups=groups)) is not None:
+                if (reading := write_records(data, settings.columns, file, **how)) is not None:
                     wrote.append(file)
                     if reading.not_read:
                         print(reading, file=sys.stderr)

@@ -196,11 +196,12 @@ class TrainSettings(RunSettings):
 
     files: list[str] = in_data(
         ...,
-        "Text (.txt, one sentence a line), or a table (.tsv, .csv, .jsonl, .json, .parquet) of "
-        "single texts, labelled texts, or pairs with any number of hard negatives. Text files may "
-        "be gzipped. Also a folder of such files, a Hugging Face dataset folder (save_to_disk), "
-        "or user/dataset, whose training split is read from the hub. NAME=FILE defines several "
-        "data sets, such as qa=pairs.tsv nli=nli.tsv; each batch comes from one of them.",
+        "Text (.txt, one sentence a line) or a table (.tsv, .csv, .jsonl, .json, .parquet, .arrow) "
+        "of single texts, labelled texts, or pairs with any number of hard negatives. Text files "
+        "may be compressed (.gz, .bz2, .xz, .zst). Also a folder of such files, a Hugging Face "
+        "dataset folder (save_to_disk), or user/dataset, whose training split is read from the "
+        "hub. NAME=FILE defines several data sets, such as qa=pairs.tsv nli=nli.tsv; each batch "
+        "comes from one of them.",
         min_length=1,
         positional=True,
         metavar="FILE",
