@@ -1,11 +1,10 @@
 """Reproductions of the papers' tables and figures beside the printed numbers: ``python -m papers``.
 
-Where to change what: a table or a figure is a row of ``artifacts.toml``, and what it computes in
-its paper's folder; the settings of trainings are in ``recipes.toml``; the rules for verdicts are in
-``machinery.verdicts`` and ``machinery.rule``; the measurements of a training are in
-``measurements``; the appearance of charts is in ``plots``; the commands' flags are in ``reproduce``
-and ``stages``; the printed numbers are in ``paper_numbers.toml``, the claims that trainings decide
-in ``claims.toml``, and the errata in ``errata.toml``.
+CONTRIBUTING.md says how to add a table. The settings of trainings are in ``recipes.toml``; the
+rules for verdicts are in ``machinery.verdicts`` and ``machinery.rule``; the measurements of a
+training are in ``measurements``; the appearance of charts is in ``plots``; the commands' flags are
+in ``reproduce`` and ``stages``; the claims that trainings decide are in ``claims.toml``, and the
+errata in ``errata.toml``.
 
 ======================  ==================  ===============================================
 folder                  command             paper

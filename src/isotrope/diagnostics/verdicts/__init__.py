@@ -1,8 +1,8 @@
 """The Doctor's verdicts, one record each, ordered from cause to effect.
 
 To add a verdict, write a :class:`~isotrope.diagnostics.verdict.Verdict` at its place in one of
-these files, and the advice in docs/diagnoses/SLUG.md. ``make docs`` writes the rest of that page. A
-number that was not measured never leads to a finding.
+these files; CONTRIBUTING.md says which sections of its page to write. A number that was not
+measured never leads to a finding.
 """
 
 from isotrope.diagnostics.verdict import Verdict
