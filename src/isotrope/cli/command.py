@@ -1,10 +1,7 @@
 """Generates a command from its settings: parser, help, completion, documentation and call.
 
 A command consists of a settings class (``core.settings``), a function that receives an instance of
-it, and examples. pydantic-settings, jsonargparse and simple-parsing were tried and not used: they
-do not group fields, do not propose the flag that was probably meant, do not accept
-``--objective.SETTING`` of an objective chosen by name, and do not report an error in one line. Each
-also doubles the time of ``--help``.
+it, and examples. docs/LOG.md says why no library for command lines is used.
 """
 
 import argparse

@@ -1,17 +1,4 @@
-"""Heads between encoder and objective. They are used in training and dropped afterwards.
-
-The papers on images use these heads, where D is the dimension of the encoder:
-
-| method | head |
-|---|---|
-| SimCLR, MoCo v2 (Draganov et al.) | ``projector(D, [512], 128, batch_norm=False)`` |
-| SimCLR (Chen et al.) | ``projector(D, [512], 128, last_norm="affine")`` |
-| BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
-| SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |
-| Barlow Twins, VICReg | ``projector(D, [2048], 2048)`` |
-| MoCo v3 | ``projector(D, [4096, 4096], 256, last_norm="plain")`` and a predictor |
-| DINO | ``DINOHead(D, 65536)`` |
-"""
+"""Heads between encoder and objective. They are used in training and dropped afterwards."""
 
 import itertools
 from collections.abc import Sequence
