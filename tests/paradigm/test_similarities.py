@@ -245,6 +245,18 @@ def test_tokens_are_summed_to_texts(name: str) -> None:
     assert seen.mask.sum(dim=1).tolist() == [4, 4, 4, 4]
     assert (seen.gradient.argmin(dim=1) % 4).tolist() == [0, 1, 2, 3]
     assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
+    assert seen.summed == pytest.approx(4, rel=1e-3)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_texts_that_no_gradient_reaches_have_a_score(turned: bool) -> None:
+    """The gradient of a positive that is far ahead is 0, and still it is the nearest."""
+    q = unit(Batch().a).view(4, 4, D)
+    scores = torch.einsum("ash,bth->abst", q, q)
+    scores = (scores.mT if turned else scores).max(-2 if turned else -1).values.sum(-1)
+    seen = table(read(F.cross_entropy(scores / 0.01, ROWS[:4])))
+    assert not bool(seen.pulled.any())
+    assert (seen.scores.argmax(dim=1) % 4).tolist() == [0, 1, 2, 3]
 
 
 def test_tokens_of_pairs_are_texts_of_one_query() -> None:

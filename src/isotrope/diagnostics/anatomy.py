@@ -172,6 +172,7 @@ class Anatomy:
             compared = joined([t for r in some for t in r.compared])
             numbers = self._compared(compared, factor)
             self.settings["encoders"] = max(r.encoders for r in some)
+            self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for r in some for t in r.compared)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
             # if there are other terms, the pairs alone do not describe the training

@@ -166,6 +166,11 @@ def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.eye(n), torch.eye(n)
 
 
+def summed(case: RunEvidence) -> float:
+    """Return how many cosines a score sums, as in late interaction; 1 without such a sum."""
+    return float(case.settings.get("summed") or 1)
+
+
 def larger_batch(case: RunEvidence) -> str:
     """Return the proposal of a batch that is four times as large."""
     now = case.batch_size

@@ -42,6 +42,7 @@ class Compared:
         scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
             temperature of a softmax. None if there is not one such number.
         beside: Graph node that joins these scores with those of other tables, or None.
+        summed: Number of cosines that a score sums; 1 if it does not, or if that is unknown.
     """
 
     anchors: Tensor
@@ -57,6 +58,7 @@ class Compared:
     rounded: bool = False
     scale: float | None = None
     beside: Any = None
+    summed: float = 1.0
 
     @property
     def pulled(self) -> Tensor:

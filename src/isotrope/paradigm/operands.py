@@ -155,6 +155,9 @@ def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | No
     on, s, t = g != 0, g.shape[-2], g.shape[-1]
     gradient = g.sum(dim=(-2, -1)) / on.sum(dim=(-2, -1)).clamp_min(1)
     scores = torch.where(on, value, 0).sum(dim=(-2, -1))
+    # a pair without a gradient, such as a positive far ahead, does not show the compared tokens
+    of = -1 if int(on.sum(dim=-1).max()) < 2 else -2  # over which dimension the loss took maxima
+    scores = torch.where(on.any(dim=(-2, -1)), scores, value.amax(dim=of).sum(dim=-1))
     n, k = gradient.shape if g.ndim == 4 else (len(g), 1)
     texts = [x.reshape(-1, x.shape[-1]) for x in (a, b.mT)]
     if len(texts[0]) not in (n * s, n * k * s) or len(texts[1]) not in (k * t, n * k * t):
@@ -223,9 +226,21 @@ def _table(
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
         *(None not in given.edges, distance, lengths, roots),
-        *(rounded, scale, given.beside),
+        *(rounded, scale, given.beside, _summed(given)),
     )
     return replace(table, mask=mask & ~_left_out(table))
+
+
+def _summed(given: Similarity) -> float:
+    """Return how many cosines a score sums, as of two texts by their tokens; 1 if unknown."""
+    if not given.tokens or given.a is None or given.b is None or given.gradient is None:
+        return 1.0
+    on = (given.gradient != 0).sum(dim=(-2, -1))
+    sides = [_wide(x.detach()).reshape(-1, x.shape[-1]) for x in (given.a, given.b.mT)]
+    x, y = (side[side.any(dim=1)] for side in sides)  # padding is often 0
+    if not bool(on.any()) or not even(x) or not even(y):
+        return 1.0
+    return float(on[on > 0].double().mean() * x.norm(dim=1).mean() * y.norm(dim=1).mean())
 
 
 def _scores(anchors: Tensor, candidates: Tensor, *, distance: bool, squared: bool) -> Tensor:

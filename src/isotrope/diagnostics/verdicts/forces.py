@@ -14,6 +14,7 @@ from isotrope.diagnostics.readings import (
     negatives,
     parameters,
     separation,
+    summed,
     temperature,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
@@ -38,13 +39,15 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     spread = case.end("uniformity")
     radial = case.end("radial")  # None for distances
     cosines = not crosses("radial", radial) and (radial is not None or not case.losses)
+    cosines |= summed(case) > 1
     known = tau or case.end("temperature")
-    high = cosines and crosses("high_temperature", known)
+    each = None if known is None else known / summed(case)
+    high = cosines and crosses("high_temperature", each)
     # scores without embeddings have no known distances
     if (crosses("spread", spread) and not high) or (spread is None and case.losses):
         return None
     deciding = "hardest_at_high_temperature" if high else "hardest_times_uniform"
-    usual_of_images = high and not crosses("temperature_of_images", known)
+    usual_of_images = high and not crosses("temperature_of_images", each)
     if not crosses(deciding, over_even) or (usual_of_images and case.kind != "text"):
         return None
     usual = 0.1 if case.kind == "images" else 0.05
@@ -72,8 +75,8 @@ def temperature_of_images(case: RunEvidence) -> bool:
 
 
 def _cooler(case: RunEvidence) -> str:
-    tau = loss_temperature(case)
-    return case.words.of_temperature(0.05 if tau is None or tau > 0.05 else tau / 2, tau)
+    tau, usual = loss_temperature(case), 0.05 * summed(case)
+    return case.words.of_temperature(usual if tau is None or tau > usual else tau / 2, tau)
 
 
 NEGATIVES_NOT_HARD = Verdict(
@@ -298,8 +301,8 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
     cosines = case.objective is not None or not crosses("radial", case.end("radial"))
-    cosines = cosines and first.first("uniformity") is not None
-    low = crosses("temperature_of_cosines", tau)
+    cosines = (cosines and first.first("uniformity") is not None) or summed(case) > 1
+    low = crosses("temperature_of_cosines", tau / summed(case))
     if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):
         return None
     if cosines:  # an encoder from scratch may begin with embeddings that are close together
@@ -344,7 +347,7 @@ def _decided(
 
 def _warmer(case: RunEvidence) -> str:
     tau = case.first("temperature") or loss_temperature(case) or 0.05
-    return case.words.of_temperature(max(0.05, 4 * tau), tau)
+    return case.words.of_temperature(max(0.05 * summed(case), 4 * tau), tau)
 
 
 TEMPERATURE_TOO_LOW = Verdict(
