@@ -182,3 +182,47 @@ def test_two_encoders_from_scratch_show_copies_by_both_sides(copies: bool) -> No
 @pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, lambda x, y: ((x - y) ** 2).mean()])
 def test_a_mean_of_differences_only_pulls(loss: object) -> None:
     assert watched(loss).diagnose().verdict == ("only-pulled",)
+
+
+class Words(torch.nn.Module):
+    """A mean of word vectors, and of positions, which are the same in each batch."""
+
+    def __init__(self, *, bag: bool) -> None:
+        super().__init__()
+        kind = torch.nn.EmbeddingBag if bag else torch.nn.Embedding
+        self.words, self.places = kind(500, 16, padding_idx=0), torch.nn.Embedding(9, 16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        found = self.words(ids)
+        found = found.mean(dim=1) if found.ndim == 3 else found
+        return F.normalize(found + self.places(torch.arange(9)).mean(dim=0), dim=1)
+
+
+@pytest.mark.parametrize("bag", [False, True])
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_loop_shows_by_its_texts_when_its_first_epoch_ends(bag: bool, every: int) -> None:
+    torch.manual_seed(0)
+    texts, model = torch.randint(1, 500, (64, 7)), Words(bag=bag)
+    doctor = isotrope.Doctor(every=every, say=None)
+    for step in range(24):
+        order = torch.randperm(64, generator=torch.Generator().manual_seed(step // 8))
+        ids = F.pad(texts[order[8 * (step % 8) :][:8]], (0, 1 + step % 2))  # as long as the longest
+        ids = F.pad(ids, (0, 9 - ids.shape[1])) if bag else ids
+        loss = F.cross_entropy(model(ids) @ model(ids.flip(1)).T / 0.1, torch.arange(8))
+        doctor.observe(loss)
+        loss.backward()
+    epochs = [row["epoch"] for row in doctor.rows]
+    assert epochs[: 8 // every] == [0.0] * (8 // every)
+    assert epochs[-1] in (1.0, 2.0)
+
+
+def test_the_epochs_that_a_loop_reports_count() -> None:
+    doctor = isotrope.Doctor(every=1, say=None)
+    model = Words(bag=True)
+    for step in range(3):
+        ids = torch.randint(1, 500, (8, 9))
+        loss = F.cross_entropy(model(ids) @ model(ids.flip(1)).T / 0.1, torch.arange(8))
+        doctor.observe(loss)
+        loss.backward()
+        doctor.anatomy.note(epoch=step + 5.0)
+    assert [row["epoch"] for row in doctor.rows] == [5.0, 6.0, 7.0]

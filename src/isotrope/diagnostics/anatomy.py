@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
@@ -36,6 +37,8 @@ _TARGETS = (
     "what prevents a collapse (for example, a predictor)"
 )
 _LEFT_OUT = 0.02  # share of the gradient; if other terms have more, the pairs are not judged
+_AGAIN = 0.05  # share of a batch's texts; a larger share that came before ends the first epoch
+_MOST_TEXTS = 1_000_000
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
 
 _PLAIN = asdict(Words())
@@ -96,6 +99,7 @@ class Anatomy:
         self._evidence = SoftmaxEvidence()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
         self._taught = False
+        self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -186,6 +190,18 @@ class Anatomy:
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
+
+    def seen_again(self, texts: list[Tensor], step: int) -> None:
+        """Record the epoch of a loop, by the numbers of its texts (``paradigm.graph.texts_of``)."""
+        new = [{*x.tolist()} for x in texts]
+        again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
+        if again > _AGAIN:
+            self._epoch, self._texts = self._epoch or step, set()
+        elif not self._epoch and len(self._texts) < _MOST_TEXTS:
+            self._texts |= set().union(*new)
+        known = bool(texts) and len(self._texts) < _MOST_TEXTS
+        if known and self.rows[-1]["epoch"] is None:
+            self.note(epoch=float(step // self._epoch) if self._epoch else 0.0)
 
     def _withdraw(self) -> None:
         """If a teacher chose the pulled candidates, delete what was measured on them so far."""

@@ -38,6 +38,7 @@ SCALES = {"Div", "Mul", "Neg"}
 _ONE_BY_ONE = SCALES | _RESHAPES | {"Add", "Sub", "Clamp", "ClampMin", "MaskedFill", "Where"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
+MOST_NODES = 50_000
 _LEAST_WIDTH = 4  # least number of dimensions of an embedding
 _OWN = 0.02  # sums of rows and columns below this share of the diagonal's gradient count as 0
 
@@ -145,6 +146,32 @@ def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
 def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
     """Return the edges without those that lead to no node."""
     return [(node, index) for node, index in edges if node is not None]
+
+
+def texts_of(root: Node) -> list[Tensor]:
+    """Return a number for each text that a loss is computed from, for each lookup of token ids.
+
+    Equal texts have equal numbers. Ids that most rows share, such as positions, are left out.
+    """
+    found, stack, been = [], [root], {root}
+    while stack and len(been) < MOST_NODES:
+        node = stack.pop()
+        operation = operation_of(node)
+        ids = saved_of(node, "indices") if operation in ("Embedding", "EmbeddingBag") else None
+        if ids is not None and ids.ndim and not ids.equal(torch.arange(len(ids)).to(ids)):
+            x = ids.long().where(ids != max(0, signed(saved_of(node, "padding_idx"))), 0)
+            x = x * (x + 40503) * (x + 2654435761)  # a sum of these depends on each id
+            if operation == "EmbeddingBag":
+                first = saved_of(node, "offsets")
+                of = torch.searchsorted(first, torch.arange(len(x)).to(first), right=True) - 1
+                x = x.new_zeros(len(first)).index_add(0, of, x)
+            x = x.flatten(1).sum(dim=1) if x.ndim > 1 else x
+            found += [x] if 2 * len(x.unique()) > len(x) > 1 else []
+        for above, _ in edges_above(node.next_functions):
+            if above not in been:
+                been.add(above)
+                stack.append(above)
+    return found
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:

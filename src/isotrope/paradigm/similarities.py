@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from isotrope.core.autograd import MARK
 from isotrope.paradigm.compared import Compared
 from isotrope.paradigm.graph import (
+    MOST_NODES,
     MOVES,
     SCALES,
     Edge,
@@ -54,7 +55,6 @@ _SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
 _NOTHING = "the loss is 0: one row, one label, or labels that all differ leave nothing to compare"
-_MOST_NODES = 50_000
 _MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
@@ -260,7 +260,7 @@ class _Graph:
     def _walk(self) -> list[Similarity]:
         stack, been = [self.root], {self.root}
         candidates = []
-        while stack and len(been) < _MOST_NODES:
+        while stack and len(been) < MOST_NODES:
             node = stack.pop()
             self.nodes.append(node)
             if MARK in node.metadata:

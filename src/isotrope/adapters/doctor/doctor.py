@@ -22,6 +22,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
 from isotrope.diagnostics.anatomy import Anatomy, Row, save
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
+from isotrope.paradigm.graph import texts_of
 from isotrope.paradigm.similarities import GraphReading
 
 logger = logging.getLogger("isotrope")
@@ -189,10 +190,12 @@ class Doctor:
             return
         if loss.grad_fn is None:
             raise InputError("call observe(loss) before loss.backward(): the loss has no graph")
-        GraphReading(loss, self.quietly(functools.partial(self._seen, at)))
+        texts = texts_of(loss.grad_fn)
+        GraphReading(loss, self.quietly(functools.partial(self._seen, at, texts)))
 
-    def _seen(self, step: int, reading: GraphReading) -> None:
+    def _seen(self, step: int, texts: list[Tensor], reading: GraphReading) -> None:
         if (row := self.anatomy.see([reading], step)) is not None:
+            self.anatomy.seen_again(texts, step)
             self.noted("the loss", row)
 
     def keep_in(self, folder: Path | None) -> None:
