@@ -699,13 +699,72 @@ def test_a_batch_of_eight_is_enough_for_a_temperature_that_is_too_low() -> None:
 def test_a_loss_that_pushes_takes_nothing_together() -> None:
     """Two layers of all-MiniLM-L6-v2 at 100 times their learning rate, in twelve steps of 16."""
     first = {"loss": 2.297, "std": 0.028, "positive_mean": 0.808, "positive_std": 0.08}
-    first |= {"negative_mean": 0.873, "negative_std": 0.085}
+    first |= {"negative_mean": 0.873, "negative_std": 0.085, "temperature": 0.05}
     end = {"loss": 2.645, "std": 0.016, "positive_mean": 0.36, "positive_std": 0.12}
-    end |= {"negative_mean": 0.445, "negative_std": 0.211}
+    end |= {"negative_mean": 0.445, "negative_std": 0.211, "temperature": 0.05}
     given = replace(case(start=first, **end), objective=None, scores=())
     assert diagnose(given).verdict[0] == "diverging"
     fell = replace(case(start={**first, "loss": 3.0}, **end), objective=None, scores=())
     assert "diverging" not in diagnose(fell).verdict
+
+
+@pytest.mark.parametrize(("first", "end"), [(2.75, 2.72), (3.87, 2.6)])
+def test_a_hard_first_batch_hides_no_destroyed_encoder(first: float, end: float) -> None:
+    """The loss is about that of guessing among 16 texts, and the embeddings moved together."""
+    batch = {"temperature": 0.05, "negatives": 15.0, "positive_std": 0.08, "negative_std": 0.08}
+    start = {**batch, "loss": first, "std": 0.027, "positive_mean": 0.8, "negative_mean": 0.84}
+    shrunk = {**batch, "loss": end, "std": 0.011, "positive_mean": 0.3, "negative_mean": 0.33}
+    given = replace(case(start=start, **shrunk), objective=None, scores=())
+    assert diagnose(given).verdict[0] == "diverging"
+    # random weights know no pairs, so there is nothing to destroy
+    start["positive_mean"] = start["negative_mean"]
+    given = replace(case(start=start, **shrunk), objective=None, scores=())
+    assert "diverging" not in diagnose(given).verdict
+
+
+@pytest.mark.parametrize(
+    ("leads", "verdict"),
+    [
+        # shuffled pairs of texts in batches of 8, of which one differs from the next by 0.3
+        ([-0.54, 0.34, -0.02, 0.48, 0.02, -0.5, 0.2, -0.36, -0.01, -0.4, -0.15, 0.14], "unrelated"),
+        ([0.14, 0.4, 0.24, -0.2, 0.07, 0.17, 0.18, -0.22, 0.17, 0.47, 0.07, 0.17], "unrelated"),
+        # neither these nor sound ones for certain
+        ([0.0, 0.3, 0.3, 0.1, 0.27, 0.27, 0.28, -0.12, 0.27, 0.57, 0.17, 0.27], "not-examined"),
+        # sound ones
+        ([1.08, 0.8, 0.61, 1.69, 1.43, 1.06, 0.69, 0.69, 1.31, 1.02, 0.8, 0.8], HEALTHY),
+        # a learning rate that is too high: only the first steps count
+        ([0.66, -0.32, -0.14, 0.35, 0.56, 0.83, 0.17, 0.37, 0.4, 0.07, -0.26, -0.25], "diverging"),
+    ],
+)
+def test_small_batches_are_judged_by_all_steps_of_the_first_epoch(
+    leads: list[float], verdict: str
+) -> None:
+    rows = []
+    for step, lead in enumerate(leads):
+        angles = {"positive_mean": 0.8 - 0.1 * lead, "negative_mean": 0.8, "negative_std": 0.1}
+        row = {**SOUND, **angles, "step": step, "epoch": step / 50, "negatives": 7.0}
+        row |= {"temperature": 0.05, "radial": 0.0, "false_negatives": 0.0}
+        if verdict == "diverging" and step:
+            row |= {"std": 0.02, "loss": 2.1}
+        rows.append(row)
+    found = diagnose(RunEvidence(rows=rows, losses=({"name": "the loss", "family": "softmax"},)))
+    assert found.verdict[0].startswith(verdict)
+
+
+def test_a_sum_of_cosines_has_a_temperature_of_its_own() -> None:
+    """A score of late interaction sums a cosine for each token of the query."""
+    batch = {**SOUND, "temperature": 0.02, "hardest_share": 0.9, "negatives": 7.0, "radial": 0.12}
+    rows = [{**batch, "step": step} for step in range(12)]
+    losses = ({"name": "Contrastive", "family": "softmax", "temperature": 0.02},)
+    late = {"summed": 16.0, "trainer": "loop"}
+    assert diagnose(RunEvidence(rows=rows, losses=losses)).verdict == (HEALTHY,)
+    found = diagnose(RunEvidence(rows=rows, losses=losses, settings=late))
+    assert found.verdict[0] == "temperature-too-low"
+    assert "temperature of 0.8 (now 0.02)" in found.findings[0].change
+    even = [{**row, "temperature": 16.0, "hardest_share": 0.15} for row in rows]
+    found = diagnose(RunEvidence(rows=even, losses=(), kind="text", settings=late))
+    assert found.verdict[0] == "negatives-not-hard"
+    assert "temperature of 0.8 (now 16)" in found.findings[0].change
 
 
 def test_an_encoder_from_scratch_separates_no_pairs_at_its_first_step() -> None:
@@ -832,7 +891,11 @@ def watched(
     ("first", "later", "verdict"),
     [
         # embeddings move together, and the loss is above its start
-        ({"std": 0.11, "loss": 1.8}, {"std": 0.065, "loss": 2.4}, "diverging"),
+        (
+            {"std": 0.11, "loss": 1.8, "temperature": 0.05},
+            {"std": 0.065, "loss": 2.4, "temperature": 0.05},
+            "diverging",
+        ),
         # copies have equal shares of the push
         (
             {"temperature": 0.05, "radial": 0.0, "negatives": 63.0},

@@ -1,5 +1,6 @@
 """Verdicts on the pairs of a batch: no negatives, identical views, unrelated or equal pairs."""
 
+import itertools
 import statistics
 from collections.abc import Sequence
 
@@ -12,13 +13,15 @@ from isotrope.diagnostics.readings import (
     larger_batch,
     pushing,
     separation,
+    summed,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
-_CHANCE = 3  # median deviations between batches, which are about two standard deviations
+_CHANCE = 2  # median differences of two batches, which are about two standard deviations
 _CLEAR = 0.3  # how much nearer positives are than negatives, in standard deviations
+_STILL = 0.8  # of the first spread; a healthy training of texts has 0.85 to 1.04
 _FALLS = 0.9  # the loss falls if it ends below this share of its start
 
 
@@ -145,17 +148,24 @@ def _decided(case: RunEvidence) -> float | None:
         return sampled
     if len(case.rows) < _MANY:  # labels show too little in one batch
         return None if case.series("label_gap") else separation(case.rows[0])
+    least = _STILL * (case.first("std") or 0.0)  # embeddings that diverge move together
+    fresh = [row for row in _fresh(case) if (row.get("std") or 0.0) >= least]
+    leads = [x for row in fresh if (x := separation(row)) is not None]
     third = case.rows[: len(case.rows) // 3]
-    fresh = [row for row in third if (row.get("epoch") or 0) < 1]  # each pair for the first time
-    return _median(fresh if len(fresh) >= _MANY else third)
+    return statistics.fmean(leads) if len(leads) >= _MANY else _median(third)
 
 
-def _clear_at_first(case: RunEvidence) -> bool:
-    """Whether the first batch separates its pairs, by more than batches differ by chance."""
-    leads = [separation(row) or 0.0 for row in case.rows[: len(case.rows) // 3 + 1]] or [0.0]
-    middle = statistics.median(leads)
-    chance = statistics.median(abs(lead - middle) for lead in leads)
-    return leads[0] > max(_CLEAR, _CHANCE * chance)
+def _fresh(case: RunEvidence) -> Sequence[Row]:
+    """Return the rows of the first epoch, in which each pair is seen for the first time."""
+    return [row for row in case.rows if (at := row.get("epoch")) is not None and at < 1]
+
+
+def _clear_at_first(case: RunEvidence, least: float = _CLEAR, steps: int = 1) -> bool:
+    """Whether the first steps separate their pairs, by more than batches differ by chance."""
+    leads = [x for row in _fresh(case) or case.rows if (x := separation(row)) is not None]
+    change = statistics.median([abs(b - a) for a, b in itertools.pairwise(leads)] or [0.0])
+    first = statistics.fmean(leads[:steps] or [0.0])
+    return first > max(least, _CHANCE * change / steps**0.5)
 
 
 def _median(rows: Sequence[Row]) -> float | None:
@@ -168,7 +178,8 @@ def _something_else(case: RunEvidence) -> bool:
     # A copy of a positive among the negatives is as near as the positive itself. Two encoders with
     # random weights separate nothing at first, after a collapse, or at a very low temperature.
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
-    cold = sharp and crosses("temperature_of_cosines", case.first("temperature"))
+    tau = case.first("temperature")
+    cold = sharp and crosses("temperature_of_cosines", tau and tau / summed(case))
     gone = crosses("collapse_uniformity", case.end("uniformity"))
     return cold or copied(case.early, case.end) or (case.settings.get("encoders") == 2 and gone)
 
@@ -197,11 +208,11 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
     """Whether pairs that were not separated at first were learnt later, perhaps by memorising."""
     # An encoder also learns pairs that do not belong together if it sees them again and again. In
     # the first epoch, it sees each pair once.
-    at_first = _median(case.rows[:3]) if len(case.rows) >= _MANY else None
-    if case.kind == "images" or not crosses("separation", at_first):
+    if case.kind == "images" or len(case.rows) < _MANY:
         return False
-    fresh = [r for r in case.rows if (epoch := r.get("epoch")) is not None and epoch < 1]
-    return (_median(fresh[-max(1, len(fresh) // 3) :]) or 0.0) <= _CLEAR
+    fresh = _fresh(case)
+    learnt = (_median(fresh[-max(1, len(fresh) // 3) :]) or 0.0) > _CLEAR
+    return not learnt and not _clear_at_first(case, _CLEAR / 2, 3)
 
 
 def relation_unknown(case: RunEvidence) -> bool:
@@ -237,8 +248,9 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer positives are than negatives before training",
             "mean angle to negatives minus mean angle to positives, divided by the larger standard "
             "deviation of the two, in a sample of the data before training. Without a sample, it "
-            "is the median over the first third of the log (only over the first epoch if that "
-            "leaves nine steps), or the first value if fewer than nine steps were logged",
+            "is the mean over the steps of the first epoch whose embeddings are about as spread as "
+            "at first (with fewer than nine of these, the median over the first third of the log), "
+            "or the first value if fewer than nine steps were logged",
             ZOO,
             below=0.15,
             unit="standard deviations",
