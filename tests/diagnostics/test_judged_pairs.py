@@ -184,6 +184,19 @@ def test_a_mean_of_differences_only_pulls(loss: object) -> None:
     assert watched(loss).diagnose().verdict == ("only-pulled",)
 
 
+def filtered(x: Tensor, y: Tensor) -> Tensor:
+    """Negatives that are nearer than the positive are left out, as by the guide of GISTEmbedLoss."""
+    scores = x @ y.T
+    nearer = scores.detach() > scores.detach().diagonal()[:, None]
+    return F.cross_entropy(scores.masked_fill(nearer, -torch.inf) / 0.05, torch.arange(len(x)))
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_filter_of_negatives_makes_no_positive_near(shuffled: bool) -> None:
+    found = watched(lambda x, y: filtered(x, y.roll(5, 0) if shuffled else y)).diagnose()
+    assert (found.verdict[0] == "unrelated-positives") == shuffled
+
+
 class Words(torch.nn.Module):
     """A mean of word vectors, and of positions, which are the same in each batch."""
 

@@ -163,6 +163,7 @@ def _of_vectors(
         copied = false_negative(pairs, table.pushed)[some]
         numbers["false_negatives"] = float(copied.double().mean())
     numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
+    numbers |= {} if mined else _passed_over(table, own, pairs.negative())
     numbers |= {} if table.both else _as_new(table, own)
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
@@ -214,6 +215,17 @@ def _of_labels(
     elif chosen or bool((pushed & ~pulled).any()):
         numbers["false_negatives"] = None
     return numbers
+
+
+def _passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
+    """Return the angles of negatives with those that the loss left out as nearer than positives."""
+    # Any positive is nearer than the negatives that such a filter of false negatives leaves.
+    near = (table.scores > table.scores.gather(1, own[:, None])) & (table.cosine < 1 - _SAME)
+    left = near & ~table.mask & (table.scores != 0)  # tables side by side have scores of 0
+    angle = table.cosine.clamp(-1, 1).arccos()[negative | left]
+    if not bool(left.any()):
+        return {}
+    return {"negative_mean": float(angle.mean()), "negative_std": float(angle.std(correction=0))}
 
 
 def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
