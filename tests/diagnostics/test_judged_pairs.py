@@ -185,7 +185,7 @@ def test_a_mean_of_differences_only_pulls(loss: object) -> None:
 
 
 def filtered(x: Tensor, y: Tensor) -> Tensor:
-    """Negatives that are nearer than the positive are left out, as by the guide of GISTEmbedLoss."""
+    """Negatives that are nearer than the positive are left out, as GISTEmbedLoss does."""
     scores = x @ y.T
     nearer = scores.detach() > scores.detach().diagonal()[:, None]
     return F.cross_entropy(scores.masked_fill(nearer, -torch.inf) / 0.05, torch.arange(len(x)))

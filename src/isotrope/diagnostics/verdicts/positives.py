@@ -1,6 +1,7 @@
 """Verdicts on the pairs of a batch: no negatives, identical views, unrelated or equal pairs."""
 
 import itertools
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -165,7 +166,7 @@ def _clear_at_first(case: RunEvidence, least: float = _CLEAR, steps: int = 1) ->
     leads = [x for row in _fresh(case) or case.rows if (x := separation(row)) is not None]
     change = statistics.median([abs(b - a) for a, b in itertools.pairwise(leads)] or [0.0])
     first = statistics.fmean(leads[:steps] or [0.0])
-    return first > max(least, _CHANCE * change / steps**0.5)
+    return first > max(least, _CHANCE * change / math.sqrt(steps))
 
 
 def _median(rows: Sequence[Row]) -> float | None:
