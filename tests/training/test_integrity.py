@@ -233,7 +233,7 @@ def test_damaged_tokens_are_made_anew(
     file.write_bytes(raw)
     resumed = fit(**{**stopped, "progress": True}, resume=True).output
     printed = capsys.readouterr().err
-    assert f"it is not usable ({name} does not match its digest)" in printed
+    assert f"is not usable ({name} does not match its digest)" in printed
     assert_same_run(resumed, Path(runs["output"]))
 
 

@@ -120,7 +120,7 @@ def no_edge(anchors: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
 def test_a_margin_that_changes_nothing_is_not_called_right() -> None:
     (line,) = _by_margin(_Subject(no_edge))
     assert line.passed is None
-    assert "does not change the loss of this batch" in line.means
+    assert "changes neither the loss of this batch" in line.means
 
 
 def drops_out(anchors: Tensor, positives: Tensor, margin: float = 0.1) -> Tensor:

@@ -58,7 +58,14 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     assert "left out: 7 rows with an empty text (the first is line 201)" in told
     assert f"{held} held out, 7 with an empty text left out)" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows
-    assert f"{held} of {held} held-out records share a text with a training record" in told
+    assert "the dev score ranks all answers" in told
+    chain = [(texts[i // 2], hard[(i + 1) // 2]) for i in range(200)]  # each answer twice
+    file.write_text("".join("\t".join(row) + "\n" for row in chain))
+    outcome = fit(**{**settings, "progress": True, "output": tmp_path / "chain"})
+    data = outcome.result.details["data"]
+    shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records share a text"
+    assert data["holdout_trained_on"] > 0.9 * data["holdout"]
+    assert f"{shared} with a training record" in capsys.readouterr().err
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(
