@@ -64,7 +64,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     outcome = fit(**{**settings, "progress": True, "output": tmp_path / "chain"})
     data = outcome.result.details["data"]
     shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records share a text"
-    assert data["holdout_trained_on"] > 0.9 * data["holdout"]
+    assert data["holdout_trained_on"] > 0
     assert f"{shared} with a training record" in capsys.readouterr().err
 
 
