@@ -76,7 +76,7 @@ They replicate in part, on small encoders. The papers' large effects (10 points 
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-The table lists the main claims. Numbers are points out of 100; positive ones support the paper.
+Numbers are points out of 100; positive ones support the paper.
 
 - *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
 - An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)).
@@ -221,7 +221,7 @@ def _encoders(
             turned.append(claim.headline)
     first = (
         "The gains of table 3 are largest on the encoder that was used for tuning, and smaller on "
-        "seed1. seed0 is an earlier encoder with its own tuning; its weights are lost."
+        "seed1. seed0 is an earlier encoder with its own tuning (weights lost)."
     )
     return f"{first} The verdict depends on the encoder for: {', '.join(turned) or 'no claim'}."
 
