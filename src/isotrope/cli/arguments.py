@@ -26,7 +26,7 @@ def check_readable(*files: Path | None) -> None:
 
 
 class _Word(str):
-    """An argument that is not a flag, even if it begins with a dash."""
+    """Text of an argument that is not a flag, even if it begins with a dash."""
 
     __slots__ = ()
 

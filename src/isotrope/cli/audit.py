@@ -1,4 +1,4 @@
-"""``isotrope audit``: show, before training, what an objective will do to the data."""
+"""``isotrope audit``: show, before training, how an objective will push and pull the data."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``isotrope check``: check that a loss has the same gradient however it is computed."""
+"""``isotrope check``: check that a loss keeps its gradient in chunks and on two processes."""
 
 import itertools
 import multiprocessing

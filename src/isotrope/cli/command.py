@@ -92,7 +92,7 @@ class Command(Generic[S]):
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
     ) -> dict[str, Any]:
-        """Return the given values by field of ``of``, by default this command's settings."""
+        """Return the given values by field of the settings ``of``, by default the command's own."""
         settings = of or self.settings
         others = list(arguments)
         chosen: dict[str, Any] = {}

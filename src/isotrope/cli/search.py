@@ -1,4 +1,4 @@
-"""``isotrope search``: find the lines of a file, or the pictures of a folder, nearest a query."""
+"""``isotrope search``: find the lines of a file, or pictures of a folder, nearest to a query."""
 
 import json
 import sys

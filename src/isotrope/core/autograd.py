@@ -25,7 +25,7 @@ def apply(
 
 
 def marked(value: Tensor, content: object) -> Tensor:
-    """Store content at the graph node that computed a value, and return the value."""
+    """Attach an object to the autograd node that computed ``value``, and return ``value``."""
     if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
         node: Any = value.grad_fn
         if node is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
-"""Largest file that is read at once, in bytes: ten times the size of the largest tokenizers."""
+"""Largest file that is read at once, in bytes: ten times as large as tokenizers become."""
 LARGEST_SETTINGS = 1 << 20
 """Largest file of settings, in bytes."""
 _MOST_VALUES = 100_000  # in a file of settings, after its aliases are expanded

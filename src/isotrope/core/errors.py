@@ -12,7 +12,7 @@ _VERBS = {
     *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
     *("shares", "takes"),
 }
-"""If a problem begins with one of these verbs, no colon follows the subject of the error."""
+"""If a problem begins with one of these verbs, the message has no colon before it."""
 
 
 class InputError(ValueError):

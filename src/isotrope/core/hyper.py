@@ -204,7 +204,7 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
 
 
 def bibtex(paper: Paper) -> str:
-    """Return one entry per title of a source; references without a title become a note.
+    """Return BibTeX for a source: an entry for each title; other references become a note.
 
     >>> print(bibtex(Paper("A Loss", "Doe et al., 2020; for sentences: Roe, 2021", "eq. 1")))
     @misc{doe2020,

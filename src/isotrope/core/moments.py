@@ -13,7 +13,7 @@ _SMALL = 256  # up to this dimension, C costs less than two products (benchmarks
 
 
 def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of C = scale X^T X, d, and the sum of the squares of all its entries.
+    """Return the diagonal of C = scale X^T X (d x d), and the sum of its squared entries.
 
     The columns of ``x`` (n x d) are centred first. If there are few rows, the smaller X X^T is
     used, because its squared entries have the same sum.
@@ -25,7 +25,7 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
 
 
 def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of C = scale X^T Y, d, and the sum of the squares of all its entries.
+    """Return the diagonal of C = scale X^T Y (d x d), and the sum of its squared entries.
 
     If ``x`` and ``y`` (n x d) have few rows, the smaller X X^T and Y Y^T are used; the products of
     their entries have the same sum.

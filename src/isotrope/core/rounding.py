@@ -22,7 +22,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 
 
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Return whether two tensors are equal in half of their digits.
+    """Return whether two tensors are equal up to rounding, in half of their digits.
 
     The digits are those of the largest finite number. NaN equals NaN, and infinity itself.
     ``dtype`` is the precision of the computation, by default that of ``a``.

@@ -64,7 +64,7 @@ class RunFolder:
         return bool(found) and hmac.compare_digest(seal.encode(), own.encode())
 
     def write_settings(self, settings: str) -> None:
-        """Write the settings (YAML), and mark the run as made on this machine."""
+        """Write the settings (YAML), and sign them as written by this user on this machine."""
         write_text(self.config, f"{settings}{_SEAL}{_signature(settings)}\n")
 
     def check(self) -> None:
@@ -91,7 +91,7 @@ class RunFolder:
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the folder of the Doctor's records: one in this folder, or this one; else None."""
+        """Return the folder in which the Doctor recorded: a subfolder or this one; else None."""
         if self.config.is_file():
             return None
         self.check()

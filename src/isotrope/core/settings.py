@@ -313,7 +313,7 @@ def flag(name: str) -> str:
 
 
 def _number(value: object) -> object:
-    """Return the text of a number as a number, a boolean as text, and any other value as it is."""
+    """Convert the text of a number to a number, and a boolean to text; keep any other value."""
     try:
         return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
     except (TypeError, ValueError, OverflowError):

@@ -1,7 +1,7 @@
 """Spells settings in messages as the command line, Python or a YAML file would.
 
-A message contains ``use `--head none```, in backticks. The command line prints it as ``use --head
-none`` and Python as ``use head='none'``; with settings of a YAML file it is ``head: none``.
+In the source, a message has a setting as a flag between backticks, such as ``--head none``. The
+command line prints the flag, Python prints ``head='none'``, and for YAML it is ``head: none``.
 
 Names that other libraries have for a setting are known too: ``--lr`` suggests ``--learning-rate``.
 """

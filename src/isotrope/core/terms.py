@@ -59,7 +59,7 @@ class Terms:
 
     @property
     def ratio(self) -> Tensor | None:
-        """R = sum_j W_ij R_ij / sum_j W_ij, n values; None if the pull is n x d."""
+        """R: mean of R_ij weighted by W_ij, n values; None if the pull differs by coordinate."""
         if self.pull.ndim != 1:
             return None
         mass = self.mass

@@ -31,7 +31,7 @@ def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient with respect to x from that with respect to ``unit`` = x / ``norm``."""
+    """Return the gradient with respect to x, given that with respect to ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
@@ -228,7 +228,7 @@ class Views:
         )
 
     def swapped(self) -> "Views":
-        """The other direction: positives as anchors.
+        """The views exchanged: positives as anchors, anchors as positives.
 
         Raises:
             ValueError: There are positives of other processes, whose anchors are not here.

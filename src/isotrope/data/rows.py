@@ -115,7 +115,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
 
 
 def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return the texts of a cell. It may hold one text, a list, passages or a conversation."""
+    """Return the texts of a cell, which may hold one text, a list, passages or a conversation."""
     if isinstance(value, str):
         return [cell_text(value, path, line, column)]
     if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array

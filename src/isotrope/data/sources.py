@@ -52,7 +52,7 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Put the name of the data set before the text of an error; change nothing for ``""``."""
+    """Put a data set's name before the text of an error; ``""`` means that it has no name."""
     try:
         yield
     except InputError as error:
@@ -102,7 +102,7 @@ def _names_file(value: object) -> bool:
 
 
 def named_datasets(data: object) -> Mapping[str, object]:
-    """Return the data sets of a dictionary; other data become the one data set ``""``."""
+    """Return the data sets of a dictionary by name; other data are one data set, named ``""``."""
     if not isinstance(data, Mapping) or is_frame(data):
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
@@ -145,7 +145,7 @@ def write_records(
         scored: Whether scored pairs may be written.
 
     Returns:
-        What was read; None if the file already held these records.
+        The :class:`Reading` of the data; None if the file already held these records.
 
     Raises:
         InputError: The data cannot be read, or ``file`` holds other records.

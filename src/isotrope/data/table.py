@@ -181,7 +181,7 @@ def _saved(folder: Path) -> Table:
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
 
-    It is such a name if there is no folder ``user`` here and no known suffix at the end.
+    A path is such a name if there is no folder ``user`` here and no known suffix at its end.
     """
     name = path.as_posix()
     return bool(
@@ -242,7 +242,7 @@ def is_frame(data: object) -> str:
 
 
 def table_of(data: object, name: Path = Path("the data")) -> Table:
-    """Return a data frame, a data set, or a list of texts, tuples or dictionaries as a table."""
+    """Convert a data frame, a data set, or a list of texts, tuples or dictionaries to a table."""
     if isinstance(data, Mapping):  # a DatasetDict
         if "train" not in data:
             raise InputError(

@@ -19,7 +19,7 @@ _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missin
 
 
 def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
-    """Return a table of lines without quoting. An empty separator makes each line one cell."""
+    """Return lines as a table; quotes have no meaning. Without a separator, a line is one cell."""
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]

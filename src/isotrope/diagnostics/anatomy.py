@@ -69,9 +69,9 @@ class Anatomy:
         settings: Known settings of the training, named as on the command line (hyphens).
         kind: Kind of the loss of the last batch: ``known`` for an objective of isotrope, ``unseen``
             without pairs, ``broken`` if a value is NaN, else as in ``isotrope.diagnostics.seen``.
-        places: Positions of some anchors in a batch, each with that of a negative that looks like
-            a positive. They count from 0, in the order in which the loss compares the rows.
-        calls: Number of steps since the start of the training, measured or not.
+        places: Positions of some anchors in a batch, each with the position of a negative that
+            looks like a positive. They count from 0, in the order of the rows in the loss.
+        calls: Number of steps since the start of the training, including unmeasured steps.
         words: How the trainer names its settings, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it.
             The dissipation does not include the factor. If GD is nearly equal for all anchors, the
@@ -276,7 +276,7 @@ class Anatomy:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
-        """Return what the rules of a diagnosis read of this training.
+        """Return the record of this training that the rules of a diagnosis read.
 
         A dissipation above 1 is left out, because it contains an unknown factor of the loss. If the
         factor is the 1/temperature of a softmax, pass ``temperature``.
@@ -350,7 +350,7 @@ def _file(path: Path) -> Path:
 
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
-    """Write metrics.csv, and diagnosis.json with the settings that repeat the diagnosis."""
+    """Write metrics.csv, and diagnosis.json with all that is needed to diagnose the log again."""
     anatomy.save(RunFolder(folder).metrics)
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
@@ -359,7 +359,7 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
 
 
 def of_recording(folder: Path) -> RunEvidence:
-    """Return what a diagnosis reads of a training, from a folder that :func:`save` wrote."""
+    """Return the record of a training that a diagnosis reads, from a folder of :func:`save`."""
     anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():

@@ -39,13 +39,13 @@ def sane(value: float) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """How a trainer names its settings, for proposed changes; ``{}`` stands for a number.
+    """How a trainer names its settings, for the changes that a diagnosis proposes.
 
     Attributes:
         inverse: Whether the trainer's setting is 1/temperature.
         cached: How to save memory when a contrastive loss gets larger batches.
-        contrastive_name: Text that the names of the trainer's contrastive losses contain.
-        without_labels: What to do with a column of labels for a contrastive loss.
+        contrastive_name: Text that is in the names of the trainer's contrastive losses.
+        without_labels: Words on a column of labels, after the name of a contrastive loss.
     """
 
     temperature: str = "similarities divided by a temperature of {}"
@@ -66,12 +66,12 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return the proposal of a better temperature, with the present one if it is known."""
+        """Return the proposal of another temperature, and name the present one if it is known."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 
     def instead(self, words: str, better: float | None, now: float | None) -> str:
-        """Return the proposal of a better value, with the present one if it is known."""
+        """Return the proposal of another value, and name the present one if it is known."""
         return words.format(f"{better:.3g}") + ("" if now is None else f" (now {now:.3g})")
 
 
@@ -93,7 +93,7 @@ class RunEvidence:
         losses: For each loss of a training in another trainer: ``name``, ``family``,
             ``temperature``, ``misfit`` and ``negatives``, as far as these are known.
         model: Statistics of ``model_geometry``, for a model and data without a run.
-        notes: What was examined and what could not be.
+        notes: Lines on what was examined and what could not be examined.
         words: How the trainer names its settings.
     """
 
@@ -117,17 +117,17 @@ class RunEvidence:
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return the value of the first step; if no step is logged, the value in ``start``."""
+        """Return a column's value at the first step or, if no step is logged, in ``start``."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
     def early(self, column: str) -> float | None:
-        """Return the median of the first third of the steps, without the first step."""
+        """Return the median of a column in the first third of the steps, without the first step."""
         values = self.series(column)
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return the median of the last third of the steps; if none, the value in ``probe``."""
+        """Return a column's median in the last third of the log or, without a log, in ``probe``."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)
@@ -164,7 +164,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the record of a run folder, without ``probe`` and ``start``."""
+    """Return the record of a run folder, without measurements of its encoders on a sample."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()

@@ -72,7 +72,7 @@ class Diagnosis:
 
     Attributes:
         findings: Faults, root cause first; empty if the run is healthy.
-        notes: What was examined and what could not be; not part of the JSON.
+        notes: What was examined and what could not be examined; not part of the JSON.
         numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
         judgement: Whether training helped, by the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.

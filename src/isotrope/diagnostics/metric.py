@@ -57,7 +57,7 @@ class Metric:
         logs: Kinds of log with this column; empty if only results have the number.
         of_step: Whether the training loop supplies the number instead of ``observe.measure``.
         panel: Picture of the metric; None if the metric has no picture of its own.
-        beside: Column in whose picture the metric is drawn, or whose horizontal axis it is.
+        beside: Column whose picture shows the metric, as another line or as the horizontal axis.
         line: Name of the metric's line in a picture with several lines.
         spread: Column of the metric's standard deviation, drawn as a band.
         heading: Heading in the comparison of runs; empty if the metric is not compared.

@@ -395,7 +395,7 @@ METRICS = (
         "Held-out InfoNCE",
         "InfoNCE at temperature 0.05 on held-out records",
         "InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on as many "
-        "training records. Both fall while the training generalises (Nie et al. 2023, figure 1).",
+        "training records. Both losses fall while training generalises (Nie et al. 2023, fig. 1).",
         logs=("text",),
         panel=Panel("training", "From the step where the held-out curve rises, training overfits."),
         line="held out",

@@ -58,7 +58,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         positive: it is as near to the anchor as the anchor's own positive, or has a cosine of
         0.999. Its 1 - cos must also be at most a quarter of the average negative's, so that a
         collapsed batch has none. A copy of the positive counts too: its 1 - cos to the positive is
-        at most a tenth of that of the average negative.
+        at most a tenth of the average negative's 1 - cos.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -81,7 +81,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return the measurements of pairs of unit rows; ``raw``: anchors before normalisation."""
+    """Return the measurements of normalised pairs; ``raw`` has the anchors before normalisation."""
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
@@ -133,7 +133,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
 
 
 def above_bound(terms: Terms, pairs: Pairs) -> float | None:
-    """Return the share of active anchors with R > p.q / |p|^2, Lemma 1's bound for small steps."""
+    """Return the share of anchors with GD >= 0.01 whose R is above Lemma 1's bound, p.q / |p|^2."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
         return None
@@ -232,7 +232,7 @@ def places_of_false_negatives(
 
 
 def _nearest(similarity: Tensor, negative: Tensor, among: Tensor, share: float) -> Tensor:
-    """Return whether a negative in ``among`` is within ``share`` of all negatives' mean 1 - cos."""
+    """Return whether 1 - cos to some negative in ``among`` is at most ``share`` x the mean one."""
     nearest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     return 1 - nearest <= share * (1 - mean)

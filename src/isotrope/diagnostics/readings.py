@@ -19,7 +19,7 @@ _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thre
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return additional numbers of a finding: ``numbers``, and the final values of ``columns``."""
+    """Return ``numbers`` and the final values of ``columns``, which a finding shows in addition."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
@@ -30,7 +30,7 @@ def gained(case: RunEvidence) -> float | None:
 
 
 def dead_share_after_start(case: RunEvidence) -> float | None:
-    """Return the share of anchors with GD < 0.01: its median without the first fifth of the log."""
+    """Return the median share of anchors with GD < 0.01, without the first fifth of the log."""
     dead = case.series("dead")
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
@@ -42,15 +42,15 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def copied(*times: Callable[[str], float | None]) -> bool:
-    """Return whether most anchors push a negative that looks like a positive, at all ``times``."""
+    """Return whether, at all ``times``, most anchors have a negative that looks like a positive."""
     return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
 
 def separation(row: Row | None) -> float | None:
     """Return how much nearer positives are than negatives, in standard deviations of their angles.
 
-    It is the difference of the mean angles, divided by the larger deviation. If the loss shows
-    labels and no positives, it is ``label_gap``.
+    The result is the difference of the mean angles, divided by the larger deviation. If the
+    loss shows labels and no positives, the result is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]
@@ -136,7 +136,7 @@ def dissipation_on_ideal(objective: Objective) -> float:
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return an objective's settings, and those of a parent whose components it replaces."""
+    """Return the settings of an objective and, if it was made by ``modify``, of its parent."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -172,7 +172,7 @@ def summed(case: RunEvidence) -> float:
 
 
 def larger_batch(case: RunEvidence) -> str:
-    """Return the proposal of a batch that is four times as large."""
+    """Propose a batch that is four times as large, named as the user's trainer calls it."""
     now = case.batch_size
     change = case.words.batch.format(max(64, 4 * (now or 16)))
     change += "" if now is None else f" (now {now})"
@@ -182,7 +182,7 @@ def larger_batch(case: RunEvidence) -> str:
 
 
 def harder_negatives(case: RunEvidence) -> str:
-    """Return the proposal of a doubled temperature or a larger batch, or of harder negatives."""
+    """Propose to double the temperature, to enlarge the batch, or to add harder negatives."""
     tau = loss_temperature(case)
     if tau is None:
         return f"{larger_batch(case)}, or {case.words.negatives}"
@@ -198,7 +198,7 @@ def slower(case: RunEvidence) -> str:
 
 
 def is_contrastive(case: RunEvidence) -> bool:
-    """Return whether the first named loss is the contrastive loss of its trainer."""
+    """Return whether the training's first loss is the contrastive loss of its trainer."""
     name = next((str(loss["name"]) for loss in case.losses if loss.get("name")), "")
     return bool(case.words.contrastive_name) and case.words.contrastive_name in name
 

@@ -45,7 +45,7 @@ class SeenBatch:
         numbers: Measurements, by column of metrics.csv.
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
         factor: Gradient of the loss divided by InfoNCE's; 1 for any other loss, None if unknown.
-        places: Positions of some anchors in the batch, each with that of its false negative.
+        places: Positions of some anchors in the batch, each with its false negative's position.
     """
 
     kind: str
@@ -278,7 +278,7 @@ def _by_labels(table: Compared) -> float | None:
 
 
 def _linked(pairs: Tensor) -> Tensor:
-    """Return whether a row leads to a column by pairs, n x m."""
+    """Return whether a chain of pairs connects each row and column, n x m."""
     linked = pairs.float()
     further = ((linked @ linked.T @ linked) > 0).float()
     return further > 0 if further.equal(linked) else _linked(further > 0)
@@ -366,7 +366,7 @@ def _of_infonce(
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
-    """Return measures of the anchors. A table of the same pairs, mirrored, is skipped."""
+    """Return measures of the anchors; skip tables of the same pairs in the other direction."""
     if not tables[0].vectors:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]

@@ -104,13 +104,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """Result of a function ``when``. If a text is empty, the finding uses that of the verdict.
+    """The result of a verdict's function ``when``; an empty text means the verdict's own text.
 
     Attributes:
         evidence: Numbers, the deciding ones first.
         detail: One or two sentences on the fault and why the change helps.
         change: Flags of ``isotrope train``.
-        decided_by: Threshold whose source the finding cites; empty for that of the first number.
+        decided_by: Threshold whose source the finding cites; if empty, the first number's.
     """
 
     evidence: tuple[Evidence, ...]

@@ -47,6 +47,6 @@ def find_device(name: str) -> torch.device:
 def pass_overhead(device: torch.device) -> int:
     """Return the overhead of one forward and backward pass, in tokens.
 
-    A batch is cut into chunks of similar length, one pass each. A larger overhead means fewer.
+    Training cuts a batch into chunks, one pass each; the larger the overhead, the fewer chunks.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -46,7 +46,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
-    """Return a folder's network, the side of its pictures, and their mean and deviation."""
+    """Return a folder's network, and side, mean and standard deviation for its pictures."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:

@@ -153,10 +153,10 @@ def open_folder(
 
 
 def freeze_pooler(model: "SentenceTransformer") -> None:
-    """Freeze BERT's pooler, because pooled embeddings do not pass through it.
+    """Freeze BERT's pooler, a layer that embeddings do not pass through.
 
-    Distributed training would wait for its gradient. It stays in the model, so that a saved folder
-    loads elsewhere without a warning.
+    Distributed training would wait for its gradient. The layer stays in the model, so that a saved
+    folder loads elsewhere without a warning.
     """
     first = model[0]
     pooler = getattr(getattr(first, "model", None), "pooler", None)
@@ -203,7 +203,7 @@ def body_of(model: "SentenceTransformer") -> list[nn.Module]:
 
 
 def positions_of(model: "SentenceTransformer") -> int:
-    """Return the number of positions for tokens; :data:`UNLIMITED` without absolute positions."""
+    """Return the number of position embeddings for tokens; :data:`UNLIMITED` if there are none."""
     first: Any = model[0]
     if is_static(first):
         return UNLIMITED

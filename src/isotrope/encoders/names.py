@@ -158,7 +158,7 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def is_static(module: object) -> bool:
-    """Return whether a module, given by itself or by its type's name, has static embeddings."""
+    """Return whether a module, or the type with this name, is a table of static embeddings."""
     name = module if isinstance(module, str) else type(module).__name__
     return name.rpartition(".")[2] == "StaticEmbedding"
 

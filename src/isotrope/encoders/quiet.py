@@ -48,7 +48,7 @@ class LoadReport(logging.Handler):
 
 @contextmanager
 def model_written(folder: Path) -> Iterator[Path]:
-    """Yield a folder for the files of a model. It replaces ``folder`` when all are written."""
+    """Yield a temporary folder for a model's files; it replaces ``folder`` at the end."""
     from safetensors import SafetensorError
 
     with atomic_replace(folder) as temporary, quiet_loading():
@@ -65,8 +65,8 @@ def model_written(folder: Path) -> Iterator[Path]:
 def quiet_loading(seed: int = 0) -> Iterator[LoadReport]:
     """Silence transformers and sentence-transformers, and give them a separate random state.
 
-    They draw missing weights, such as a pooler, from torch's CPU generator. The draws depend on
-    ``seed`` only, and the generator is restored afterwards.
+    These libraries draw missing weights, such as a pooler, from torch's CPU generator. The draws
+    depend on ``seed`` only, and the generator is restored afterwards.
     """
     from transformers.utils import logging as messages
 

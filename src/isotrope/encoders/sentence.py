@@ -207,7 +207,7 @@ class SentenceEncoder(nn.Module):
     def freeze_embeddings(self) -> None:
         """Freeze everything before the first layer of the transformer.
 
-        This is its module ``embeddings`` (embeddings of words, positions and types, and their
+        Frozen is its module ``embeddings`` (embeddings of words, positions and types, and their
         norm), or only the table of word embeddings if there is no such module.
         """
         transformer = self.transformer("freeze")
@@ -220,7 +220,7 @@ class SentenceEncoder(nn.Module):
         table.requires_grad_(False)
 
     def checkpoint_activations(self) -> None:
-        """Switch on gradient checkpointing: only the inputs of layers are kept for the backward."""
+        """Switch on gradient checkpointing: the forward pass stores only the inputs of layers."""
         transformer = self.transformer("gradient_checkpointing")
         old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
         enable = getattr(transformer, "activation_checkpointing_enable", old)
@@ -458,7 +458,7 @@ class SentenceEncoder(nn.Module):
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not
     """Return the prompts for queries and for documents that are saved with a model.
 
-    Both are empty if ``encode`` puts a prompt before every text.
+    Both prompts are empty if ``encode`` puts a prompt before every text.
     """
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""

@@ -101,7 +101,7 @@ def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
-    """Return rows to train on and rows for early stopping; if ``dev`` is None, draw the latter."""
+    """Return the rows to train on and the rows for early stopping, drawn if ``dev`` is None."""
     if training_set.dev is not None:
         return training_set.train, training_set.dev
     order = draws.permutation(len(training_set.train))

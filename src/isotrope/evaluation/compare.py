@@ -1,10 +1,10 @@
 """Decides which differences between models are noise, by the paired bootstrap.
 
-Every resample draws as many pairs, examples or queries as the task has, with replacement. It is the
-same for all models. Every score is computed again from the drawn examples; Spearman's correlation
-uses the ranks in the resample. The intervals include the effect of the choice of examples, but not
-that of the training seed. Pairs that share a sentence count as independent, so intervals are
-slightly too narrow.
+Every resample draws as many pairs, examples or queries as the task has, with replacement. All
+models are scored on the same resamples. Every score is computed again from the drawn examples;
+Spearman's correlation uses the ranks in the resample. The intervals include the effect of the
+choice of examples, but not that of the training seed. Pairs that share a sentence count as
+independent, so intervals are slightly too narrow.
 
 The p-value of a difference is two-sided: twice the share of resamples in which the difference has
 the opposite sign. Holm's method corrects the p-values for the number of comparisons in a table.
@@ -42,7 +42,7 @@ def compare(
     models: Sequence[str | os.PathLike[str] | Encoder | Result],
     **options: Any,
 ) -> Result:
-    """Score models on the same data, and find which differ from the first by more than noise.
+    """Score models on the same data, and find which differ from the first model beyond noise.
 
     Every score is compared by a paired bootstrap over the scored examples. The p-values are
     corrected for the number of comparisons, but do not include the effect of the training seed.
@@ -72,7 +72,7 @@ def compare(
 def compare_results(
     results: Sequence[Result], *, resamples: int | None = None, seed: int = 0
 ) -> Result:
-    """Compare all other models with the first.
+    """Compare each model with the first one, by a paired bootstrap over the scored examples.
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.

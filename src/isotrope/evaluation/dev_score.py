@@ -54,8 +54,8 @@ class DevMetric:
         score: Function of an encoder that returns the score, out of 100; larger is better.
         fingerprint: Fingerprint of the texts that are scored and of their expected answers.
         records: Number of held-out records that were read for the score; 0 for other data.
-        trained_on: Number of these records with a text of the training data; None if unknown.
-        queries: Text of each item of the score, if the items are queries.
+        trained_on: Number of held-out records with a text of the training data; None if unknown.
+        queries: The texts of the queries, if the score is a mean over queries.
     """
 
     name: str

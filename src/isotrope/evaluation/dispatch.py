@@ -229,7 +229,7 @@ def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
     Args:
-        model: Model that is named. For a run, the folder is its ``evaluations``. For others, and
+        model: A model. For a run, the folder is ``evaluations`` in the run folder. For others, and
             for read-only runs, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
     """
     if isinstance(model, (str, Path)):

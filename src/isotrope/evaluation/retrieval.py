@@ -180,7 +180,7 @@ def _package() -> ModuleType:
 class BM25:
     """BM25 of the library bm25s (k1 1.5, b 0.75) on lower-case words.
 
-    Stop words count, and words are not stemmed. It has no embeddings, so it only scores retrieval.
+    Stop words count; words are not stemmed. BM25 has no embeddings, so it only scores retrieval.
     """
 
     name = "bm25"

@@ -106,8 +106,8 @@ def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
     Returns:
         ``cosine``, ``dot``, ``euclidean`` and ``manhattan`` (negative distances), each n, float64.
-        The cosine is 0 if a row has no direction. It is exactly 1 for equal rows, so that rounding
-        does not rank them.
+        The cosine is 0 if a row has no direction. The cosine of equal rows is exactly 1, so that
+        rounding does not rank such pairs.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     dot = (x * y).sum(axis=1)

@@ -177,7 +177,7 @@ def finish(
     progress: bool,
     batch_size: int,
 ) -> list[Result]:
-    """Score the tasks that are not finished yet, one after the other."""
+    """Score the tasks without a stored result, one after the other."""
     # STS-B has sentences of the years STS12 to STS16, which are embedded once
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []

@@ -10,8 +10,8 @@ gain distinguishes three kinds of encoder:
   gains less. A training that gains less than whitening has learnt nothing new.
 - *trained*: whitening gains nothing, so look for gains in the data.
 
-The mean cosine of different texts does not distinguish the first two. It is 0.85 for a disturbed
-encoder, and 0.76 or 0.92 for a raw encoder, depending on its pooling (docs/LOG.md).
+The mean cosine of different texts does not distinguish raw from disturbed encoders. It is 0.85 for
+a disturbed encoder, and 0.76 or 0.92 for a raw encoder, depending on its pooling (docs/LOG.md).
 
 Mean and covariance come from texts that are not scored.
 """
@@ -58,7 +58,7 @@ class Uncovered:
         low: Lower end of the 95% interval of ``whitened - raw``.
         high: Upper end of this interval.
         mean_cosine: Mean cosine of different texts.
-        texts: Number of texts that gave mean and covariance.
+        texts: Number of texts from which mean and covariance were computed.
     """
 
     kind: Literal["raw", "disturbed", "trained", "unknown"]

@@ -61,10 +61,10 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
 
 
 def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pairs:
-    """Return the row statistics of ``views``, which are already in the objective's space.
+    """Return an object that computes row statistics of the similarities of ``views``.
 
     Args:
-        views: Views in the objective's space.
+        views: Views in the objective's space, such as unit vectors.
         backend: Name of a backend, as for :func:`choose`.
         held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
     """

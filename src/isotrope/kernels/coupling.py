@@ -21,7 +21,7 @@ _ROUNDINGS = 1000
 
 
 def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
-    """Compare assumed values or derivatives of the anchors with the true ones.
+    """Check the values or derivatives that were assumed for the anchors against the true ones.
 
     Raises:
         WrongCoupling: More than one value in eight differs.

@@ -15,7 +15,7 @@ from isotrope.kernels.pairs import Pairs
 
 
 class EagerPairs(Pairs):
-    """Row statistics from the n x c matrices, each of which is formed once, on first use."""
+    """Row statistics from whole n x c similarity matrices, each formed once, on first use."""
 
     backend = "eager"
 

@@ -47,11 +47,11 @@ def fused(
     learnt: Tensor | None = None,
     backend: str = "rowblock",
 ) -> Tensor:
-    """Return the scalar of an objective on the sphere, with its gradients already computed.
+    """Return the loss of an objective of unit vectors, with its gradients already computed.
 
     Args:
         views: Embeddings that are not normalised.
-        formula: Formula of one direction; it returns n values, or one for the batch.
+        formula: Loss of one direction, as a function of row statistics; n values, or one.
         both_directions: Whether the value is the mean of both directions.
         mean: Whether the values of the rows are averaged instead of summed.
         coupling: Dependence of the anchors on each other, as in ``paradigm.objective.Objective``.
@@ -59,7 +59,7 @@ def fused(
         backend: ``rowblock``, or ``bfloat16`` with rounded products.
 
     Raises:
-        Unfused: This formula or this input must be computed in another way.
+        Unfused: This function cannot compute this formula or these views.
         WrongCoupling: The formula contradicts the declaration.
     """
     dtype = torch.promote_types(views.anchors.dtype, torch.float32)

@@ -49,7 +49,7 @@ class Job:
     half: bool = False
 
     def columns(self, *raw: Tensor) -> list[Vectors]:
-        """The vectors with which rows are compared, copied if all copies fit into ``COPIED``."""
+        """The vectors with which anchors are compared, copied if all copies fit into ``COPIED``."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
         half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
@@ -74,7 +74,7 @@ class Job:
         return self.questions.learnt is not None
 
     def counts(self) -> dict[Against, Tensor]:
-        """The number of negatives of each row, for each kind of comparison."""
+        """The number of negatives of each anchor: across the views, within a view, or both."""
         return {against: Mask(self.views, against).counts() for against in self.questions.counts}
 
     @property
@@ -83,14 +83,14 @@ class Job:
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
-        """Return scaled unit rows: the base to the power of row times column is e^{s/tau}."""
+        """Scale unit rows, so that the base to the power of row times column is e^{s/tau}."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 
     def evaluate(
         self, positive: Tensor, values: dict[Key, Tensor], counts: dict[Against, Tensor], rows: int
     ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """Call the formula on statistics of some anchors of a batch of ``rows``.
+        """Evaluate and differentiate the formula at the statistics of some of ``rows`` anchors.
 
         Returns:
             The n summands of the value, or one number; its derivatives with respect to ``positive``

@@ -21,7 +21,7 @@ _CANCELLED = 1e-6  # norm below which a mixture has no direction
 
 @dataclass(frozen=True)
 class Mixing:
-    """The two columns of an anchor's mixture, and their shares.
+    """Which two embeddings are mixed into a negative for each anchor, and in which shares.
 
     Attributes:
         of: First and second part of a mixture: the second hardest and the hardest negative, the
@@ -36,12 +36,12 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return the columns of both parts, B x 2, with -1 for a missing column.
+        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 if missing.
 
         Args:
             views: Views of the whole batch.
             rows: Slice of B anchors.
-            nearest: Function that takes k and returns the columns of the k hardest negatives of
+            nearest: Function that takes k and returns the numbers of the k hardest negatives of
                 these anchors (``Pairs.nearest``).
         """
         if self.of == "second and hardest":
@@ -73,12 +73,12 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Mixture:
-    """One constant vector for each anchor, a sum of two columns.
+    """One extra negative for each anchor: a weighted sum of two embeddings, held constant.
 
     Attributes:
         vectors: Mixture of each anchor, n x d; zeros for an anchor without a mixture.
         exists: Whether each anchor has a mixture, n booleans.
-        columns: The two columns that are mixed for each anchor, n x 2.
+        columns: Numbers of the two columns that are mixed for each anchor, n x 2.
         scale: Factor by which the sum of the two parts is multiplied, n values.
         share: Share of the first part in the sum.
     """

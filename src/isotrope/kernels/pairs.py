@@ -1,4 +1,4 @@
-"""The Pairs interface: the statistics of the similarities of two views, available to an objective.
+"""The Pairs interface: statistics of the similarities of two views, for the formula of a loss.
 
 An objective's formula uses only vectors of length n: the positive similarity, the log-sum-exp over
 the negatives, the hardest negative, the number of negatives, and the similarity with a mixture of
@@ -49,7 +49,7 @@ class Pairs(ABC):
 
     @property
     def views(self) -> Views:
-        """The views, already in the objective's space."""
+        """The views in the objective's space, such as unit vectors."""
         return self._views
 
     def of(self, views: Views) -> "Pairs":
@@ -57,7 +57,7 @@ class Pairs(ABC):
         return type(self)(views)
 
     def swapped(self) -> "Pairs":
-        """The same statistics of the other direction: positives as anchors."""
+        """The same statistics with the views exchanged, so that the positives are the anchors."""
         return self.of(self.views.swapped())
 
     @property
@@ -74,7 +74,7 @@ class Pairs(ABC):
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         """:meth:`logsumexp` minus (the positive's similarity / temperature), n values.
 
-        In small batches this difference costs less than its two terms.
+        In small batches, this difference costs less than its two terms one by one.
         """
         return self.logsumexp(temperature, against) - self.positive / temperature
 
@@ -92,7 +92,7 @@ class Pairs(ABC):
         return self._count(against)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        """Columns of the k hardest negatives, hardest first, n x min(k, c).
+        """Column numbers of each anchor's k hardest negatives, hardest first, n x min(k, c).
 
         Ties are broken by index. The value is -1 if an anchor has fewer negatives. No gradient
         flows through the choice of columns.
@@ -100,12 +100,12 @@ class Pairs(ABC):
         return self._nearest(k, against)
 
     def mixture(self, mixing: Mixing) -> Mixture:
-        """The constant mixture of each anchor, from two columns of ``columns("cross")``."""
+        """One extra negative for each anchor, mixed from two vectors of ``columns("cross")``."""
         which = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """h_i.x_i / temperature with the mixture x_i of anchor i, n values; -inf without one."""
+        """h_i.x_i / temperature for the mixture x_i of anchor i, n values; -inf if it has none."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     def similarity(self, against: Against = "cross") -> Tensor:

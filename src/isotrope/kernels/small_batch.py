@@ -123,7 +123,7 @@ class _AcrossViews(torch.autograd.Function):
 
 
 class _OverBothViews(torch.autograd.Function):
-    """As :class:`_AcrossViews`, but over both views: X = z z^T / tau of all 2n unit rows z."""
+    """As :class:`_AcrossViews`, but over both views: X = z z^T / tau, z all 2n unit rows."""
 
     @staticmethod
     def forward(

@@ -22,7 +22,7 @@ Formula = Callable[[Pairs], Tensor]
 
 
 class Unfused(Exception):
-    """The formula uses more than statistics, or statistics that cannot be fused."""
+    """A formula uses more than row statistics, or statistics that ``fused`` cannot compute."""
 
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
@@ -31,12 +31,12 @@ Key = tuple[Kind, Against]
 
 @dataclass
 class Questions:
-    """The statistics that a formula uses.
+    """The row statistics that the formula of a loss uses.
 
     Attributes:
         temperatures: Temperature of each question. A question is a statistic and the columns over
             which it is computed: ``cross``, ``within`` or ``both`` (``Terms.against``).
-        counts: Columns among which the formula asks for the number of an anchor's negatives.
+        counts: Columns (as above) among which the formula counts an anchor's negatives.
         mixing: Mixture of two embeddings with which the formula compares each anchor, or None.
         learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
         lasting: Whether the questions cannot change later, because no temperature is a tensor.
@@ -68,7 +68,7 @@ class StatisticsOnly(Pairs):
 
     Args:
         positive: Similarities of the anchors with their positives, n values.
-        answers: Object that supplies the other statistics.
+        answers: Object that supplies all statistics of the negatives.
     """
 
     backend = "rowblock"
@@ -116,7 +116,7 @@ class StatisticsOnly(Pairs):
 
 
 class Gaps(StatisticsOnly):
-    """Supplies gaps, which ``answers`` holds in place of the log-sum-exps."""
+    """Supplies each anchor's gap: log-sum-exp over negatives minus the positive's logit."""
 
     def __init__(self, answers: "Known | _Recorder") -> None:
         self._answers = answers
@@ -244,7 +244,7 @@ _MOST = 64
 def record(
     formula: Formula, dtype: torch.dtype, learnt_of: Callable[[], Tensor | None] = lambda: None
 ) -> Questions:
-    """Record the statistics that a formula uses.
+    """Find out which row statistics the formula of a loss uses.
 
     Args:
         formula: Formula of one direction.

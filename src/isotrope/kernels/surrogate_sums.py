@@ -1,14 +1,14 @@
 """Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
-If only the anchors have gradients, only two results of the weights are needed: their product with
-the columns, and their row sums. A block of e^{s/tau} then serves both directions. Its product with
-the positives is the push on the anchors; the product of its transpose with the anchors is the push
-on the positives. The row sums divide these products at the end of the sweep. Both directions,
-including their hardest negatives, take 6 n^2 d floating-point operations. The similarities within a
-view are symmetric, so only the upper triangle is formed, in 3 n^2 d.
+If only the anchors have gradients, the n x n weights need not be kept. Their row sums and their
+product with the compared vectors are enough. A block of e^{s/tau} then serves both directions. Its
+product with the positives is the push on the anchors. In the second direction the positives are the
+anchors, and the push on them is the product of the block's transpose with the first view. At the
+end, both are divided by the row sums. Both directions, with their hardest negatives, take 6 n^2 d
+operations. Similarities within a view are symmetric: their upper triangle takes 3 n^2 d.
 
-If e^{s/tau} overflows float32, or positives were gathered from other processes, each direction
-takes a separate sweep of 4 n c d operations, in which the maximum of each row is subtracted first.
+If e^{s/tau} overflows float32, or positives were gathered from other processes, each direction is a
+separate sweep over its c columns (4 n c d). It subtracts the maximum of each row first.
 """
 
 import math
@@ -59,7 +59,7 @@ class Exponent:
 
 
 class LazyWeights:
-    """Weights given only by their product with the columns and by the sums of their rows.
+    """Weights that are not stored: only row sums and their product with the columns are.
 
     Like an n x c matrix they can be scaled, by numbers or by rows, summed and multiplied. Any other
     operation needs the matrix itself and raises ``Unfused``.
@@ -106,7 +106,7 @@ class LazyWeights:
 
 
 class Masses(NamedTuple):
-    """Sums of unnormalised weights over the negatives of each anchor, divided by e^top."""
+    """Sums of an anchor's weights and weighted negatives, times e^-top (top: maximum or 0)."""
 
     top: Tensor
     mass: Tensor
@@ -135,12 +135,12 @@ class _Block(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Statistics of the rows of both views, n each, from a sweep over some columns.
+    """Sums for the n rows of both views over some of the vectors that they are compared with.
 
     Attributes:
         hardest: Largest similarity of each row.
         mass: Sum of the exponentials of each row.
-        push: Sum of the columns, weighted by the exponentials, for each row.
+        push: Sum of the compared vectors, weighted by the exponentials, for each row.
     """
 
     hardest: list[Tensor] | None = None
@@ -149,7 +149,7 @@ class Swept(NamedTuple):
 
 
 class SurrogateSums(ABC):
-    """Sums over the columns of both directions of a batch, each computed once.
+    """Sums over the compared vectors in both directions of a batch, each computed once.
 
     In direction 0 the anchors are compared with their columns, in direction 1 the positives are.
 
@@ -192,7 +192,7 @@ class SurrogateSums(ABC):
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
-        """Return the largest similarities, or None if no sweep computes them."""
+        """Return each anchor's largest similarity to a negative; None if no sweep computes it."""
         if ("first", direction, by) in self._known:
             return self.first(direction, by)[1]
         if not self.square:
@@ -214,7 +214,7 @@ class SurrogateSums(ABC):
 
     @abstractmethod
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
-        """Compare both views with a part of their columns; without exponent, find only maxima."""
+        """Compare both views with some of their columns; without exponent, find only maxima."""
 
     @abstractmethod
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
@@ -346,7 +346,7 @@ class BlockSums(SurrogateSums):
 
 
 class SurrogatePairs(Pairs):
-    """Row statistics of one direction and the pushes on its anchors, detached.
+    """Row statistics of one direction, and the pushes on its anchors, without gradients.
 
     Args:
         plain: Pairs of the same direction, for statistics that no sweep has computed.
@@ -382,7 +382,7 @@ class SurrogatePairs(Pairs):
         return self._weights(AGAINST[by], lambda: push, mass) * scale[:, None]
 
     def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
-        """Return weights that are not 0 for one column of each anchor only.
+        """Return weights with which each anchor is pushed by one negative, such as the hardest.
 
         Args:
             by: Similarity by which the columns were chosen.

@@ -1,7 +1,7 @@
 """Forms blocks of similarities, chooses their height, and multiplies them with vectors.
 
-Every pass over similarities in linear memory uses these blocks of rows. They have all columns, or
-those of the upper triangle of a view against itself. One buffer holds one block after another.
+Every pass over similarities in linear memory uses these blocks of rows. A block has all columns, or
+only those of the upper triangle if a view is compared with itself. All blocks share one buffer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -151,7 +151,7 @@ def _divisors(raw: Tensor) -> Tensor:
 
 
 class Tiles:
-    """Blocks of products of rows with columns, one after the other in one buffer."""
+    """Blocks of dot products of rows with columns, one after the other in one buffer."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most  # rows of a block, see ``height``

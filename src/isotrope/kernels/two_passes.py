@@ -2,8 +2,8 @@
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row. Then the
 formula is evaluated and differentiated. The second pass forms the blocks again and multiplies them
-by the derivatives. This takes 8 n^2 d floating-point operations across the views. Within a view it
-takes 4 n^2 d, because only the upper triangle is formed.
+by the derivatives. Both passes take 8 n^2 d floating-point operations across the views, and 4 n^2 d
+within a view, of which only the upper triangle is formed.
 
 If the loss is linear in the sums (MIO), its derivatives are known before the sums, and one pass is
 enough: 6 n^2 d across the views, 3 n^2 d within a view.
@@ -89,7 +89,7 @@ class _TwoPasses:
         self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:
-        """The same number for each row, across and inside, by direction."""
+        """A number for each row, across views and within them, by direction."""
         return {
             where: [torch.full_like(self.positive, value) for _ in range(2)]
             for where in ("cross", "within")

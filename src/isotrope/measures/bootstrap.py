@@ -1,7 +1,7 @@
 """The paired bootstrap: estimates how much a score would vary with other examples.
 
 Every resample draws as many examples as were scored, with replacement, and the same examples for
-all models. Scores are computed again on each resample; Spearman's correlation ranks within it.
+all models. Scores are computed again on each resample; Spearman's correlation uses its ranks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _HELD = 100_000  # counts in memory at a time; a few such arrays fit into the ca
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield the count of each of ``size`` examples in each resample, in blocks of size x b."""
+    """Yield how often each of ``size`` examples is in each resample, in blocks of size x b."""
     most = max(1, _HELD // size)
     for start in range(0, resamples, most):
         rows = min(most, resamples - start)
@@ -53,7 +53,7 @@ def bootstrap_spearman(
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the mean of every model in every resample, m x b: ``rows`` m x n, ``counts`` n x b."""
+    """Return the mean of each row of scores (m x n) in each resample (``counts`` n x b), m x b."""
     return np.asarray(rows @ counts / rows.shape[1])
 
 
@@ -78,7 +78,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def intervals(rows: np.ndarray) -> list[dict[str, float]]:
-    """Return the bounds of the mean of each row of item scores (m x n)."""
+    """Return the confidence bounds of each row's mean; a row has the scores of n examples."""
     blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
     draws = np.concatenate([bootstrap_mean(rows, counts) for counts in blocks], axis=1)
     return [interval(row) for row in draws]

@@ -9,7 +9,7 @@ from isotrope.core.views import unit
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
-    Nie et al. (2023) call it d_ij in the caption of figure 3, and plot it. It lies in [-2, 2].
+    Nie et al. (2023) call it d_ij in the caption of figure 3, and plot it. The gap lies in [-2, 2].
     Below 0, negatives are on average nearer than positives.
 
     Args:

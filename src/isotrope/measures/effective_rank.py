@@ -5,10 +5,10 @@ from torch import Tensor
 
 
 def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
-    """Return exp(-sum_k p_k log p_k), p_k = sigma_k / sum_l sigma_l of the singular values.
+    """Return exp(-sum_k p_k log p_k), with p_k the k-th singular value divided by their sum.
 
-    It is 0 if nothing varies, and 1 for a line. It is largest for an isotropic cloud: min(n, d), or
-    min(n - 1, d) with centring. Source: Roy and Vetterli 2007. Without centring it is RankMe
+    The rank is 0 if nothing varies, and 1 for a line. It is largest for an isotropic cloud: min(n,
+    d), or min(n - 1, d) with centring. Source: Roy and Vetterli 2007. Without centring it is RankMe
     (Garrido et al. 2023), which an offset common to all embeddings lowers towards 1.
 
     Args:

@@ -141,7 +141,7 @@ class Judgement:
             than noise. ``within noise``: neither holds. ``not known``: nothing was measured.
         sentence: The judgement with its numbers, as a sentence.
         numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``. The last two
-            also have the ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
+            also have the ``difference`` to the start, its bounds ``low`` and ``high``, and ``p``.
     """
 
     outcome: Outcome
@@ -157,7 +157,7 @@ class Judgement:
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "its judgement lacks outcome, sentence or numbers; restore the file from a copy"
+                "its judgement lacks outcome, sentence or numbers (keys); restore a copy of it"
             )
         return cls(outcome, sentence, numbers)
 

@@ -15,11 +15,11 @@ DEAD = 0.01  # below this GD an anchor hardly moves
 
 
 def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
-    """Return the mean over active anchors of |W_in| / sum_j |W_ij|, n the hardest negative.
+    """Return the hardest negative's share of an anchor's weights, averaged over active anchors.
 
     An anchor is active if its GD is at least 0.01 and some of its weights are not 0. The result is
     None if no anchor is active. The hardest negative is the negative most similar to the anchor.
-    Absolute values are used because some objectives (VICRegGrad) have weights of both signs.
+    Weights count by absolute value, because some objectives (VICRegGrad) have both signs.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
@@ -38,10 +38,10 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         views: Embeddings of any norm, n x d each.
 
     Returns:
-        ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. Both leave out
-        anchors without negatives, whose GD does not show whether they have finished learning, and
-        are None if no anchor is left. ``hardest_share``: see :func:`hardest_share`. ``ratio``: the
-        mean R over the anchors whose weights do not sum to 0. It is None if there are no such
+        ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. These two leave
+        out anchors without negatives, whose GD does not show whether they have finished learning,
+        and are None if no anchor is left. ``hardest_share``: see :func:`hardest_share`. ``ratio``:
+        the mean R over the anchors whose weights do not sum to 0. It is None if there are no such
         anchors, or if the pull is a matrix (Barlow Twins).
     """
     if not objective.has_terms:

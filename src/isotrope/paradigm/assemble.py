@@ -12,7 +12,7 @@ from isotrope.kernels.choose import pairs
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
+    """Return the gradients GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
     columns = pairs(views).columns(terms.against)
     direction = terms.weight @ columns - terms.pulls * views.own
     if terms.extra is not None:

@@ -41,8 +41,8 @@ class Compared:
         rounded: Whether the gradient has half precision, which loses a small pull.
         scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
             temperature of a softmax. None if there is not one such number.
-        beside: Graph node that joins these scores with those of other tables, or None.
-        summed: Number of cosines that a score sums; 1 if it does not, or if that is unknown.
+        beside: Graph node that concatenates these scores with those of other tables, or None.
+        summed: Number of cosines whose sum is a score; 1 for a single cosine, or if unknown.
     """
 
     anchors: Tensor
@@ -64,7 +64,7 @@ class Compared:
     def pulled(self) -> Tensor:
         """The pairs that are pulled together, n x m.
 
-        A smoothed label also pulls distant candidates slightly; these do not count.
+        Label smoothing also pulls other candidates slightly; such pairs do not count.
         """
         pull = -torch.where(self.mask, self.gradient, 0)
         pulled, most = pull > self._least, pull.amax(dim=1, keepdim=True)
@@ -117,7 +117,7 @@ class Compared:
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether, in other tables, these anchors are candidates and these candidates anchors."""
+        """Whether ``others`` compare the same vectors with anchors and candidates exchanged."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
@@ -136,7 +136,7 @@ def imbalance(gradient: Tensor, dim: int) -> float:
 
 
 def joined(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables; those that one softmax compares side by side are merged."""
+    """Merge the tables whose candidates share one softmax, and return all tables."""
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
@@ -194,7 +194,7 @@ def _of_repeated(table: Compared) -> Compared:
 
 
 def _once(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables; pairs that are in two of them stay in the larger one only."""
+    """Remove pairs that are in two tables from the smaller one; return all tables."""
     # A loss may compute its positives row by row, and all pairs with them in one product.
     tables = list(compared)
     for one in compared:
@@ -208,7 +208,7 @@ def _once(compared: Sequence[Compared]) -> list[Compared]:
 
 
 def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables; those whose scores the loss itself puts side by side are merged."""
+    """Merge the tables whose scores the loss itself concatenates; return all tables."""
     groups = _grouped(
         compared,
         lambda g, t: (
@@ -219,7 +219,7 @@ def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
 
 
 def _rows_together(tables: list[Compared]) -> list[Compared]:
-    """Return the tables; those whose anchors have the same candidates are merged."""
+    """Merge the tables whose anchors have the same candidates; return all tables."""
     alike = _grouped(
         tables,
         lambda g, t: (
@@ -255,7 +255,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return the two tables of each loss that pulls in one of them only, and all other tables."""
+    """Return pairs of tables of which a loss pulls in only one, and all other tables."""
     # Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table
     # pulls twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     directions: list[Compared] = []
@@ -322,7 +322,7 @@ def _swapped(table: Compared) -> Compared:
 
 
 def _of_one_anchor(tables: list[Compared]) -> list[Compared]:
-    """Return unbalanced tables; those with the same anchors are merged side by side."""
+    """Merge unbalanced tables with the same anchors side by side; return all unbalanced ones."""
     groups = _grouped(tables, lambda g, t: _fit(g[0], t) and g[0].roots[0] == t.roots[0] != set())
     return [_beside(group) for group in groups]
 
@@ -354,7 +354,7 @@ def _without_repetitions(whole: list[Compared]) -> list[Compared]:
 
 
 def stacked(whole: Sequence[Compared]) -> Compared:
-    """Return the tables as one, in which no anchor is compared with columns of another table."""
+    """Join tables into one, in which no anchor is compared with candidates of another table."""
     if len(whole) == 1:
         return whole[0]
     scores, gradient, mask = (
@@ -414,7 +414,7 @@ class SoftmaxEvidence:
         )
 
     def __add__(self, other: "SoftmaxEvidence") -> "SoftmaxEvidence":
-        """Return the sums over the pairs of both."""
+        """Return the sums over the pairs of both objects."""
         pairs = self.pairs + other.pairs
         return SoftmaxEvidence(self.xx + other.xx, self.xy + other.xy, self.yy + other.yy, pairs)
 

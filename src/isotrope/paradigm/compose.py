@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors are coupled by a part in use, by the parent, or by ``variant="released"``."""
+        """How anchors depend on each other: by the parts, the parent or ``variant="released"``."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -103,12 +103,12 @@ class Paradigm(
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared; False only if W is that of a parent that compares none."""
+        """Whether rows are compared; False only if W comes from a parent that compares no rows."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Transformations that leave the loss unchanged; a kept part may exclude rotation."""
+        """Transformations that leave the loss unchanged; not rotation if the parent excludes it."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -125,7 +125,7 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the fields that are set; parts are in their short form."""
+        """Return the fields that are set; parts in their short form (``"margin:0.3"``)."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         return {name: v.short() if isinstance(v, Component) else v for name, v in values.items()}
 
@@ -173,7 +173,7 @@ def _summed(objective: Objective | None) -> bool:
 def modify(
     parent: Objective, *, dissipation: object = None, weight: object = None, ratio: object = None
 ) -> Paradigm:
-    """Return ``parent`` with some components replaced; the others stay those of the parent.
+    """Return ``parent`` with some components replaced; it keeps its other components.
 
     If the weight is replaced and the ratio is not, the ratio stays the same. Losses of the whole
     batch (Barlow Twins, MHE) keep their pull instead, because it does not depend on the weight.
@@ -205,8 +205,8 @@ def modify(
 def pushes(objective: Objective) -> bool:
     """Return whether an objective pushes anything, that is, whether some weight is not zero.
 
-    The answer depends on the settings, so the weights are evaluated on noise. It only decides
-    which settings are accepted, and changes no gradient.
+    It depends on the settings and not only on the class, so the weights are computed for fixed
+    pseudo-random embeddings. The answer decides which settings are accepted.
     """
     return bool(_noise_terms(objective).weight.any())
 

@@ -306,7 +306,7 @@ def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tenso
 
 
 def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Return GD (n) and whether it is the sum of the weights (n booleans); see the module.
+    """Return GD (n values), and whether it is the sum of the signed pushes (n booleans).
 
     Args:
         push: Product of GD and W, n x c.

@@ -65,7 +65,7 @@ class Derived(Objective, register=False):
 
 
 class OneWay(Derived, register=False):
-    """One direction of an objective that averages both; the first view serves as anchors."""
+    """The first direction of an objective that averages both: the first view has the anchors."""
 
     two_directions = False
 

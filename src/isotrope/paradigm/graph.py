@@ -57,7 +57,7 @@ class Similarity:
         b: Second operand.
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
-        parts: The same gradient, split by the operations that use the result or its multiple.
+        parts: ``gradient``, divided among the operations that use the result or a multiple of it.
         tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if they were not
@@ -110,7 +110,7 @@ class Similarity:
 
     @property
     def top(self) -> Node:
-        """The node that outputs the similarities; for squared distances, the one that squares."""
+        """The node that outputs the similarities; for squared distances, the node that squares."""
         return self.hook if self.squared else self.node
 
     @property
@@ -184,7 +184,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter that a node yields, at most moved or cast; None for one number."""
+    """Return the parameter that a node yields (moved or cast at most); None for a scalar."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -440,7 +440,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of the given edges that a similarity takes as operands, at most moved."""
+    """Return the values of those edges that lead to an operand of ``seen``, moved at most."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

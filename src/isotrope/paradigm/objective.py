@@ -47,10 +47,10 @@ class Objective:
     and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values
     that a paper tuned for a backbone; explicit arguments override them.
 
-    ``coupling`` declares how the anchors of a batch depend on each other. This decides how value
-    and gradients are computed. The declaration holds for the reduced loss of one direction, and for
-    its attraction and repulsion. For anchor i, let p_i be the similarity with its positive, t_i the
-    statistics over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau}
+    ``coupling`` declares how the anchors of a batch depend on each other. The answer decides how
+    value and gradients are computed. The declaration holds for the reduced loss of one direction,
+    and for its attraction and repulsion. For anchor i, let p_i be the similarity with its positive,
+    t_i the statistics over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau}
     (``logsumexp`` is log S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
     - ``"batch"``: any function of all p and t. This is the default and always correct; it costs a
@@ -166,9 +166,9 @@ class Objective:
         raise NoTerms(type(self).__name__, self.space)
 
     def swapped_components(self, pairs: Pairs) -> Terms:
-        """The components of the other direction, which give the gradients on its columns.
+        """The components of the direction in which the positives are the anchors.
 
-        If columns are held constant, their weights are 0 here, unlike in ``components``.
+        They give the gradients of the compared vectors. Constant vectors have weight 0 here.
         """
         terms = self.components(pairs)
         if self.holds == "nothing":

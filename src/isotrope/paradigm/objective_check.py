@@ -253,7 +253,7 @@ def mistakes(objective: Objective) -> list[str]:
 
 
 def _relation(claimed: Tensor, right: Tensor) -> str:
-    """In words, the factor between the two, for the whole matrix or row by row."""
+    """In words, the factor between two matrices, for all entries or row by row."""
     if _alike(claimed, right):
         return "that of the formula"
     factor = (claimed * right).sum() / right.square().sum()
@@ -266,5 +266,5 @@ def _relation(claimed: Tensor, right: Tensor) -> str:
 
 
 def _alike(claimed: Tensor, right: Tensor) -> bool:
-    """Whether the two are equal, relative to a largest push or pull of 1."""
+    """Whether two tensors are equal, if their largest push or pull is 1."""
     return bool((claimed - right).abs().max() <= EXACT)

@@ -120,7 +120,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """Return the result of :func:`_normal` for operands that broadcast, compared row by row."""
+    """As :func:`_normal` (a table of pairs), for operands that broadcast, compared row by row."""
     dims = max(a.ndim, b.ndim)
     a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
     if dims not in (1, 2, 3):
@@ -149,7 +149,7 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | 
 
 
 def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """Return the result of :func:`_normal` for texts that are compared by their tokens."""
+    """As :func:`_normal` (a table of pairs), for texts that are compared by their tokens."""
     if g.ndim not in (3, 4) or value is None:
         return None
     on, s, t = g != 0, g.shape[-2], g.shape[-1]

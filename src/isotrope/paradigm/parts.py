@@ -1,7 +1,7 @@
 """The named parts of a gradient: dissipations, ratios, weights (Li et al. 2024, tables 1 and 2).
 
-A new objective calls ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
-``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges a part.
+A new objective calls ``parts.Hardest(metric="dot")(pairs)`` in its method ``components``. An
+existing one exchanges a part by ``objective.modify(weight=parts.Softmax(temperature=0.05))``.
 """
 
 import math
@@ -42,10 +42,10 @@ def active(gap: Tensor, margin: float | Tensor) -> Tensor:
 
 
 class Component:
-    """A function of the anchors' row statistics; subclasses are registered by kind and name.
+    """A part of a gradient, such as a weight, computed from the similarities of each anchor.
 
     Attributes:
-        by_name: The components of one kind by name.
+        by_name: All classes of one kind of part, by name, such as ``margin``.
     """
 
     by_name: ClassVar[dict[str, type["Component"]]]
@@ -85,7 +85,7 @@ class Dissipation(Component):
 
 @dataclass(frozen=True)
 class Always(Dissipation, name="none"):
-    """GD = 1: the gradient never dissipates, as in the objectives of table 2."""
+    """GD = 1: the gradient never dissipates (objectives of table 2 in Li et al. 2024)."""
 
     coupling = "none"
 

@@ -1,10 +1,10 @@
 """Tests whether the components of an objective give the gradient of its formula.
 
 An objective is written twice: as a formula and as the three components of its gradient. This module
-compares the two by autograd in float64 on batches in which mistakes show. It also tests the
-declarations of the class: its invariances, its parts, how its anchors are coupled, and finite
-values on degenerate input. The test suite calls these checks for every registered objective and
-setting; ``isotrope.paradigm.objective_check`` runs all of them on one class.
+compares formula and components by autograd in float64 on batches in which mistakes show. It also
+tests the declarations of the class: its invariances, its parts, how its anchors are coupled, and
+finite values on degenerate input. The test suite calls these checks for every registered objective
+and setting; ``isotrope.paradigm.objective_check`` runs all of them on one class.
 """
 
 import math
@@ -75,7 +75,7 @@ def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
-    """Yield the settings to prove: the defaults, each other choice of a field, and each preset."""
+    """Yield the settings to test: the defaults, each other choice of a field, and each preset."""
     yield {}
     for field, hyper in hypers(cls).items():
         for choice in hyper.choices:
@@ -100,7 +100,7 @@ def _lowest(hyper: Hyper) -> float:
 
 
 def further(objective: Objective, anchors: Tensor) -> Tensor | None:
-    """Return additional negatives, 4 x d, for an objective without in-batch ones, else None."""
+    """Return 4 random negatives (4 x d) if an objective has none in the batch, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
     numbers = Generator().manual_seed(2)
@@ -128,7 +128,7 @@ def _largest(*tensors: Tensor) -> float:
 
 
 def largest(errors: Iterable[float]) -> float:
-    """Return the largest error, NaN if any is NaN (``max`` would skip it), or 0 without any."""
+    """Return the largest error; NaN if any is NaN (``max`` would skip it), 0 without errors."""
     values = list(errors)
     return math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
 
@@ -141,7 +141,7 @@ def double_entry(
     negatives: Tensor | None = None,
     groups: Tensor | None = None,
 ) -> float:
-    """Return the error of scale x assembled terms against autograd of the formula, on the sphere.
+    """Return the error of the components' gradient against autograd of the formula.
 
     The error is divided by the largest push plus pull on an anchor, however small, or by the
     largest gradient if that is larger. Push, pull and gradient contain the 1/n of a mean.
@@ -164,7 +164,7 @@ def double_entry(
 
 
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the larger :func:`double_entry` with additional negatives and with groups.
+    """Return the larger error of :func:`double_entry` with additional negatives and with groups.
 
     The result is infinite if they change nothing although the objective declares to use them:
     training would silently ignore them.
@@ -189,7 +189,7 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the error of the summed gradients of attraction and repulsion, for both views.
+    """Return how far the gradients of attraction and repulsion do not add up to the whole one.
 
     The error is relative as in :func:`double_entry`.
     """
@@ -205,7 +205,7 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
 
 
 def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the error of other ways to compute the loss and its gradients, against ``eager``.
+    """Return the error of faster ways to compute a loss and its gradients, against ``eager``.
 
     The ways are the default, the row blocks and, for anchors declared as uncoupled, the summed
     shares of two processes. Each is tried with and without groups and additional negatives. The
@@ -325,13 +325,13 @@ def _constant_column(x: Tensor) -> Tensor:
 
 
 def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tensor]:
-    """Return a case of ``DEGENERATE`` in d dimensions, as leaves that require gradients."""
+    """Return a degenerate batch (see ``DEGENERATE``) as n x d tensors that require gradients."""
     a, b = DEGENERATE[case](*_random(6, d, Generator().manual_seed(0)))
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
 
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
-    """Return the non-finite results, by name: value, gradients, components.
+    """Return the values, gradients and components that are not finite on degenerate input.
 
     A batch of one group, in which nothing may be pushed, is tried as well. An objective may refuse
     an input with an ``OverflowError``, because the dtype would overflow.

@@ -375,7 +375,7 @@ class _Graph:
             seen.tokens, seen.hook = True, top
 
     def directions(self, seen: Similarity) -> list[tuple[Node, int]]:
-        """Return the nodes that use a similarity, if several do: one by rows, one by columns."""
+        """Return the nodes that use a similarity if several do, such as one for each direction."""
         if seen.tokens:
             return []
         node = seen.top
@@ -390,7 +390,7 @@ class _Graph:
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
 
     def scale(self, seen: Similarity) -> float | None:
-        """Return a similarity's factor in exponentials; None without one, or if they differ."""
+        """Return the factor of a similarity in an exponential, 1/tau; None if not one number."""
         stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
         while stack and len(been) < _MOST_STEPS:
             node, factor = stack.pop()
@@ -414,7 +414,7 @@ class _Graph:
         return found[0] if alike else None
 
     def beside(self, seen: Similarity) -> Node | None:
-        """Return the last node that concatenates an anchor's scores with others, or None."""
+        """Return the last node that concatenates an anchor's scores with other scores, or None."""
         node, together, steps = seen.top, None, 0
         while steps < _MOST_STEPS:
             users = self._users(node)
@@ -449,7 +449,7 @@ class _Graph:
         return 2 if self.similarities else 1
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
-        """Return the embeddings that a loss also uses outside similarities, and by which nodes."""
+        """Return the embeddings that a loss also uses without comparing them, and where."""
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}

@@ -59,7 +59,7 @@ class Surrogate:
 
 
 def constant_components(objective: _Given, pairs: Pairs) -> Terms:
-    """Return the detached components; for a large batch without matrices of weights."""
+    """Return the detached components; for a large batch, they store no matrix of weights."""
     return _components(objective, pairs).detached()
 
 

@@ -13,7 +13,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One cell of a table; ``title`` is the reason for a missing number, ``note`` a label."""
+    """One cell of a table: text, reason for a missing number (``title``), label (``note``)."""
 
     text: str
     title: str = ""
@@ -92,7 +92,7 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def verdict(run: Run) -> str:
-    """Return one sentence on a run: its judgement or, without a judgement, its best score."""
+    """Return one sentence on a run: whether training helped or, if unknown, its best score."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
     state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
@@ -148,7 +148,7 @@ def _why_missing(run: Run, key: str) -> str:
 
 
 def _unsaved(run: Run, key: str) -> str:
-    """Return "not saved" if a score is not that of the saved model, else an empty text."""
+    """Return "not saved" if a score belongs to another model than the saved one, else ""."""
     if key not in ("dev_best", "dev_final") or key == run.saved or not run.finished:
         return ""
     if run.of_images:

@@ -176,7 +176,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
-    """Add the names of parent folders to runs with the same name, until the names differ."""
+    """Make equal names of runs differ: put the names of parent folders before them."""
     parts = [run.folder.resolve().parts for run in runs]
     named = []
     for run, part in zip(runs, parts, strict=True):
@@ -326,7 +326,7 @@ def write_audit(audited: Audit, folder: Path) -> None:
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return text and CSS class of the coloured label, which is green if nothing is wrong."""
+    """Return text and CSS class of a run's coloured label, which is green for a healthy run."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"

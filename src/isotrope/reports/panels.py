@@ -31,9 +31,9 @@ class Scale:
 
     Attributes:
         across: The quantity on the horizontal axis.
-        along: Whether the cursor follows the horizontal axis instead of the points.
+        along: Whether the cursor shows all lines at its horizontal position, not the nearest point.
         box: Left, top, right and bottom of the axes.
-        x: Offset and slope of the horizontal axis.
+        x: Offset and slope that convert a horizontal position to a number.
         lines: For each line: run, column, name, spread, and offset and slope of the height.
         log: Whether the vertical axis is logarithmic.
     """

@@ -62,7 +62,7 @@ def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
 
 
 def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> list[Line2D]:
-    """Return the legend: a line for each run, then the kinds of lines if there are several."""
+    """Return the legend: one entry for each run, then one for each line style of several."""
     handles = []
     for index in sorted({curve.run for curve in drawn}):
         name, style = runs[index].name, styles(len(runs))[index]
@@ -84,7 +84,7 @@ def _handle(colour: str, dash: tuple[float, ...], label: str) -> Line2D:
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows, whether or not pyplot is imported."""
+    """A matplotlib figure that a notebook shows, whether or not pyplot is imported."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

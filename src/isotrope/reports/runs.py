@@ -114,7 +114,7 @@ class Run:
         """Fingerprint of the scored data; two dev scores are comparable only if it is the same.
 
         Older versions recorded no fingerprint. For their runs, the name of the score and the
-        settings replace it (for ``--dev auto`` and kNN, with that of the training data).
+        settings replace it (for ``--dev auto`` and kNN, with the fingerprint of the data).
         """
         if recorded := self._dev("data"):
             return recorded
@@ -137,7 +137,7 @@ class Run:
 
     @property
     def saved(self) -> str:
-        """Name of the saved model's score, which is that of the best step (for images, the last).
+        """Name of the saved model's score: ``dev_best``, or for images ``dev_final`` (last step).
 
         For images, the score is from the test part, which must not be used to choose a step.
         """

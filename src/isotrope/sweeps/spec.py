@@ -69,7 +69,7 @@ class Sweep:
         base: Settings that all runs share: values by the names of flags or YAML keys.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if ``trials`` suffices for all values.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if the trials suffice for all values.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.
@@ -92,7 +92,7 @@ class Sweep:
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
-        """Return the run folder for some values and a seed, which form its name."""
+        """Return the folder of the run with these values and this seed, which form its name."""
         parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
         name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
         if name != ",".join(parts) or len(name) > _LONGEST:

@@ -124,7 +124,7 @@ class SweepStudy:
         return trial.number, self._spelled(trial.params)
 
     def tell(self, number: int, score: float | None) -> None:
-        """Record the score of a trial, or a failure if it is None; a second record is ignored."""
+        """Record the score of a trial; None is a failure. A trial keeps its first score."""
         failed = TrialState.FAIL if score is None else None
         with os_errors_as_input_errors(self._journal):
             self.study.tell(number, score, state=failed, skip_if_finished=True)

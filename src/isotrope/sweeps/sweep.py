@@ -77,7 +77,7 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """The mean score over the seeds; None if the run of a seed has failed."""
+        """The mean score over the seeds; None if the run of any seed has failed."""
         scores = self.scores
         return statistics.fmean(scores.values()) if scores and len(scores) == self.runs else None
 
@@ -90,7 +90,7 @@ class Trial:
 def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
     """Return the trials with a score, the best first.
 
-    A trial with fewer finished seeds comes after all with more, because its mean is less certain.
+    A trial with fewer finished seeds comes after those with more: its mean is less certain.
     """
     sign = -1 if highest else 1
     scored = [(trial, score) for trial in trials if (score := trial.score) is not None]

@@ -6,8 +6,8 @@ the same command with the choices as flags repeats the run. docs/LOG.md has the 
 For pairs, it chooses a contrastive loss in both directions, no head, the encoder's own length
 limit, and a high learning rate for several epochs. The saved weights lie between the original and
 the trained ones. In the trials, they scored about as well as the trained weights, and the model
-forgot less. For single texts, it chooses SimCSE's settings (``--recipe papers``). The held-out part
-decides only whether the original model is kept.
+forgot less. For single texts, it chooses SimCSE's settings (``--recipe papers``). The held-out
+records decide only whether the original model is kept.
 """
 
 import math
@@ -50,7 +50,7 @@ _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all ep
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of a setting.
+    """A value that ``--recipe auto`` chooses for a setting.
 
     Attributes:
         why: Reason that is printed. Several choices in a row may have the same reason.
@@ -167,7 +167,7 @@ def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> floa
 
 
 def _share(records: int) -> float:
-    """Return the share to hold out: the larger of 100 records and 2%, at most 15% and 1,000."""
+    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records."""
     records = max(1, records)
     return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
 
@@ -175,7 +175,7 @@ def _share(records: int) -> float:
 def _loss(
     pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder
 ) -> float | None:
-    """Return the mean InfoNCE, scaled to batches of 64; None if no batch has unlinked pairs."""
+    """Return the mean InfoNCE, scaled to batches of 64; None without pairs of different groups."""
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     views = [
         torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs]))
@@ -222,7 +222,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for scored pairs; only loss and prompts differ from those for pairs."""
-    query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind"
+    query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind (no query)"
     return [
         Choice("loss", "CoSENTLoss", "learns the order of the scores"),
         *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),

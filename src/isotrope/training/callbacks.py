@@ -126,7 +126,7 @@ class Metrics:
         return rows
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
-        """Begin or complete the row of ``step``. It is written when the next row begins."""
+        """Begin or complete the row of ``step``, which is written when the next row begins."""
         ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.close()
@@ -138,7 +138,7 @@ class Metrics:
         self._log({name: value for name, value in values.items() if value is not None}, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the unwritten row for a checkpoint; written rows are on the disk."""
+        """Return the row of metrics.csv that is not yet written, for a checkpoint."""
         if self.path.is_file():
             with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
                 os.fsync(handle.fileno())
@@ -196,7 +196,7 @@ class Dev:
     Args:
         history: Evaluations so far, the name of the score, and which model to save.
         score: Function that evaluates the current encoder; or, if there is no data to score it on,
-            a sentence that the run prints in place of a judgement.
+            a sentence that the run prints instead of saying whether the score rose.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
         every: Number of steps between scores; 0 for scores at the start and the end only.
         patience: Number of evaluations without a new best score after which the run ends, or None.
@@ -361,11 +361,11 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
 
 
 _ENOUGH = 1_000
-"""Code for early stopping, sent in place of the number of a signal; larger than any of these."""
+"""Code for early stopping, sent as a signal's number would be; larger than any such number."""
 
 
 class Between(TrainerCallback):
-    """Does all work between the steps of a run, in a fixed order; its time is not counted.
+    """Logs, scores and saves between the steps of a run; its time is no part of the rate.
 
     After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
     Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.
@@ -405,7 +405,7 @@ class Between(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the log and score the model before training; with ``--keep-every``, save it too."""
+        """Begin the log, and score the model before training; ``--keep-every`` saves this model."""
         step = state.global_step
         self.timer.begin()
         if self.watched is not None:

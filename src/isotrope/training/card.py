@@ -97,7 +97,7 @@ def _base_model(encoder: str) -> tuple[str, str]:
 
 
 def lora_line(lora: dict[str, Any]) -> str:
-    """Format the result of ``lora_facts`` as a line of text."""
+    """Return a line on the LoRA adapters of a run: rank, alpha and trained parameters."""
     return (
         f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
         f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "

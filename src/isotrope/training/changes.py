@@ -3,7 +3,7 @@
 The other texts are a few hundred sentences on general subjects: the first sentences of docstrings
 in Python's standard library, which need no labels and no download. They are embedded before and
 after training. The result is 100 times Spearman's correlation between the similarities before and
-after: 100 if all pairs keep their order. It does not show whether a new order is worse.
+after: 100 if all pairs keep their order. The number does not show whether a new order is worse.
 """
 
 import importlib
@@ -56,7 +56,7 @@ def general_sentences() -> tuple[str, ...]:
 
 
 def similarities(encoder: Encoder) -> NDArray[np.float64]:
-    """Return the cosines of all pairs of the sentences."""
+    """Return the cosines of all pairs of general sentences, embedded by ``encoder``."""
     vectors = embed(encoder, list(general_sentences())).astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
@@ -65,7 +65,7 @@ def similarities(encoder: Encoder) -> NDArray[np.float64]:
 def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHistory) -> float | None:
     """Return 100 times Spearman's correlation of the similarities before and after a training.
 
-    The result is None if the saved model is not that of the last step, which is ``encoder``.
+    ``encoder`` is the model of the last step. If the run saved another model, the result is None.
     """
     if before is None or (history.scores and history.best != max(history.scores)):
         return None
@@ -73,7 +73,7 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
 
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
-    """Return how many dev queries have a better or worse score, and which fell most.
+    """Return how many dev queries score better or worse after training, and the largest falls.
 
     The result is None if the dev score is not a mean over queries or the original model was saved.
     """
@@ -97,7 +97,7 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
-    """Return what to do after the training in ``RUN``; empty if the numbers suggest nothing."""
+    """Return advice on what to do after a training; empty if its numbers suggest nothing."""
     if history.scores and history.best == min(history.scores):
         return (
             "next, run `isotrope diagnose RUN`, which names what to change; the trained model is "

@@ -24,7 +24,7 @@ OBJECTIVE = "ntxent"
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` is used. Another objective, for example, rules it out."""
+    """Return whether ``--recipe auto`` chooses settings. With another objective, it does not."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -59,7 +59,7 @@ def check_not_taken(output: Path) -> None:
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return the settings, completed by what recipe and audit chose when the run began."""
+    """Return the settings, with the values that recipe and audit chose when the run began."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
     chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
     if not (chosen or AUTO in own.values()) or not config.is_file():
@@ -80,7 +80,7 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 
 
 def check_given(settings: RunSettings) -> None:
-    """Refuse settings without effect, unless ``--recipe auto`` may still give them an effect."""
+    """Refuse settings without effect, except those that ``--recipe auto`` may give an effect."""
     if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
         settings.check_used(lambda line: None)
 

@@ -19,7 +19,7 @@ from isotrope.core.errors import InputError
 def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """Return ``[module(*chunk) for chunk in chunks]`` without keeping activations.
 
-    The values, the random numbers drawn and the gradients are the same.
+    Values, gradients and random numbers are the same as without the cache.
 
     Args:
         module: Module that returns one tensor for a chunk. Each row must depend only on its own

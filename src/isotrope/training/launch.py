@@ -5,7 +5,7 @@ torchrun would set. Under torchrun, which several machines need, this file is no
 runs many tasks, several at a time; each process has its share of the cores and one GPU.
 
 The parent process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
-checkpoint. If the parent process has died, the others end in the same way.
+checkpoint. If the parent process dies, the processes that it started end in the same way.
 """
 
 import os

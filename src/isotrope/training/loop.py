@@ -56,7 +56,7 @@ from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTask(ABC):
-    """A training on text or on images whose settings are checked and whose data are read.
+    """A training on text or images that is ready to start: settings checked, data read.
 
     A subclass defines ``loader``, ``introduce``, ``finish``, ``details`` and, if the model of the
     best step is saved, ``keep``.
@@ -214,7 +214,7 @@ def _plain(value: object) -> object:
 def trainer_of(
     settings: RunSettings, module: TextModule | ImageMethod, output: Path, clip: float | None
 ) -> RunTrainer:
-    """Return the trainer of a run without its batches and callbacks."""
+    """Return the trainer of a run; batches and callbacks are attached to it later."""
     device = find_device(settings.device)
     given: dict[str, Any] = {
         "output_dir": str(RunFolder(output).checkpoints),

@@ -1,9 +1,9 @@
 """Checks that chunks, caching, two processes and the order of rows do not change a gradient.
 
 It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
-embeddings of a small encoder. The gradients of the weights of encoder and loss are compared with
-those of one plain call. Where a file defines subclasses of ``Objective``, they are checked by
-the stricter :func:`isotrope.paradigm.objective_check.prove`.
+embeddings of a small encoder. In each case, the gradients of the weights of encoder and loss are
+compared with the gradients of one plain call. Where a file defines subclasses of ``Objective``,
+they are checked by the stricter :func:`isotrope.paradigm.objective_check.prove`.
 """
 
 import contextlib
@@ -156,7 +156,7 @@ def _parameters(loss: Loss) -> Mapping[str, inspect.Parameter]:
 def check_loss(
     loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
 ) -> list[Check]:
-    """Return the checks of :func:`checks_of`."""
+    """Check a loss with :func:`checks_of`, and return all results as a list."""
     return list(checks_of(loss, source, dimensions=dimensions))
 
 

@@ -59,7 +59,7 @@ class Recipe(Rates):
         objective_settings: Defaults of hyperparameters, by the name of the objective; they replace
             the objective's own defaults.
         augment: Name in ``data.augment.RECIPES``.
-        source: Source of the numbers.
+        source: Publication that the numbers are from.
         batch_size: Batch size for which the learning rate was chosen. With a batch of B, the
             learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
         epochs: Passes over the data.

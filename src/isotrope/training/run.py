@@ -1,7 +1,7 @@
 """Runs a training on text or images: its folder, processes, checkpoints and outcome.
 
-A function of type ``Work`` checks the settings, prepares the data and trains. This file calls it in
-the run folder, in as many processes as the settings demand. ``loop`` runs the steps.
+A function of type ``Work`` checks the settings, prepares the data and trains. This file calls the
+function in the run folder, in as many processes as the settings demand. ``loop`` runs the steps.
 """
 
 import importlib
@@ -322,7 +322,7 @@ def _tidy(output: Path) -> None:
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
-    """Compute the loss once on noise, to find errors before the training."""
+    """Compute the loss once on random embeddings, to find errors before the training."""
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     try:
         objective(noise[0], noise[1], noise[2] if negatives else None)

@@ -175,7 +175,7 @@ class RunSettings(Settings, ABC):
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields in the order of the help: first those of this kind of run alone."""
+        """Return the fields as in the help: first those that only text (or only images) has."""
         shared = RunSettings.model_fields
         return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
             k: v for k, v in cls.model_fields.items() if k in shared
@@ -273,7 +273,7 @@ class TrainSettings(RunSettings):
     query_prompt: str = in_data("", "Text to put before the anchor of a pair.", used=no_prompt)
     passage_prompt: str = in_data(
         "",
-        "Text to put before all other texts of a pair.",
+        "Text to put before the positive and hard negatives.",
         used=[
             no_prompt,
             Used(
@@ -308,8 +308,8 @@ class TrainSettings(RunSettings):
     )
     prefer: Literal["best", "trained"] = of_dev(
         "best",
-        "Model to save. best: that with the best dev score. trained: the same, but the last one "
-        "replaces the original one, unless the last is worse by more than two standard errors.",
+        "Model to save. best: the model with the best dev score. trained: if the original model is "
+        "best, save the last one instead, unless it is worse by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
@@ -467,7 +467,7 @@ class TrainSettings(RunSettings):
 
     @property
     def held_out(self) -> float:
-        """The share of records to hold out: with ``--dev auto`` at least some."""
+        """The share of records to hold out of training; ``--dev auto`` needs 0.1 by default."""
         return 0.1 if self.dev == "auto" and self.holdout == 0 else self.holdout
 
     @property

@@ -276,13 +276,13 @@ def module_of(
 
 @dataclass(frozen=True, kw_only=True)
 class TextTask(TrainingTask):
-    """A training on text whose settings are checked and whose data are read.
+    """A training on text that is ready to start: settings are checked, data are read.
 
     Attributes:
-        batches: Records of every step, and tokens of each data set.
-        watch: Dev score, or None.
-        general: Similarities of general sentences before training; None if they are not compared
-            with the similarities after training.
+        batches: The records that each step trains on, and the tokenised texts of each data set.
+        watch: Computes the dev score; None without one.
+        general: Cosines between sentences on general subjects before training, to measure how much
+            training changes them; None if this is not measured.
     """
 
     kind = "train"
@@ -369,8 +369,8 @@ class TextTask(TrainingTask):
     def finish(self) -> Result:
         """Save the model of the last step, and complete the model card.
 
-        It is saved as the model of the run if there is no dev score, and as ``rejected`` if the
-        original model is kept.
+        Without a dev score, it becomes the model of the run. If the dev score keeps the original
+        model, it is saved as ``rejected``. Otherwise, the best model is already saved.
         """
         dev, output = self.dev, self.output
         if isinstance(dev.score, str):

@@ -153,7 +153,7 @@ def batch_at(
 
 
 def check_store(objective: Objective, store: TokenStore) -> None:
-    """Refuse data that the objective cannot learn from: hard negatives, or a single group."""
+    """Refuse hard negatives if the objective takes none, and data that are all one group."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(ONE_GROUP.format(len(store)))

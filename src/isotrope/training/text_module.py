@@ -7,8 +7,8 @@ embeddings themselves and the norms are logged. Each data set has its own ``Obje
 text are two passes with dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed,
 step and process; a run that is resumed within an epoch therefore has the same dropout masks.
 
-A loss of sentence-transformers may replace the objective (:func:`host_loss`). It takes pairs,
-scored pairs, or pairs with hard negatives that have scores.
+A loss of sentence-transformers may replace the objective (:func:`host_loss`). Such a loss takes
+pairs, scored pairs, or pairs with hard negatives that have scores.
 """
 
 import inspect

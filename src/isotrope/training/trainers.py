@@ -1,8 +1,8 @@
 """The trainers of a run: for text that of sentence-transformers, for images that of transformers.
 
-Both are extended. Batches and random numbers depend only on seed and step, so a resumed run repeats
-them. The rates follow the plan, numbers that are not finite end the run before they change the
-weights, and complete checkpoints are marked.
+Subclasses extend both trainers. Batches and random numbers depend only on seed and step, so a
+resumed run repeats them. Learning rates follow the plan, numbers that are not finite end the run
+before they change the weights, and complete checkpoints are marked.
 """
 
 import copy

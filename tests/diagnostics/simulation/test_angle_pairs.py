@@ -153,7 +153,7 @@ class Placed(InfoNCE, register=False):
 
 
 def test_places_in_the_batch_are_refused() -> None:
-    with pytest.raises(InputError, match="measure Placed on embeddings instead"):
+    with pytest.raises(InputError, match="measure Placed on embeddings"):
         dissipation([Placed()], Angles([0.4], [0.5], batches=2))
 
 

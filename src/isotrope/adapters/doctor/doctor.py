@@ -209,7 +209,7 @@ class Doctor:
         self._verdict = (HEALTHY,)
 
     def noted(self, name: str, row: Row) -> None:
-        """Record the properties of a loss from a new row; report the verdict if it changed."""
+        """Record the properties of a loss from its newly measured row; print a changed verdict."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind

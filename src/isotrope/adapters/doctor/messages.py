@@ -1,7 +1,7 @@
 """Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end.
 
-The Doctor's advice names the settings of the trainer or loss library that the user has, if there is
-a record of its names here. Otherwise the advice is in general words.
+The Doctor's advice names the settings of the trainer or loss library that the user has, if this
+module has a record of its names. Otherwise the advice is in general words.
 """
 
 from collections.abc import Iterable, Mapping
@@ -144,9 +144,9 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
 
 
 def words_of(things: Iterable[object]) -> Words:
-    """Return the record of the first known package that defines one of the objects.
+    """Return the names of settings in the first known package that defines one of the objects.
 
-    The record names the argument for the temperature only if one of the objects has it.
+    The argument for the temperature has a name only if one of the objects has it.
     """
     known = list(things)
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}

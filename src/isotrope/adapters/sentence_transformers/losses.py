@@ -303,7 +303,7 @@ def _groups(labels: Tensor | None) -> Tensor:
 
 
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
-    """Return the embeddings of each column, n x d.
+    """Return the embeddings of each column of a batch, n x d.
 
     Some columns cannot be joined, so each gets its own forward pass: images whose patches are not
     rows, inputs without padding, columns for different ``Router`` routes, and columns from which a

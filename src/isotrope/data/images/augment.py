@@ -1,8 +1,8 @@
 """Augments whole batches of images: random crops, changes of colour, and blur.
 
 :meth:`Augment.draw` draws the random numbers of the whole batch on the CPU. :meth:`Augment.apply`
-changes the images of one process, on its device, by their rows of these numbers. Each view has one
-:class:`Augment`; :func:`two_views` returns those of a published recipe.
+changes the images of one process, on its device, by the rows of numbers for these images. Each view
+has one :class:`Augment`; :func:`two_views` returns those of a published recipe.
 
 Order, ranges and distributions are torchvision's. The order is crop and flip, colour jitter, grey,
 blur, solarisation. With strength b, a factor of brightness, contrast or saturation is uniform in
@@ -66,7 +66,7 @@ class Augment:
         size: Height and width of the view, in pixels.
         scale: Smallest and largest area of the crop, as a share of the image's area.
         ratio: Smallest and largest width / height of the crop; its logarithm is drawn uniformly.
-        bicubic: Whether to resize with PIL's cubic filter instead of linearly. Both antialias.
+        bicubic: Whether to resize with PIL's cubic filter, not linearly. Both filters antialias.
         flip: Probability of mirroring.
         jitter: Strengths of the changes of brightness, contrast, saturation and hue. The strength
             for hue is at most 1/2.
@@ -128,8 +128,8 @@ class Augment:
     def boxes(self, draws: AugmentDraws, height: int, width: int) -> Tensor:
         """Return the box of each crop, for images of one size.
 
-        It is the first candidate that fits into the image. If none fits, it is the largest box with
-        an allowed ratio in the centre of the image.
+        The box is the first candidate (area and ratio) that fits into the image. If none fits, it
+        is the largest box with an allowed ratio in the centre of the image.
 
         Returns:
             Tensor: int64 n x 4: top, left, height and width.
@@ -281,7 +281,7 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return the two views of a recipe. Above 64 pixels, ``"dino"`` has eight more local views."""
+    """Return a recipe's two augmentations; above 64 pixels, ``"dino"`` adds eight small crops."""
     if name not in RECIPES:
         raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

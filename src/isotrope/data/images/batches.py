@@ -12,7 +12,7 @@ from isotrope.data.text.batches import Batches
 
 
 class ImageBatch(NamedTuple):
-    """The pictures of one step, or those of them that one process reads.
+    """The pictures of one step, or the part of them that one process reads.
 
     Attributes:
         images: Pictures of this process, uint8, rows x 3 x side x side.

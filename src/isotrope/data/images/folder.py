@@ -33,7 +33,7 @@ class EncodedImages:
 
     A picture that cannot be decoded is replaced by the next picture of the same label, or of any
     label if no picture of that label can be decoded. The replacement is the same in every process.
-    Broken pictures are recorded in shared memory, where the main process sees those of the workers.
+    Broken pictures are recorded in shared memory, so that the main process sees what workers find.
 
     Attributes:
         keys: Key of each picture: the path of its file, or the number of its row.

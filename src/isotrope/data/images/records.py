@@ -85,8 +85,8 @@ class ImageSet:
         class_names: Names of the classes; label 0 is the first. None if unknown.
         skipped: Names of the files that were skipped, because they are not readable pictures.
         side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
-        fingerprint: Digest of parts and side. For arrays, it covers the pixels. For files, nothing
-            is decoded: it covers name, length, width, height, and the first and last kilobyte.
+        fingerprint: Hash of parts and side. For arrays, it covers the pixels. For files, nothing is
+            decoded: it covers name, length, width, height, and the first and last kilobyte.
         in_memory: Whether the pictures are in memory, so that worker processes would not help.
     """
 
@@ -109,8 +109,8 @@ class ImageSet:
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return ascending positions of ``n`` pictures, or of all if there are fewer.
 
-    These are the first picture of every class, then the second of every class, and so on. Without
-    labels, they are the first ``n`` pictures.
+    Chosen are the first picture of every class, then the second of every class, and so on. Without
+    labels, the first ``n`` pictures are chosen.
     """
     if labels is None:
         return np.arange(min(n, total))

@@ -80,7 +80,7 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return one id per row. Connected rows have the same id.
+    """Return an id for each row, the same for connected rows.
 
     Two rows are connected if they share a hash, directly or through other rows. The columns of the
     shared hash may differ: the anchor of one record may be the positive of another.

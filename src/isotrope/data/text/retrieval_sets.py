@@ -6,7 +6,7 @@ allowed). Each may end in ``.gz`` (layout: Thakur et al. 2021). In a file of pai
 query and each positive is its relevant document; negatives are other documents.
 
 A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
-file. It counts as its own answer only if qrels or a pair says so.
+file. A query counts as its own answer only if qrels or a pair says so.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,10 +59,10 @@ def load_retrieval(path: Path | str) -> RetrievalSet:
 
 
 def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
-    """Return the task of finding the second text of each pair by its first.
+    """Return a search task: in each record, the first text is the query and the second the answer.
 
-    All texts after the first are documents. Equal texts become one query or document, so a query
-    may have several relevant documents.
+    The other texts of a record are documents, too. Equal texts become one query or document, so a
+    query may have several relevant documents.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}

@@ -117,7 +117,7 @@ class Former:
     """Forms the views of records and holds out a share of the records.
 
     A hash of the seed and the anchor decides whether a record is held out. The choice therefore
-    does not depend on the order, and is the same for near-identical anchors.
+    does not depend on the order of records, and is the same for near-identical anchors.
 
     Attributes:
         views: ``dropout``, ``adjacent`` or ``pairs``.

@@ -11,7 +11,7 @@ encoder is enough to compute them. ``isotrope.audit`` and ``isotrope audit`` com
 - ``pairs``: pairs that seem mismatched, pairs with nothing left to learn, unusual texts;
 - ``result``: the result as a table and as JSON; ``texts`` adds the files to train on.
 
-``isotrope.evaluation.uncover`` measures what whitening the embeddings gains.
+``isotrope.evaluation.uncover`` measures how much whitening the embeddings improves the score.
 
 All pushes and shares come from the objective's own ``components``.
 """

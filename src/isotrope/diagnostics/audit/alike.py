@@ -24,14 +24,14 @@ _TEMPERATURE = 0.05
 
 @dataclass(frozen=True)
 class Alike:
-    """Pairs of rows that may belong together, those with the largest evidence first.
+    """Pairs of rows that may belong together, the most likely first.
 
     Attributes:
         rows: Numbers of the two rows, the lower first, int64 (m x 2).
         evidence: Evidence that they belong together (see the module), m values.
-        push: Reciprocal push (see the module ``push``), m values; 0 if either row is not among the
-            partners that the ledger keeps for the other.
-        share: Share of the push between all rows that is between these two, m values.
+        push: How strongly the two rows push each other (``push``: reciprocal push), m values; 0 if
+            either row is not among those that push the other most.
+        share: Push between the two rows, divided by the push between all pairs of rows, m values.
     """
 
     rows: NDArray[np.int64]
@@ -42,9 +42,9 @@ class Alike:
 
 @torch.no_grad()
 def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
-    """Return pairs of rows that are nearest by one of the four similarities, and their evidence.
+    """Return pairs of near rows, with the evidence that they belong together (see the module).
 
-    Pairs within a group are left out, because they are known to belong together. With more than
+    Two rows of one group are left out, because they are known to belong together. With more than
     30,000 rows, pairs whose evidence is below 0 are left out too, to save memory.
     """
     n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0

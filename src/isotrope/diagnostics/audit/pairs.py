@@ -61,7 +61,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the rows whose hashes (``marks``, n x k) equal those of an earlier row."""
+    """Return the rows that have the same k hashes (``marks``, n x k) as an earlier row."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 

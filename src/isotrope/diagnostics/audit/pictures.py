@@ -86,7 +86,7 @@ class PictureAudit(Audit):
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of pairs with equal labels, of likely false negatives and of all pairs, or None."""
+        """Share of pairs with equal labels, among likely false negatives and among all pairs."""
         labels = self.pictures.labels
         if labels is None:
             return None

@@ -52,8 +52,8 @@ class Ledger:
 
     Attributes:
         partners: Partners of each row, the strongest first, int64 (n x k); -1 if there are fewer.
-        push: Geometric mean of the push in both directions, in units of ``unit``, n x k. It ranks.
-        force: Arithmetic mean of the same, in the same units, n x k. It gives shares of all push.
+        push: Geometric mean of the push in both directions, in ``unit``, n x k. It ranks partners.
+        force: Arithmetic mean of the push in both directions, in ``unit``, n x k. It gives shares.
         row_force: Sum of the force over all rows that the row was compared with, n values.
         unit: Sum of an anchor's weights, averaged over anchors. For InfoNCE, all anchors have the
             same sum, 1/temperature, so a push of 1 is the largest possible one.
@@ -68,11 +68,11 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Mined:
-    """Hard negatives, in the order of the rows; of each row, the hardest first.
+    """Hard negatives of the rows, in the order of the rows and the hardest of a row first.
 
     Attributes:
-        rows: Row of the anchor, and row whose positive is its hard negative, int64 (m x 2).
-        hardness: Share of the push on the anchor, m values.
+        rows: Row of an anchor, and row whose positive is its hard negative, int64 (m x 2).
+        hardness: Share of the push on the anchor that comes from the hard negative, m values.
         short: Number of rows that get fewer negatives than requested.
     """
 
@@ -85,8 +85,8 @@ class Mined:
 class Near:
     """The nearest other rows of each row, by each of the four similarities of two rows.
 
-    These compare anchor and anchor, positive and positive, anchor and positive, and positive and
-    anchor. Rows of one group are left out.
+    The four similarities are those of anchor and anchor, positive and positive, anchor and
+    positive, and positive and anchor. Rows of one group are left out.
 
     Attributes:
         cosines: Cosines, the largest first, 4 x n x k; -inf if there are fewer.
@@ -130,9 +130,9 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
 
 
 def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b rows, the rows nearest to each (b x q), and the cosines of these pairs (4 x b x q).
+    """Yield b rows, the q rows nearest to each (b x q), and their cosines with it (4 x b x q).
 
-    The rows nearest to a row are those of ``near``, by any of the four similarities. For a row with
+    The rows nearest to a row are those in ``near``, by any of the four similarities. For a row with
     fewer than q, the remaining numbers are -1 and the remaining cosines -inf.
     """
     views = embedded.anchors, embedded.positives
@@ -158,9 +158,9 @@ def ledger(
     seed: int = 0,
     progress: bool = False,
 ) -> Ledger:
-    """Compare pairs of rows, and keep the ``keep`` strongest partners of each row.
+    """Compare pairs of rows; return the ``keep`` rows that push each row most (its partners).
 
-    ``near`` are the nearest rows, if known, at least ``keep`` of each row.
+    ``near`` has at least ``keep`` nearest rows of each row, if these are known.
     """
     n = len(embedded)
     keep = min(keep, n - 1)
@@ -217,7 +217,7 @@ def between(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the reciprocal push of each pair of rows (m x 2), and its share of the total force.
 
-    The push is 0 if either row is not among the other's strongest partners.
+    The reciprocal push is 0 if one row is not among the rows that push the other most.
     """
     n = len(book.partners)
     keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
@@ -233,7 +233,7 @@ def between(
 
 
 def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return for each of ``count`` rows the lowest row that it is connected to by ``pairs``.
+    """Group the rows that ``pairs`` connect; return for each row the lowest row of its group.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])
@@ -251,7 +251,7 @@ def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
-    """Return up to ``count`` hard negatives of each row: other rows that push it most.
+    """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
     A negative's hardness is its share of the push by all rows that the anchor was compared with.
     The hardest candidates are often false negatives, so those above ``hardness`` are not used. Rows
@@ -270,7 +270,7 @@ def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float
 
 
 def _separable(embedded: Embedded, objective: Objective) -> bool:
-    """Whether anchors can be compared with rows whose own push is not computed."""
+    """Whether an anchor's push can be computed without that of the rows it is compared with."""
     if objective.coupling != "none":
         return False
     rows = torch.arange(min(4, len(embedded)))
@@ -290,7 +290,7 @@ def _rectangles(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield every block, and every two blocks, as anchors and columns; and which pairs are new."""
+    """Yield rows, columns and which pairs are new: each block alone, and each two blocks joined."""
     blocks = order.tensor_split(-(-len(order) // _SQUARE))
     for number, block in enumerate(blocks):
         yield block, block, torch.ones(len(block), len(block), dtype=torch.bool)

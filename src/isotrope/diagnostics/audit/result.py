@@ -44,12 +44,12 @@ class Audit(ABC):
     Attributes:
         objective: The audited objective.
         batch_size: Number of rows in a batch.
-        settings: What was measured at the first step, for each value of each setting.
+        settings: Numbers of the first step, for each value of each setting that was tried.
         recommendations: Recommended values, with reasons.
         alike: Pairs of rows that may belong together, the most alike first (``alike.evidence``).
-        suspects: How many pairs of ``alike``, from its start, are likely false negatives.
+        suspects: Number of likely false negatives; they are the first pairs of ``alike``.
         groups: Group of each row, int64 (n); rows of one group are likely to belong together.
-        found: Row numbers of the unusual rows, by kind.
+        found: Row numbers of unusual rows, by kind (see the module ``pairs``).
     """
 
     encoder: str
@@ -139,7 +139,7 @@ class Audit(ABC):
             yield self.alike.rows[place].tolist(), known
 
     def _grouped(self) -> NDArray[np.int64]:
-        """Return the groups that likely false negatives form, without the groups of the data."""
+        """Group the rows that are likely false negatives of each other; ignore given groups."""
         return groups_of(self.alike.rows[: self.suspects], len(self.groups))
 
     def _settings(self, *lines: str, withheld: str = "") -> TitledTable:
@@ -180,8 +180,8 @@ class Audit(ABC):
             else f"1 pair of {what} is as alike as {what} that belong together. It has "
             f"{all_of:.1%} of all push."
             if self.suspects
-            else f"No two {what} are as alike as {what} that belong together: the strongest "
-            f"evidence is {max(self.alike.evidence, default=0.0):.3f}."
+            else f"No two {what} are as alike as {what} that belong together: the highest evidence "
+            f"for a false negative is {max(self.alike.evidence, default=0.0):.3f}."
         )
         names = self.names
         rows = [

@@ -76,7 +76,7 @@ def audit_texts(
     objective: Objective | None = None,
     progress: bool = False,
 ) -> TextAudit:
-    """Audit texts or pairs; arguments and errors are those of ``isotrope.audit``."""
+    """Audit texts or pairs. ``isotrope.audit`` describes the arguments and errors."""
     registry.load_plugins(settings.plugin)
     chosen = checked_objective(objective or settings.objective, settings.objective_settings)
     metric = None if settings.dev in ("auto", "none") else dev_metric_of_file(Path(settings.dev))
@@ -144,7 +144,7 @@ def audit_rows(
 ) -> TextAudit:
     """Audit rows whose embeddings are known; ``encoder`` is the name of their encoder.
 
-    ``objective`` is from :func:`checked_objective`; ``uncovered`` says what whitening gains.
+    ``objective`` is from :func:`checked_objective`; ``uncovered`` has the gain from whitening.
     """
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)

@@ -50,7 +50,7 @@ class Setting:
         dead: Share of the anchors with GD < 0.01.
         hardest_share: Share of an anchor's push that its hardest negative gets.
         above_bound: Share of the anchors with GD >= 0.01 whose ratio is above Lemma 1's bound.
-        own: Whether the audited objective has this value.
+        own: Whether this is the value of the audited objective.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Recommendation:
 def settings_table(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> list[Setting]:
-    """Return the measurements at up to four batch sizes, then for each value of each setting."""
+    """Measure the first step at up to four batch sizes, then for each value of each setting."""
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})

@@ -50,7 +50,7 @@ class TextAudit(Audit):
 
     Attributes:
         rows: The records.
-        uncovered: What whitening the embeddings gains: ``kind``, ``sentence`` and the scores.
+        uncovered: The gain from whitening the embeddings: ``kind``, ``sentence`` and the scores.
         mined: Hard negatives, or None.
     """
 

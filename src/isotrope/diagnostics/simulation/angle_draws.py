@@ -42,7 +42,7 @@ class Angles:
         spread_positive: Standard deviation of the angle to the positive.
         spread_negative: Standard deviation of the angles to the negatives.
         negatives: Number of negatives in a batch.
-        batches: Number of batches drawn for every pair of means.
+        batches: Number of batches drawn for every pair (mu_pos, mu_neg).
     """
 
     positive: Floats = field(default_factory=lambda: np.linspace(0.05, 0.5, 100) * np.pi)
@@ -110,11 +110,11 @@ class Draws:
 
     Attributes:
         seed: Seed of the draws. The result does not depend on the number of threads.
-        common: Whether to draw one set of batches and shift it to every pair of means. If False,
-            each pair has its own batches, as in the paper. A common set is faster, and each value
-            has the same distribution and error. But the errors of neighbouring values are similar,
-            so the landscape looks smooth.
-        progress: Function that receives the number of newly done pairs of means.
+        common: Whether to draw the angles once and shift them to every pair of mean angles (to the
+            positive, to the negatives). If False, each pair of means has its own draws, as in the
+            paper. Shifting is faster, and each value has the same distribution and error. But the
+            errors of neighbouring values are similar, so the landscape looks smooth.
+        progress: Function that receives how many more pairs of mean angles are done.
 
     Raises:
         InputError: The seed is negative.
@@ -139,14 +139,14 @@ def means(
     angles: Angles,
     draws: Draws,
 ) -> tuple[Floats, Floats]:
-    """Return mean and standard error of a measure over the batches: objectives x p x q each.
+    """Return mean and standard error of a measure over drawn batches, objectives x p x q each.
 
     Args:
         measure: Function to average.
         objectives: Objectives to measure. All see the same draws.
-        of_rows: For each objective, whether its measure depends only on statistics of the negatives
+        of_rows: For each objective, whether its measure needs of the negatives only statistics
             (log-sum-exp, hardest). Then the objective sees only these, and gives no weights. With
-            ``draws.common``, they are computed once for each mu_neg.
+            ``draws.common``, the statistics are computed once for each mu_neg.
         angles: Distributions of the angles.
         draws: How the batches are drawn.
     """

@@ -1,4 +1,4 @@
-"""The Pairs interface on given angles, without embeddings."""
+"""Implements ``Pairs``, the input of an objective's components, for given angles."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 
 _NO_EMBEDDINGS = (
-    "measure this objective on real embeddings instead (`objective.terms`): it computes with the "
+    "measure this objective on real embeddings (`objective.terms`): it computes with the "
     "embeddings themselves, and a simulation has only angles"
 )
 
@@ -129,7 +129,7 @@ class AnglePairs(Pairs):
 
 
 class RowPairs(Pairs):
-    """Pairs with only statistics of the negatives: each row of ``rows`` gets p other positives.
+    """Pairs with p given positives per row, of whose negatives only statistics are stored.
 
     With p positives for each of b rows there are p b anchors. To save memory, only the hardest of
     their k negatives is kept as a similarity. A dissipation that depends only on the statistics is
@@ -137,7 +137,7 @@ class RowPairs(Pairs):
 
     Args:
         positive: Cosines of the angles to the positives, p x b.
-        rows: The pairs of the b anchors and their negatives.
+        rows: The b anchors with their negatives.
     """
 
     backend = "angles"
@@ -186,7 +186,7 @@ def check_computable(*computed: Tensor) -> None:
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes, and a copy with the negatives reversed."""
+    """Return 256 anchors with angles of all sizes, and again with their negatives reversed."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

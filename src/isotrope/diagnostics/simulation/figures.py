@@ -29,7 +29,7 @@ class FigurePanel:
         title: Title in the picture.
         name: Name of the objective in the registry.
         settings: Settings of the objective.
-        negatives: Number of negatives of an anchor; None for that of the figure.
+        negatives: Number of negatives of an anchor; None for the number in the figure.
     """
 
     title: str
@@ -85,7 +85,7 @@ def figure(
     Args:
         kind: What is drawn: GD, the hardest negative's share of W, R, or the norm of ``part``.
         panels: Panels; by default those of the paper.
-        grid: Number of values of either angle in the paper's ranges; ``weight`` has one mu_pos.
+        grid: Number of values of mu_pos and of mu_neg; ``weight`` has one mu_pos.
         negatives: Number of negatives of an anchor; by default the paper's.
         batches: Batches drawn for every pair of means, for ``dissipation`` and ``weight``.
         draws: How the batches are drawn.

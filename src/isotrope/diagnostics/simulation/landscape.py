@@ -20,7 +20,7 @@ from isotrope.paradigm.objective import Objective
 
 @dataclass(frozen=True)
 class Landscape:
-    """One quantity of one objective over all pairs of mean angles.
+    """One quantity of one objective (such as GD) for all pairs of mean angles.
 
     Attributes:
         objective: Objective that was measured.
@@ -42,7 +42,7 @@ class Landscape:
         """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
 
         Args:
-            positive: Mean angle mu_pos in radians. Values between two rows are interpolated.
+            positive: Mean angle mu_pos in radians; values between the grid's are interpolated.
             level: Value below which the landscape must fall.
         """
         row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
@@ -60,7 +60,7 @@ def landscapes(
     errors: Floats | None = None,
     defined: Sequence[NDArray[np.bool_]] | None = None,
 ) -> list[Landscape]:
-    """Return one landscape for each objective, from arrays objectives x p x q."""
+    """Return one landscape for each objective, from arrays of shape objectives x p x q."""
     return [
         Landscape(
             objective,
@@ -110,7 +110,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
 def check(objective: Objective) -> None:
     """Raise an error if an objective needs more than the angles of an anchor.
 
-    With the negatives in another order, GD, the pull and each weight must stay the same.
+    The test puts the negatives in another order: GD, pull and weights must stay the same.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
@@ -124,6 +124,6 @@ def check(objective: Objective) -> None:
         alike = False
     if not alike:
         raise InputError(
-            f"measure {type(objective).__name__} on embeddings instead (`objective.terms`): it "
-            "depends on the order of the rows, and a simulation has only angles"
+            f"measure {type(objective).__name__} on embeddings (`objective.terms`): it cannot be "
+            "simulated from angles, because it depends on the order of the rows"
         )

@@ -1,4 +1,4 @@
-"""Verdicts on embeddings that collapse or grow: divergence, collapse, norms too large."""
+"""Verdicts on embeddings that collapse or grow: divergence, collapse, large norms."""
 
 import math
 import statistics

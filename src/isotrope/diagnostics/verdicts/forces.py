@@ -70,7 +70,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
 
 
 def temperature_of_images(case: RunEvidence) -> bool:
-    """Return whether the kind of inputs is unknown, and the temperature too high for texts."""
+    """Return whether the temperature is too high for texts and the inputs may be images."""
     return not case.kind and _negatives_not_hard(replace(case, kind="text")) is not None
 
 
@@ -173,9 +173,9 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "share of the anchors with a negative that looks like a positive. It must be above 0.3 "
-            "both in the first third of the run and at the end. The end alone counts if positives "
-            "are then a standard deviation nearer than negatives. 0.5 at the first step is enough",
+            "share of the anchors with a negative that looks like a positive. One is enough of: "
+            "above 0.3 in the first third of the run and at the end; above 0.3 at the end, where "
+            "positives are a standard deviation nearer than negatives; above 0.5 at the first step",
             OURS,
             above=0.3,
             unit="of the anchors",

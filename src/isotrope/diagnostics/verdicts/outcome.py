@@ -232,8 +232,8 @@ ANISOTROPIC_START = Verdict(
         Threshold(
             "spread",
             "uniformity at the end (0: one point, -4: evenly spread)",
-            "for a training: uniformity at the end. Above the value, negatives-not-hard is not "
-            "given, except for cosines at a temperature above `high_temperature`",
+            "for a training: uniformity at the end. Above this value, negatives-not-hard is not "
+            "given, unless a loss of cosines has a temperature above `high_temperature`",
             f"the value was {ZOO}",
             above=-1.0,
         ),
@@ -385,7 +385,7 @@ _OF_A_TERM = (
     "before the loss's backward(), call doctor.observe(term) with a term that compares pairs and "
     "is not compiled; without such a term, judge by a score on held-out data"
 )
-_OF_A_LOOP = "after each evaluation, doctor.anatomy.note(dev=SCORE) (larger must be better)"
+_OF_A_LOOP = "after each evaluation, call doctor.anatomy.note(dev=SCORE) (larger must be better)"
 
 
 def _examined(case: RunEvidence) -> str:

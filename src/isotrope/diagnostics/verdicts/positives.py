@@ -117,7 +117,7 @@ DEAD_VIEWS = Verdict(
 
 
 def _unrelated_positives(case: RunEvidence) -> Found | None:
-    """Return the finding; None for images, because crops of one image always belong together."""
+    """Return the finding; None for images, because crops of one image do belong together."""
     if case.kind == "images":
         return None
     gap = case.first("label_gap")
@@ -141,7 +141,7 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
 
 
 def _decided(case: RunEvidence) -> float | None:
-    """Return the separation in a sample of the data or, if there is none, early in the log."""
+    """Return how much nearer positives are in a data sample or, without one, early in the log."""
     # One batch is a small sample. An encoder that starts from random weights separates no pairs at
     # its first step, but learns within a few steps to separate pairs that belong together.
     sampled = separation(case.start if case.start is not None else case.probe)
@@ -195,7 +195,7 @@ def _learnt(case: RunEvidence) -> bool:
 
 
 def _by_heart(case: RunEvidence) -> bool:
-    """Whether pairs that the first epoch left unseparated are separated early in the second."""
+    """Whether pairs that the first epoch did not separate are separated early in the second."""
     # Pairs that belong together are learnt step by step, in the first epoch too.
     epochs = [[r for r in case.rows if int(r.get("epoch") or 0) == epoch] for epoch in (0, 1)]
     if min(map(len, epochs)) < _MANY:
@@ -217,7 +217,7 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
 
 
 def relation_unknown(case: RunEvidence) -> bool:
-    """Whether nothing shows that the pairs which the loss pulls together belong together."""
+    """Whether no number shows that the pairs which the loss pulls together belong together."""
     gain = gained(case)
     if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
         return False
@@ -268,9 +268,9 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. If the share is above "
-            "0.5 both in the first third of the run and at the end, the verdict is not given: "
-            "copies of positives are among the negatives, and a copy is as near as its original",
+            "share of anchors with a negative that looks like a positive. Above 0.5, in the first "
+            "third and at the end of the run, the negatives contain copies of positives. They are "
+            "as near as the positives, so unrelated-positives would be wrong and is not given",
             "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
             "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,

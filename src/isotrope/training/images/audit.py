@@ -1,9 +1,9 @@
-"""Audits pictures with the crops, encoder, heads and mode of the first training step.
+"""Audits pictures before a training, with the crops, encoder and heads of its first step.
 
 Each picture is embedded once, in batches of the training's size and in training mode. Therefore
-batch normalisation uses the statistics of the batch, as in training. (Before the first step, its
-running statistics are those of other data, or of none.) Nothing is trained; an encoder that the
-caller passes is copied.
+batch normalisation uses the statistics of the batch, as in training. (Its running statistics are
+those of other data, or still the initial values.) Nothing is trained; an encoder that the caller
+passes is copied.
 """
 
 import copy
@@ -42,7 +42,7 @@ def audit(
 
     Args:
         settings: Settings of the training; optimiser settings are ignored.
-        own: Settings of the audit alone.
+        own: Settings that belong to the audit and not to the training.
         own_encoder: The user's encoder; None if ``settings.encoder`` names one.
         progress: Whether to show bars on stderr.
     """

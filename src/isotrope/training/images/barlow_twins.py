@@ -1,4 +1,4 @@
-"""Barlow Twins: two crops, a wide head, and an objective that decorrelates its dimensions."""
+"""Barlow Twins: two crops, a wide head, and an objective that decorrelates its outputs."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,7 +11,7 @@ from isotrope.training.recipe import Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class BarlowTwinsOptions(Options):
-    """The head of Barlow Twins and of VICReg."""
+    """Options of the projection head of Barlow Twins and of VICReg."""
 
     layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 2
     dimension: Annotated[

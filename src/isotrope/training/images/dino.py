@@ -71,9 +71,9 @@ class DINOMethod(ImageMethod):
     of 300 epochs.
 
     Ours: 2,048 prototypes, which suit small images (the paper has 65,536). By default, there are 8
-    small crops for images above 64 pixels and none for smaller images (``local_crops``). Both are
-    as in lightly's CIFAR benchmark. Crops of one size pass through the encoder together, as in the
-    authors' code.
+    small crops for images above 64 pixels and none for smaller images (``local_crops``). Prototypes
+    and crops are as in lightly's CIFAR benchmark. Crops of one size pass through the encoder
+    together, as in the authors' code.
 
     Reference: Caron et al., 2021, algorithm 1.
     """
@@ -116,7 +116,7 @@ class DINOMethod(ImageMethod):
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return the augmentations of two large crops, and of the small ones in the options."""
+        """Return an augmentation for each crop: two large ones, then ``local_crops`` small ones."""
         assert isinstance(options, DINOOptions)
         views = two_views(name or cls.recipe.augment, size)
         if options.local_crops < 0:
@@ -138,7 +138,7 @@ class DINOMethod(ImageMethod):
         self._outputs: Tensor | None = None
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Pair the student's logits of each crop with the teacher's of each other large crop."""
+        """Pair the student's logits of each crop with the teacher's of every other large crop."""
         n = len(crops[0])
         large, small = crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]

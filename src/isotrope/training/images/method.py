@@ -1,4 +1,4 @@
-"""The base class of all training methods on images; the file of a method makes views from crops.
+"""The base class of all training methods on images. A method pairs the embeddings of crops.
 
 In a step, the batch is cropped at random and passes through encoder and heads, which gives one or
 more ``Views`` (pairs of embeddings, not normalised). The optimiser step minimises their mean loss;
@@ -53,7 +53,7 @@ _CROPS, _HEADS = -1, -2  # numbers of random streams; 0, 1, ... are those of the
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a method; each method has a subclass with a ``Hyper`` for each field."""
+    """The options of a method. Each method has a subclass, whose fields declare its options."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -210,7 +210,7 @@ class ImageMethod(nn.Module, ABC):
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
-        """Return the crops of this process's images; they do not depend on the other processes."""
+        """Return crops of this process's images, the same for any number of processes."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
         return [
@@ -240,7 +240,7 @@ class ImageMethod(nn.Module, ABC):
         return loss
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Set the rates of this step; before the first step, warn if ``--cut`` may be harmful."""
+        """Set this step's learning rate and weight decay; first, warn if ``--cut`` may do harm."""
         # no step is skipped or repeated, even in a resumed run
         assert step == self.step, f"step {self.step} at {step} updates"
         set_rates(optimizer, self.plan, self.step)
@@ -272,7 +272,7 @@ class ImageMethod(nn.Module, ABC):
 
 @torch.no_grad()
 def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
-    """Return the numbers of a batch (``diagnostics.observe.measure``) and ``norm_backbone``.
+    """Return the logged numbers of a batch (see ``observe.measure``), and ``norm_backbone``.
 
     Args:
         objective: Objective of the training.

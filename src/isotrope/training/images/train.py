@@ -267,7 +267,7 @@ def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> 
 
 
 def has_labels(images: ImageSet) -> bool:
-    """Return whether kNN and linear probe can be scored: labels of two classes, and a test set."""
+    """Return whether the data have a labelled test set and at least two classes, to be scored."""
     train_labels, test = images.train.labels, images.test
     if train_labels is None or test is None or test.labels is None:
         return False
@@ -296,7 +296,7 @@ def _ignore_interrupts(worker: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(TrainingTask):
-    """A training on images whose settings are checked and whose data are read."""
+    """A training on images that is ready to start: settings are checked, data are read."""
 
     kind = "train-images"
     logged = (*MEASURED, *TRACKED)
