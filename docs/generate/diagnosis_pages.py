@@ -28,8 +28,9 @@ the setting as your trainer calls it. ["Is this normal?"](questions.md) has exam
 ## All verdicts
 
 The page of each verdict explains its meaning, what to do, and when to ignore it. A report lists
-verdicts in the order of this table. It leaves out a verdict that follows from another one. For
-example, if all embeddings are one point, no negative can be harder than another.
+verdicts in the order of this table. It leaves out a verdict if the fault of another one can produce
+the numbers that decide it. For example, if all embeddings are one point, no negative can be harder
+than another.
 
 | verdict | what it means |
 |---|---|
@@ -37,11 +38,12 @@ example, if all embeddings are one point, no negative can be harder than another
 
 ## Thresholds
 
-The table has all thresholds. Most of them show a fault if they are crossed. Some only select
-another threshold or change, or prevent the verdict; the page of the verdict says which. A threshold
-is skipped if its value was not measured. A value "at the end" is the median of the last third of
-the logged steps; a value "in the first third" is the median of the first third, without the first
-step. A saved model is measured on 256 inputs.
+The table has all thresholds. A threshold is crossed if the measured number is above or below its
+value, as the third column says. Most thresholds show a fault if they are crossed. Some only decide
+which other threshold or which change is used, or they prevent the verdict; the page of the verdict
+says so. A threshold is skipped if its number was not measured. A number "at the end" is the median
+of the last third of the logged steps; a number "in the first third" is the median of the first
+third, without the first step. A saved model is measured on 256 inputs.
 
 | threshold | verdict | crossed if | unit |
 |---|---|---|---|
@@ -51,23 +53,24 @@ The page of each verdict explains what its thresholds measure and where their va
 
 ## How it was tested
 
-The benchmark is a set of small trainings. Some are healthy, and the others have one of twelve
-planted faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty training is right
-if its first verdict is the planted fault, and it proposes the change that undoes the fault. The
-diagnosis of a healthy training is right if it finds nothing. Healthy trainings whose held-out score
-fell are not counted.
+The benchmark of the Doctor is a set of small trainings. Some are healthy; into each of the others,
+we built one of twelve faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty
+training is right if its first verdict is this fault and if it proposes the change that undoes the
+fault. The diagnosis of a healthy training is right if it finds nothing. Healthy trainings whose
+held-out score fell are not counted.
 
 {zoo}
 
 The pages of the verdicts abbreviate the source of a threshold:
 
 - *tuned*: The value was chosen with the trainings of the part `tuning`, and tested with those of
-  the part `first`, where three of 14 diagnoses were wrong. Two thresholds were then changed. So
-  only the part `judged`, which has other encoders, texts and seeds, is an independent test.
+  the part `first`, where three of 14 diagnoses were wrong. Two thresholds were then changed, so the
+  part `first` no longer is an independent test. The part `judged` is one: it has other encoders,
+  texts and seeds.
 - *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
   training of the benchmark got this verdict.
-- *our choice, added later*: The threshold was added after these results. Only the healthy text
-  trainings in `judged` were diagnosed again, and none of them got this verdict.
+- *our choice, added later*: The threshold was added after these results. With it, only the healthy
+  text trainings of the part `judged` were diagnosed again, and none of them got this verdict.
 """
 
 _SOURCES = {
@@ -78,20 +81,27 @@ _SOURCES = {
 """Sources that "How it was tested" explains, in short."""
 
 _PRINT = "`isotrope diagnose RUN` and `isotrope.Doctor` print this verdict with"
-_FIRST = f"{_PRINT} the numbers behind it and one change to make. Then train and diagnose again."
-_UNKNOWN = (
-    f"{_PRINT} the reason, and with what the Doctor needs to judge the training. It is no fault of "
-    "the training."
+_FIRST = (
+    f"{_PRINT} the numbers that decided it and one change to make. Make this change, then train "
+    "and diagnose again."
 )
-_SOUND = f"{_PRINT} the numbers behind it. It is no fault, so there is nothing to change."
+_UNKNOWN = (
+    f"{_PRINT} its reason, and say what the Doctor needs to judge the training. The verdict is not "
+    "a fault of the training."
+)
+_SOUND = f"{_PRINT} the numbers that decided it. It is no fault, so there is nothing to change."
 _TIMES = {
     "at the end": '"At the end" is the median of the last third of the logged steps.',
     "in the first third": '"In the first third" is the median of the first third of the logged '
     "steps, without the first step.",
-    " is crossed": "A threshold is crossed if its number is above or below the value in the second "
-    "column, as that column says.",
+    "step 0": "Step 0 is the first logged step, before the first update.",
+    "crossed": "A threshold is crossed if the measured number is above or below the value in "
+    "the second column, as that column says.",
 }
 """Explanations of words in the table of thresholds, for the pages that have them."""
+
+_LEGEND = "In this table, "
+"""The first words of the explanation of letters above the table of thresholds."""
 
 _ANGLE = re.compile(r"\{(\w+)\}")
 _LENGTH_AND_DATA = re.compile(r" \{(?:text|longer|scratch)\}")
@@ -163,15 +173,20 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         *_example(word, _trainings(zoo), page),
         "## When to ignore it",
         _by_hand(page, word, "When to ignore it"),
-        "## What decides",
-        _by_hand(page, word, "What decides").partition(f"\n\n{head[:12]}")[0],
-        "\n".join([head, "|---|---|---|---|---|", *map(_row, verdict.thresholds)]),
-        *_times(verdict.thresholds),
+    ]
+    end_of_text = f"\n\n(?:{re.escape(head[:12])}|{_LEGEND})"
+    decides = re.split(end_of_text, _by_hand(page, word, "What decides"))[0]
+    blocks += ["## What decides", decides]
+    table = "\n".join([head, "|---|---|---|---|---|", *map(_row, verdict.thresholds)])
+    letters = legend("\n\n".join([*blocks, table]))
+    blocks += [
+        *([_LEGEND + letters] if letters else []),
+        table,
+        *_times(decides, verdict.thresholds),
         *_order(word),
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
     ]
-    letters = legend("\n\n".join(blocks))
-    return "\n\n".join([*blocks[:-1], *filter(None, [letters]), blocks[-1]]) + "\n"
+    return "\n\n".join(blocks) + "\n"
 
 
 def _first(word: str) -> str:
@@ -181,10 +196,10 @@ def _first(word: str) -> str:
     return _UNKNOWN if VERDICTS[word].only_if_healthy else _FIRST
 
 
-def _times(thresholds: Sequence[Threshold]) -> list[str]:
-    """The explanations that a table of thresholds needs, as one paragraph or none."""
-    table = "\n".join(map(_row, thresholds))
-    found = [text for words, text in _TIMES.items() if words in table]
+def _times(decides: str, thresholds: Sequence[Threshold]) -> list[str]:
+    """The explanations that a table, and the words above it, need: one paragraph or none."""
+    shown = "\n".join([decides, *map(_row, thresholds)])
+    found = [text for words, text in _TIMES.items() if words in shown]
     return [" ".join(found)] if found else []
 
 
@@ -200,13 +215,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "A report with this verdict does not list the following verdicts, because they are its "
-            "consequences",
+            "A report with this verdict does not list the following verdicts, because the fault of "
+            "this page can produce their numbers",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"A report leaves out `{word}` if the training has one of these verdicts, which cause "
-            "it",
+            f"A report leaves out `{word}` if the training has one of the following verdicts, "
+            "because their faults can produce the numbers in the table above",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -228,17 +243,22 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
         )
         return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
     lines = ["| training | verdict | change |", "|---|---|---|"]
-    for row in {row["command"]: row for row in faulty}.values():
+    each = {row["command"]: row for row in faulty}.values()
+    for row in each:
         change = f"`{row['change']}`" if row["change"] else "-"
         shown = _LENGTH_AND_DATA.sub("", row["command"]).replace("{data}/", "")
         command = _ANGLE.sub(lambda found: found[1].upper(), shown).replace("|", "\\|")
         lines.append(f"| `isotrope {command}` | `{row['verdict']}` | {change} |")
-    these = "This training" if len(lines) == 3 else "These trainings"
+    one = len(lines) == 3
+    several = any(" " in row["verdict"] for row in each)
     return [
-        f"{these} of the benchmark {'has' if len(lines) == 3 else 'have'} this fault ([how it was "
-        "tested](../diagnosis.md#how-it-was-tested)). The table shows the verdict and the change "
-        "that `isotrope diagnose` printed. Words in capitals stand for names: of encoders, files "
-        "and columns. Options that only make the training small are left out.",
+        "To test the Doctor, we built faults into small trainings "
+        "([how](../diagnosis.md#how-it-was-tested)). "
+        f"{'This training has' if one else 'These trainings have'} the fault of this page. The "
+        "table shows what `isotrope diagnose` printed: the "
+        + ("verdicts, and a change for the first of them" if several else "verdict and the change")
+        + ". Words in capitals stand for names of encoders, files and columns. Options that only "
+        "make the training small are left out.",
         "\n".join(lines),
     ]
 

@@ -23,14 +23,15 @@ USES = {
     "mocov2": "Use it if the memory allows only small batches: a queue of older embeddings "
     "provides the negatives. Ignore the loss of the first steps, because the queue starts with "
     "random vectors.",
-    "mocov3": "Use it for vision transformers, for which its authors designed it. They train with "
-    "batches of 4,096 images. We have not measured smaller batches.",
+    "mocov3": "Use it for vision transformers, for which its authors designed it. The authors "
+    "train with batches of 4,096 images. We have not measured smaller batches.",
     "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
-    "eight epochs, nearest neighbours by its embeddings were no more accurate than by pixels "
+    "eight epochs, nearest neighbours by its embeddings were no more accurate than nearest "
+    "neighbours by pixels "
     f"{_MEASURED}.",
     "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
     "not use it for short trainings: after eight epochs, nearest neighbours by its embeddings were "
-    f"hardly more accurate than by pixels {_MEASURED}.",
+    f"hardly more accurate than nearest neighbours by pixels {_MEASURED}.",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
     f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
@@ -91,10 +92,10 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     return (
         "# Methods on images\n\n"
         "A method, such as SimCLR, is a way to train an image encoder without labels. It makes two "
-        "or more views of each image from random crops, and an objective compares them all. Choose "
-        "a method with `isotrope train-images IMAGES --method NAME`. If you have no reason to "
-        "choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the objective "
-        "and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
+        "or more views of each image from random crops, and an objective compares the views of a "
+        "batch. Choose a method with `isotrope train-images IMAGES --method NAME`. If you have no "
+        "reason to choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the "
+        "objective and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
         '"In proportion to the batch" means that the learning rate is multiplied by the batch '
         "size divided by 128.\n\n" + grid(header, lines)
     )

@@ -32,24 +32,32 @@ _HELD = {
     "mixtures": "the mixed negatives are held constant",
     "everything": "everything except the anchor is held constant",
 }
+_INVARIANCES = {
+    "permutation": "a permutation of the rows",
+    "rotation": "a rotation of all embeddings",
+    "scale": "a change of an embedding's length",
+    "view swap": "an exchange of the two views",
+}
 _FADES = {
-    "1": "{its} GD is 1 at every angle: an anchor keeps learning even if its positive is much "
-    "closer than its negatives. On text, such objectives tend to overfit: watch the held-out score "
+    "1": "GD, the factor on the whole gradient of an anchor, is 1 at every angle{default}: an "
+    "anchor keeps learning even if its positive is much closer than its negatives. On text, such "
+    "objectives tend to overfit, so watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
-    "1 or 0": "Its gradient on an anchor stops at a threshold, where GD falls from 1 to 0. If it "
-    "stops for most anchors soon after the start, more training changes nothing "
+    "1 or 0": "GD, the factor on the whole gradient of an anchor, falls from 1 to 0 at a "
+    "threshold: the anchor stops learning as soon as its positive is far enough ahead of its "
+    "negatives. If most anchors stop soon after the start, more training changes nothing "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
-    "1 to 0": "Its gradient on an anchor fades as the positive moves ahead of the negatives. If it "
-    "fades soon after the start, more training changes nothing "
-    "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
+    "1 to 0": "The gradient on an anchor fades as its positive becomes more similar to it than its "
+    "negatives are. If the gradients of most anchors fade soon after the start, more training "
+    "changes nothing ([`dissipated-early`](../diagnoses/dissipated-early.md)).",
 }
 """Advice for each kind of dissipation."""
 
 _LEFT = {
     "train": "The command fine-tunes {encoder} and prints the score on held-out pairs "
     "before and after training. `{folder}/model` is the trained model, or the original model if "
-    "training only lowered the score. `{folder}/metrics.csv` is the log, which includes the "
-    "components of the gradient. "
+    "training only lowered the score. `{folder}/metrics.csv` is the log of the training, with "
+    "measures of the gradient. "
     "[Example of the output](../commands/train.md#output).",
     "train-images": "The command trains a ResNet-18 from random weights. If the pictures have "
     "labels and a test part, it prints the accuracy of nearest neighbours. `{folder}/model` is "
@@ -106,15 +114,23 @@ def index(names: Sequence[str]) -> str:
     ]
     values = [
         ["dissipation", "`1`: GD is 1 at every angle, so no anchor stops learning"],
-        ["", "`1 or 0`: the gradient on an anchor stops at a threshold"],
-        ["", "`1 to 0`: the gradient on an anchor fades as its positive moves ahead"],
+        [
+            "",
+            "`1 or 0`: the gradient on an anchor stops as soon as its positive is far enough ahead "
+            "of its negatives",
+        ],
+        [
+            "",
+            "`1 to 0`: the gradient on an anchor fades as its positive becomes more similar to it "
+            "than its negatives are",
+        ],
         ["weight", "`hardest`: only the most similar negative pushes the anchor"],
         ["", "`all`: all negatives push"],
         ["", "`signed`: some negatives push, others pull"],
         ["", "`none`: nothing pushes"],
         ["ratio", "a number: the ratio is the same at every angle"],
         ["", "`dynamic`: the ratio depends on the angles"],
-        ["", "`matrix`: the ratio is different for each coordinate"],
+        ["", "`matrix`: each coordinate of the embedding has its own ratio"],
         ["", "`only pull`: nothing pushes, so there is no ratio"],
         ["all", "`-`: GD, W and R are not defined, because the loss compares no unit vectors"],
     ]
@@ -123,8 +139,9 @@ def index(names: Sequence[str]) -> str:
         "Use this page to find a loss by its gradient. [Choose an objective](../guide/choose.md) "
         "compares the scores after training. The page of each objective has the command that "
         f"trains with it.\n\n{legend('', everything=True)} Together, they give the gradient on "
-        "anchor i: GD · Σ_j W_ij (x_j − R_ij h'_i), where the x_j are the negatives and h'_i is "
-        "the positive ([notation](../notation.md)).\n\n"
+        "anchor i: GD_i · Σ_j W_ij (x_j − R_i h'_i), where the x_j are the negatives and h'_i is "
+        "the positive ([notation](../notation.md)).\n\nThe first table explains the words of the "
+        "second. The row `Paradigm` has the default components; each of them can be replaced.\n\n"
         + grid(["component", "values"], values)
         + "\n"
         + grid(header, lines)
@@ -152,10 +169,13 @@ def page(cls: type[Objective]) -> str:
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
             "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
             "these two panels, the vertical axis is the angle between the anchor and its positive, "
-            "and the horizontal axis is the mean angle between the anchor and its negatives. "
-            "(These angles have a standard deviation of 0.1.) The middle panel shows W of each "
-            "negative over the angle between that negative and the anchor. There, the positive is "
-            "at π/6.",
+            "and the horizontal axis is the mean angle between the anchor and its negatives. The "
+            "angles of the single negatives are spread around this mean with a standard deviation "
+            "of 0.1 radians. In the middle panel, the vertical axis is W of a negative, and the "
+            "horizontal axis is the angle between that negative and the anchor; the angle between "
+            "the anchor and its positive is π/6. Except for their parts along the anchor, the "
+            "positive and the negatives are orthogonal to each other. Both views of a negative are "
+            "equal.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]
@@ -168,8 +188,13 @@ def page(cls: type[Objective]) -> str:
 
 def source(paper: Paper) -> str:
     """Return title, authors and equation of a paper; the equation may name the same authors."""
-    same = paper.equation.startswith(paper.reference)
-    return f"{paper.title}. " + ("" if same else f"{paper.reference}; ") + f"{paper.equation}."
+    first, _, last = paper.reference.rpartition(": ")
+    if paper.equation.startswith(last):  # the equation repeats the reference, or its last part
+        return f"{paper.title}. " + (f"{first}: " if first else "") + f"{paper.equation}."
+    authors = paper.reference.rpartition(", ")[0]
+    if authors and paper.equation.startswith(f"{authors}, "):  # it repeats them without the year
+        return f"{paper.title}. {paper.reference}{paper.equation.removeprefix(authors)}."
+    return f"{paper.title}. {paper.reference}; {paper.equation}."
 
 
 def _command(cls: type[Objective]) -> str:
@@ -211,7 +236,7 @@ def paragraph(text: str) -> str:
         return escaped(" ".join(text.split()))
     head = _TITLES.get(head, head)
     title, body = f"**{escaped(' '.join(head.split()))}.**", escaped(" ".join(rest.split()))
-    formulas, *more = re.split(r"(?<=\.) (?=[A-Z])", body, maxsplit=1)
+    formulas, *more = re.split(r"(?<=\.) (?=[A-Z]|h\\_i )", body, maxsplit=1)
     if head != "Gradient" or "; " not in formulas:
         return f"{title} {body}"
     items = "\n".join(f"- {one}" for one in formulas.removesuffix(".").split("; "))
@@ -249,14 +274,15 @@ def _presets(cls: type[Objective]) -> str:
         for name, preset in cls.presets.items()
     ]
     text = (
-        "`--objective.preset NAME` sets the values of one line, but neither the learning rate nor "
-        "the batch size with which they were tuned."
+        "`--objective.preset NAME` sets the values in the line NAME of this table. It does not set "
+        "the learning rate and the batch size with which these values were tuned; give them with "
+        "`--learning-rate` and `--batch-size`."
     )
     sources = " ".join(preset.source for preset in cls.presets.values())
     for field, value in dict.fromkeys(re.findall(r"\(with (\w+)=(\w+)\)", sources)):
         text += (
-            f" Nor does it set `{field}`: the values were tuned with `{field}={value}`. To train "
-            f"as the authors did, add `--objective.{field} {value}`."
+            f" It does not set `{field}` either, although the values were tuned with "
+            f"`{field}={value}`. To train as the authors did, add `--objective.{field} {value}`."
         )
     table = grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
     return f"{text}\n\n{table}"
@@ -275,11 +301,12 @@ def left(command: str) -> str:
 def _limits(objective: Objective) -> list[str]:
     """Return sentences on what to watch for and on what the objective cannot do."""
     fades = summary(objective)["dissipation"]
-    its = "With the default components, its" if objective.name == "paradigm" else "Its"
-    limits = [_FADES[fades].format(its=its)] if fades in _FADES else []
+    default = " with the default components" if objective.name == "paradigm" else ""
+    limits = [_FADES[fades].format(default=default)] if fades in _FADES else []
     if objective.holds == "everything":
         limits.append(
-            "Ignore the loss curve: the loss is a surrogate, so only its gradient has a meaning."
+            "Ignore the loss curve: the loss is a surrogate. It is built to have a chosen "
+            "gradient, and its value has no meaning."
         )
     if not objective.takes_negatives:
         limits.append("It does not accept hard negatives (a third column of a file of pairs).")
@@ -312,7 +339,8 @@ def _declared(objective: Objective) -> str:
         f"- Additional negatives: {_accepted(objective)}.",
         f"- Groups: {grouped}.",
         f"- Stop-gradient: {_held(objective)}.",
-        f"- Invariances{usual}: {', '.join(sorted(objective.invariances))}.",
+        f"- The loss does not change{usual} under: "
+        f"{', '.join(_INVARIANCES.get(one, one) for one in sorted(objective.invariances))}.",
     ]
     return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
 

@@ -37,10 +37,10 @@ FORMULAS = {
     r" + \mathrm{mean}_j \log\big(1 + e^{s_{ij}/\tau}\big)",
     "miov2": r"L_i = -\frac{s_{ii'}}{\tau} + \mathrm{mean}_j \log\big(1 + e^{s_{ij}/\tau}\big)",
     "miov3": r"L_i = -\frac{s_{ii'}}{\tau} + \mathrm{mean}_j\, e^{s_{ij}/\tau}",
-    "mixcse": "L_i = " + _SOFTMAX + r" + e^{h_i^\top x_i/\tau}},"
-    r"\qquad x_i = \frac{\lambda h'_i + (1 - \lambda) h'_{i+1}}{Z_i}",
-    "mixedinfonce": "L_i = " + _SOFTMAX + r" + e^{h_i^\top x_i/\tau}},"
-    r"\qquad x_i = \frac{\lambda h'_g + (1 - \lambda) h'_n}{Z_i}",
+    "mixcse": "L_i = " + _SOFTMAX + r" + e^{h_i^\top v_i/\tau}},"
+    r"\qquad v_i = \frac{\lambda h'_i + (1 - \lambda) h'_{i+1}}{Z_i}",
+    "mixedinfonce": "L_i = " + _SOFTMAX + r" + e^{h_i^\top v_i/\tau}},"
+    r"\qquad v_i = \frac{\lambda h'_g + (1 - \lambda) h'_n}{Z_i}",
     "modifiedbarlowtwins": _CUT_BARLOW,
     "modifiedmhe": r"L_i = d_i \sum_{j \ne i} W_{ij} \big(h_i^\top h_j - r\, h_i^\top h'_i\big)",
     "modifiedmhs": r"L_i = d_i\, W_{ij} \big(h_i^\top h_j - r\, h_i^\top h'_i\big)",
@@ -62,8 +62,8 @@ FORMULAS = {
 
 _MODIFIED = (
     "Use it for sentences, with the preset of your encoder, if the encoder was pretrained but not "
-    "yet trained on pairs, like BERT. If it was already trained on pairs, use `infonce`, which "
-    "gained more in our measurements."
+    "yet trained on pairs, like BERT. If it was already trained on pairs, use `infonce`: in our "
+    "measurements, the scores of such encoders rose more with it."
 )
 _TRIPLET = (
     "Use it for sentences if the encoder was pretrained but not yet trained on pairs, like BERT. "
@@ -71,8 +71,9 @@ _TRIPLET = (
     "initialised encoder: such an encoder can collapse."
 )
 _VIEWS = (
-    "Use it on images, as its paper does. It compares each anchor with both views of the batch, so "
-    "large batches cost more than with `infonce`."
+    "Use it on images, as its paper does. It compares each anchor with both views of the other "
+    "rows, `infonce` with one. Large batches therefore need more time and memory than with "
+    "`infonce`."
 )
 _GRADIENT = (
     "Use it only in trainings and measurements that compare gradients. Following Tao et al. "
@@ -89,11 +90,11 @@ USES = {
     "barlowtwinsgrad": _GRADIENT.format(
         gradient="that of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),
-    "dcl": "Use it for small batches: its gradient does not fade when the positive is much closer "
-    "than the negatives. In many passes over the same sentences it overfits, so train with "
-    "`--dev`.",
-    "dclplus": "Use it in place of `dcl` if `dcl` overfits: its gradient stops when the loss "
-    "reaches 0.",
+    "dcl": "Use it for small batches: the fewer the negatives, the sooner the gradient of "
+    "`infonce` fades; that of `dcl` does not. In many passes over the same sentences it overfits, "
+    "so train with `--dev`.",
+    "dclplus": "Use it in place of `dcl` if `dcl` overfits: with `dclplus`, the gradient on an "
+    "anchor stops when the loss of this anchor reaches 0.",
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
     "far from their anchors.",
     "dino": "Use it through `isotrope train-images --method dino`: it compares logits of a student "
@@ -104,8 +105,8 @@ USES = {
     "met": _TRIPLET,
     "mhe": "Use it to study hyperspherical energy. To train on sentences, use `modifiedmhe`: in "
     "our measurements `mhe` lowered the encoder's STS score.",
-    "mhs": "Use it to study hyperspherical separation. You can also train on sentences with it, "
-    "with `--dev`, if the encoder was not yet trained on pairs.",
+    "mhs": "Use it to study hyperspherical separation. If the encoder was not yet trained on "
+    "pairs, you can also train on sentences with it; then use `--dev`.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",
@@ -121,12 +122,12 @@ USES = {
     "negativecosine": "Use it only in BYOL or SimSiam. It does not push embeddings apart, so alone "
     "it collapses.",
     "ntxent": "Use it for pairs of texts, where it is the default of `isotrope train`, and for "
-    "images with `--method simclr`. It compares each anchor with both views of the batch, so large "
-    "batches cost more than with `infonce`.",
+    "images with `--method simclr`. It compares each anchor with both views of the other rows, "
+    "`infonce` with one. Large batches therefore need more time and memory than with `infonce`.",
     "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
     "simclrgrad": _GRADIENT.format(
-        gradient="that of NT-Xent ([`ntxent`](ntxent.md)) without what an anchor receives from "
-        "the terms of other anchors"
+        gradient="the gradient that an anchor receives from its own term of NT-Xent "
+        "([`ntxent`](ntxent.md)), without the gradients from the terms of other anchors"
     ),
     "unigrad": "Use it to study what siamese objectives have in common (Tao et al., 2022).",
     "vicreg": "Use it on images. On sentences it never stops pushing; use `modifiedvicreg` there.",

@@ -95,7 +95,7 @@ class Mixture:
         return self.scale[:, None] * self.scale.new_tensor([self.share, 1 - self.share])
 
     def logits(self, anchors: Tensor, temperature: float | Tensor) -> Tensor:
-        """Return h_i.x_i / temperature, n values; -inf without a mixture."""
+        """Return h_i.v_i / temperature, n values; -inf without a mixture."""
         logits = (anchors * self.vectors).sum(dim=1) / temperature
         return logits.masked_fill(~self.exists, -torch.inf)
 

@@ -105,7 +105,7 @@ class Pairs(ABC):
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """h_i.x_i / temperature for the mixture x_i of anchor i, n values; -inf if it has none."""
+        """h_i.v_i / temperature for the mixture v_i of anchor i, n values; -inf if it has none."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     def similarity(self, against: Against = "cross") -> Tensor:

@@ -16,7 +16,7 @@ from isotrope.paradigm.parts import Softmax, active
 
 Negatives = Literal["cross", "both"]
 
-_VIEWS = Hyper("", "take negatives from the other view (Nie et al., 2023) or both (Yeh et al.)")
+_VIEWS = Hyper("", "view of the negatives: the other (Nie et al., 2023) or both (Yeh et al., 2021)")
 _TABLE = "Nie et al., 2023, table 2"
 
 
@@ -46,15 +46,15 @@ class DCL(
 ):
     r"""InfoNCE without the positive in the denominator; this decouples pull and push.
 
-    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, the sum has the
-    2N - 2 negatives of both views.
+    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, this sum and the
+    one over k below have the 2N - 2 negatives of both views.
 
     Gradient: dissipation GD = 1 (it never fades); weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
-    e^{s_ik'/tau}); ratio R = 1. With ``views="both"``, the gradient has one more part (the
-    residual), which h_i receives as a negative of the other anchors. An anchor without negatives is
-    only pulled. In eq. 5, 10 and 43, Nie et al. (2023) print the division by tau outside the
-    exponential; it belongs inside. Yeh et al. and Manna et al. (2023, tau = 0.1) train
-    ``DCL(views="both").symmetric()``.
+    e^{s_ik'/tau}); ratio R = 1. An anchor without negatives is only pulled, so it has no R. With
+    ``views="both"``, h_i is also a negative of the other anchors. Their losses add one more part to
+    its gradient, the residual. In eq. 5, 10 and 43, Nie et al. (2023) print the division by tau
+    outside the exponential; it belongs inside. Yeh et al. (2021) and Manna et al. (2023, tau = 0.1)
+    train ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -113,8 +113,8 @@ class DCLW(
     receive gradients, and each depends on all anchors. R_i is therefore the derivative of the sum
     of all losses with respect to s_ii', times -tau. A positive that is much closer than the other
     positives is pushed away (R_i < 0). With ``weights="constant"``, as in the library ``lightly``,
-    R_i = w_i. With ``views="both"``, the gradient has one more part (the residual), which h_i
-    receives as a negative of the other anchors.
+    R_i = w_i. With ``views="both"``, h_i is also a negative of the other anchors. Their losses add
+    one more part to its gradient, the residual.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -25,19 +25,19 @@ class MHE(
 ):
     r"""Pull the positive and minimise the energy of the anchors on the sphere.
 
-    Loss: L = mean_i ||h_i - h'_i||^2 + nu U,
-    U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2} ).
+    Loss: L = mean_i ||h_i - h'_i||^2 + nu U, U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2}).
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
-    ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}), so that the pull is
-    2/N. U contains each pair once, so W_ij is the whole push of h_j on h_i.
+    ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}). The pull, R_i times
+    the sum of W_ij over j, is 2/N. U has one term for each pair of rows, not two (with either row
+    as the anchor), so W_ij is the whole push of h_j on h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. The authors'
-    released code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t
-    h_k.h_l}. This U has no constants and no factor 2, so t = 1 in the code means t = 1/2 in the
-    paper. The authors ran the code with nu = 10.
+    Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. With
+    variant="released", as in the authors' code, each view has its energy U = log sum_{k<l} e^{t
+    h_k.h_l}, and L contains both. The exponent has no factor 2, so put t/2 for t in W and R; GD is
+    still 1. The authors ran the code with nu = 10.
 
     Example:
         >>> import torch

@@ -14,14 +14,10 @@ from isotrope.kernels.mixtures import Mixing, Mixture, Of
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-# at most half: a mixture that is mostly the positive would be a false negative
-_SHARE = Hyper(
-    "lambda",
-    "share of the mixture that is the positive (or the second hardest negative)",
-    at_least=0,
-    at_most=0.5,
-    constant=True,  # because the mixtures are constant
-)
+
+def _share(text: str) -> Hyper:
+    # at most half: a mixture that is mostly the positive would be a false negative
+    return Hyper("lambda", text, at_least=0, at_most=0.5, constant=True)  # as the mixtures are
 
 
 class _Mixed:
@@ -91,21 +87,22 @@ class MixedInfoNCE(
         "Nie et al., 2023, eq. 47-49",
     ),
 ):
-    r"""InfoNCE with one more negative for each anchor, a mixture of its hardest ones.
+    r"""InfoNCE with one more negative for each anchor: a mixture of its two hardest negatives.
 
-    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.x_i/tau})
-    ), x_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Here n is the hardest negative of anchor i; g
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
+    ), v_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Here n is the hardest negative of anchor i; g
     is its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
     norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; dissipation GD_i = 1 / (1 +
-    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i); the pull
-    of the positive is (1 - c_ii e^{h_i.x_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; dissipation GD_i = 1 / (1 +
+    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i); the pull
+    of the positive is (1 - c_ii e^{h_i.v_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig
     = lambda / Z_i, and every other c_ij is 0. With ``mix="positive"``, g is i, so c_ii > 0 and the
     pull is weaker. With ``renormalise=False``, R = 1.
 
-    The mixtures x_i are constant: no gradient flows through them to the mixed embeddings. An anchor
-    with too few negatives for n or g gets no mixture, nor does one whose two vectors sum to 0.
+    The mixtures v_i are constant: no gradient flows through them to the mixed embeddings. An anchor
+    with too few negatives for n or g gets no mixture, nor does one whose two vectors sum to 0. All
+    sums over j or k include additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -125,7 +122,9 @@ class MixedInfoNCE(
         Literal["negatives", "positive"],
         Hyper("", "vector to mix with the hardest negative: the second hardest, or the positive"),
     ] = "negatives"
-    share: Annotated[float, _SHARE] = 0.2
+    share: Annotated[
+        float, _share("share of the second hardest negative (or of the positive) in the mixture")
+    ] = 0.2
     renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True
 
     @property
@@ -144,21 +143,21 @@ class MixCSE(
         "Nie et al., 2023, eq. 48, 49",
     ),
 ):
-    r"""InfoNCE with one more negative for each anchor, a mixture of its positive and the next row.
+    r"""InfoNCE with one more negative per anchor: a mixture of its positive and the next row's.
 
-    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.x_i/tau})
-    ), x_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i. Z_i is the norm of the sum; i + 1 is the
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
+    ), v_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i. Z_i is the norm of the sum; i + 1 is the
     next row of the batch (for the last row, the first).
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}; dissipation GD_i = 1 / (1 +
-    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}) / (tau S_i), with
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; dissipation GD_i = 1 / (1 +
+    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i), with
     c_ij = (1 - lambda) / Z_i for j = i + 1, else 0; the pull of the positive is (1 -
-    e^{h_i.x_i/tau} lambda / (Z_i S_i)) / tau. R depends on the angles and is at most 1.
+    e^{h_i.v_i/tau} lambda / (Z_i S_i)) / tau. R depends on the angles and is at most 1.
 
-    The mixtures x_i are held constant. The released code also compares every anchor with the
-    mixtures of the other anchors, and every positive with the mixtures of the anchors. The next row
-    of a shuffled batch replaces the paper's random negative, so the value depends on the order of
-    the batch.
+    The mixtures v_i are held constant. All sums over j or k include additional negatives. Unlike
+    this class, the released code compares every anchor with the mixtures of all anchors, and every
+    positive too. The paper mixes in a random negative; here it is that of the next row, because
+    batches are shuffled. The loss therefore depends on the order of the rows.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -173,7 +172,7 @@ class MixCSE(
     """
 
     temperature: Temperature = 0.05
-    share: Annotated[float, _SHARE] = 0.2
+    share: Annotated[float, _share("share of the positive in the mixture")] = 0.2
 
     invariances = frozenset({"rotation", "scale"})
 

@@ -223,8 +223,8 @@ class ModifiedVICReg(
     and averaged over both directions.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
-    e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the sum is
-    over k != i, as an earlier version of Li et al. (2024) prints it.
+    e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the
+    denominator is sum_{k != i} e^{h_i.h_k/tau}, as in an earlier version of Li et al. (2024).
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i

@@ -177,7 +177,7 @@ class UniGrad(
 
     Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, positive or negative, for every
     other row x_j of both views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
-    h'_i too; the residual, (nu / 2N) h_i, is parallel to h_i.
+    h'_i too; the rest, (nu / 2N) h_i, is parallel to h_i, so normalisation removes it.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 

@@ -26,15 +26,15 @@ class VICReg(
     r"""Pull positives, keep each coordinate's standard deviation above gamma, remove covariances.
 
     Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')). Let C =
-    sum_i x_i x_i^T / (N - 1) be the covariance of the centred rows x_i = h_i - mean. Then v = (1/D)
+    sum_i y_i y_i^T / (N - 1) be the covariance of the centred rows y_i = h_i - mean. Then v = (1/D)
     sum_{k != l} C_kl^2 penalises covariances, and c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k
     = sqrt(C_kk + epsilon), penalises small standard deviations. v and c are the letters of Li et
     al. (2024); Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1
     ``cov_coeff`` and nu2 ``var_coeff``.
 
-    Gradient: dissipation GD = 1; weight W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative;
+    Gradient: dissipation GD = 1; weight W_ij = 4 nu1 y_i.y_j / (D (N-1)^2), which may be negative;
     the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate
-    push, is -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The
+    push, is -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)) in coordinate k. The
     residual is (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
     centre the rows: it is the gradient of another loss, ``VICRegGrad``. GD, W and R are not defined
     for space="raw".

@@ -165,7 +165,7 @@ DIVERGING = Verdict(
     "diverging",
     "the learning rate is too high",
     "The steps are so large that they destroy what the encoder has learnt. The loss stays above "
-    "its start, the embeddings move together or become many times longer, or numbers become NaN.",
+    "its first value, embeddings move together or become much longer, or numbers become NaN.",
     thresholds=(
         Threshold(
             "rows_not_finite",
@@ -177,7 +177,8 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread",
             "spread of the embeddings in the first third of the run",
-            "mean deviation of the dimensions in the first third, divided by that at step 0",
+            "mean standard deviation of the coordinates in the first third, divided by that at "
+            "step 0",
             ZOO,
             below=0.2,
             unit="of the start",
@@ -186,8 +187,7 @@ DIVERGING = Verdict(
             "lost_gap",
             "lead of positives over negatives at the end",
             "how much closer positives are than negatives (with labels: pairs with higher labels "
-            "than others), in standard deviations. The value at the end is divided by the first. "
-            "Counts only if `loss_rise` or `lost_spread_at_the_end` is crossed as well",
+            "than the others), in standard deviations; at the end, divided by its first value",
             "our choice, made after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
             unit="of the start",
@@ -195,8 +195,7 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
-            "mean standard deviation of the dimensions at the end, divided by that at step 0. "
-            "Counts only if `lost_gap` is crossed as well",
+            "mean standard deviation of the coordinates at the end, divided by that at step 0",
             "the value of `lost_spread`. If embeddings were evenly spread at the start, 0.2 means "
             "a mean cosine of 0.96. A healthy training of a masked language model at a temperature "
             "of 0.02 ends at 0.73",
@@ -206,18 +205,18 @@ DIVERGING = Verdict(
         Threshold(
             "lost_room",
             "spread of the embeddings at the end",
-            "mean standard deviation of the dimensions at the end, divided by that at step 0. For "
-            "a softmax, if `loss_not_lower` is crossed as well and positives were nearer at first",
+            "the same number as `lost_spread_at_the_end`",
             "two layers of all-MiniLM-L6-v2, trained at 100 times the usual learning rate, end at "
-            "0.12 to 0.66 (benchmarks/hosts.py); a healthy one at 0.73 (`lost_spread_at_the_end`)",
+            "0.12 to 0.66 (benchmarks/hosts.py); the healthy training of `lost_spread_at_the_end` "
+            "ends at 0.73",
             below=0.7,
             unit="of the start",
         ),
         Threshold(
             "loss_not_lower",
             "loss at the end",
-            "loss of the last third, divided by the loss at step 0 or of guessing, whichever is "
-            "smaller. Counts only if `lost_room` is crossed as well",
+            "loss at the end, divided by the loss at step 0 or by that of random guessing among "
+            "positive and negatives, whichever is smaller",
             "our choice; the trainings from which `lost_room` was chosen have 0.95 to 1.8",
             above=0.9,
             unit="of the start, or of the loss of guessing",
@@ -225,17 +224,16 @@ DIVERGING = Verdict(
         Threshold(
             "loss_explodes",
             "loss at the end",
-            "for scores other than cosines: loss of the last third, divided by the larger of the "
-            "loss at step 0 and the loss of guessing among the negatives",
-            "our choice; a training that learns nothing ends near 1, with the loss of guessing",
+            "for scores other than cosines: loss at the end, divided by the loss at step 0 or by "
+            "that of random guessing among positive and negatives, whichever is larger",
+            "our choice; a training that learns nothing ends near 1, because it guesses",
             above=3.0,
             unit="times the start, or the loss of guessing",
         ),
         Threshold(
             "lost_rank",
             "effective rank in the first third of the run",
-            "effective rank in the first third, divided by that at step 0. Counts only if "
-            "`loss_up_early` is crossed as well",
+            "effective rank of the embeddings in the first third, divided by that at step 0",
             "for a network with batch normalisation, it is 0.62 at 100 times the usual learning "
             "rate, and 1.0 at the usual one (benchmarks/hosts.py)",
             below=0.75,
@@ -244,8 +242,7 @@ DIVERGING = Verdict(
         Threshold(
             "loss_up_early",
             "loss in the first third of the run",
-            "loss in the first third, divided by the loss at step 0. Counts only if `lost_rank` is "
-            "crossed as well",
+            "loss in the first third, divided by the loss at step 0",
             "our choice; in the training that set the threshold `lost_rank`, this number is 1.9",
             above=1.3,
             unit="of the start",
@@ -253,7 +250,7 @@ DIVERGING = Verdict(
         Threshold(
             "loss_rise",
             "loss at the end",
-            "loss of the last third, divided by the loss at step 0",
+            "loss at the end, divided by the loss at step 0",
             ZOO,
             above=1.0,
             unit="of the start",
@@ -261,8 +258,7 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump",
             "norm in the first third of the run",
-            "for images: mean norm in the first third, divided by that at step 0. Counts only if "
-            "`norm` is crossed as well",
+            "for images: mean norm in the first third, divided by the mean norm at step 0",
             "norms grow by (learning rate x gradient)^2 (Draganov et al., 2024, corollary 3.2); "
             f"the value was {ZOO}",
             above=10.0,
@@ -271,7 +267,7 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump_text",
             "norm in the first third of the run",
-            "for text: mean norm in the first third, divided by that at step 0",
+            "for text: mean norm in the first third, divided by the mean norm at step 0",
             f"see `norm_jump`; the value was {ZOO}",
             above=4.0,
             unit="times the start",
@@ -351,24 +347,25 @@ COLLAPSED = Verdict(
         Threshold(
             "collapse_uniformity",
             "uniformity at the end (0: one point, -4: evenly spread)",
-            "uniformity (0: one point, -4: evenly spread), median of the last third",
+            "uniformity at the end (0: one point, -4: evenly spread)",
             ZOO,
             above=-0.01,
         ),
         Threshold(
             "collapse_std",
             "deviation of the dimensions at the end",
-            "mean standard deviation of the dimensions of the normalised embeddings, median of the "
-            "last third. It also detects embeddings of zeros, whose uniformity is undefined",
+            "mean standard deviation of the coordinates of the normalised embeddings, at the end. "
+            "It also detects embeddings of zeros, whose uniformity is undefined",
             "only equal embeddings are below it; for evenly spread ones, it is 1/sqrt(d)",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay. It only selects the cause and the change that are printed",
-            "Draganov et al., 2024, table 1 (SimCLR): accuracy is at chance at 5e-2, and 54.0 "
-            "instead of 81.3 at 5e-3",
+            "for images: weight decay. It is no fault by itself; it decides which cause and change "
+            "are printed",
+            "Draganov et al., 2024, table 1 (SimCLR): the accuracy is at chance with 5e-2, and "
+            "54.0 instead of 81.3 with 5e-3",
             above=5e-3,
         ),
     ),
@@ -418,7 +415,7 @@ DIMENSIONAL_COLLAPSE = Verdict(
         Threshold(
             "rank_share",
             "effective rank of a batch",
-            "effective rank of n embeddings of d numbers, divided by the largest possible one",
+            "effective rank of n embeddings of d numbers, divided by its largest possible value",
             ZOO,
             below=0.1,
             unit="of min(n - 1, d)",
@@ -458,15 +455,14 @@ def _shorter(case: RunEvidence) -> str:
 NORMS_TOO_LARGE = Verdict(
     "norms-too-large",
     "the embeddings are so long that a step hardly turns them",
-    "The embeddings are so long that a step hardly turns them. The gradient of a cosine is divided "
-    "by the length of the embedding, and every step makes the embedding longer.",
+    "The embeddings are so long that a step hardly turns them. The gradient of a cosine shrinks "
+    "with the length of the embedding, and every step makes the embedding longer.",
     (
         Threshold(
             "radial",
             "gradient along the embedding",
-            "share of the gradient along the embedding. Above this value (dot products or "
-            "distances, which allow any length), norms lead neither to this verdict nor to "
-            "`diverging`",
+            "share of the gradient along the embedding. If it is crossed, the loss uses lengths "
+            "(dot products, distances), and long embeddings are no fault here or in `diverging`",
             "0 for cosines, up to rounding; the value is the tolerance of our gradient tests",
             above=0.05,
             unit="of the gradient",
@@ -475,14 +471,14 @@ NORMS_TOO_LARGE = Verdict(
             "norm",
             "mean norm of the embeddings",
             "mean norm of the embeddings that the objective receives",
-            "gradients shrink as 1/norm, convergence as 1/norm^2 (Draganov et al., 2024, "
-            f"proposition 3.1, figure 2); {ZOO}",
+            "gradients shrink as 1/norm, the speed of training as 1/norm^2 (Draganov et al., 2024, "
+            f"proposition 3.1, figure 2); the value was {ZOO}",
             above=100.0,
         ),
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "mean norm, as for `norm`. Counts only if `decay_that_holds` is crossed as well",
+            "for images: the same number as `norm`",
             "Draganov et al., 2024, table 1: the norm is 13.5 to 31.4 without weight decay, and "
             "0.41 to 0.81 with 5e-4",
             above=1.0,
@@ -490,7 +486,7 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "decay_that_holds",
             "weight decay",
-            "for images: weight decay. Counts only if `norm_without_decay` is crossed as well",
+            "for images: weight decay",
             "Draganov et al., 2024, table 1: a weight decay of 5e-6 has no more effect than 0",
             below=1e-5,
         ),

@@ -88,8 +88,9 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "at the end: hardest negative's share of the push, times the number of negatives (1: "
-            "all push alike). With fewer than 62, the product is converted to that for 62",
+            "at the end: hardest negative's share of the push on its anchor, times the number of "
+            "negatives (1: all push alike). With fewer than 62 negatives, it is converted: the "
+            "hardest of few is less hard than the hardest of many",
             "Li et al., 2024, figure 3 and section 3.2.2 (the share falls as the temperature "
             f"rises); the value was {ZOO}",
             below=1.5,
@@ -98,8 +99,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "the same product. This threshold replaces `hardest_times_uniform` if the loss "
-            "compares cosines and `high_temperature` is crossed",
+            "the same number. This threshold replaces `hardest_times_uniform` if the loss compares "
+            "cosines and `high_temperature` is crossed",
             "small networks that start from random weights have 1.6 to 2.2 times an even share at "
             "a temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,
@@ -108,8 +109,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "high_temperature",
             "temperature",
-            "temperature of the loss. It decides which of the other thresholds applies, and is not "
-            "a fault by itself",
+            "temperature of the loss, divided by the number of cosines in a score. It is no fault "
+            "by itself, but decides which of the two thresholds above applies",
             "our choice. Encoders of texts found held-out pairs less often with 0.5 (mean "
             "reciprocal rank 0.133) than with 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
             above=0.4,
@@ -117,8 +118,9 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "temperature_of_images",
             "temperature",
-            "the value that replaces `high_temperature` for images. If the inputs may be texts or "
-            "images, the verdict for a temperature between the two values is not-examined",
+            "for images, this value replaces `high_temperature`. If the Doctor does not know "
+            "whether the inputs are texts or images, a temperature between these two values gives "
+            "the verdict not-examined",
             "our choice; papers train images at 0.07 (MoCo), 0.5 (SimCLR on CIFAR-10) and 1 (MoCo "
             "v3 with ResNet-50)",
             above=0.7,
@@ -158,8 +160,8 @@ def _copies_apart(case: RunEvidence) -> str:
 FALSE_NEGATIVES = Verdict(
     "false-negatives",
     "copies of a text are pushed apart",
-    "Many texts have a near-copy in the data, or a query has several positives in one batch. These "
-    "count as negatives, so training pushes apart texts that mean the same.",
+    "Many texts have a near-copy in the data, or a query has several positives in one batch. Such "
+    "texts count as negatives, so training pushes apart texts that mean the same.",
     (
         Threshold(
             "copies",
@@ -173,9 +175,8 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "share of the anchors with a negative that looks like a positive. One is enough of: "
-            "above 0.3 in the first third of the run and at the end; above 0.3 at the end, where "
-            "positives are a standard deviation nearer than negatives; above 0.5 at the first step",
+            "share of the anchors with a negative that looks like a positive, at the times that "
+            "the list above names",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -264,7 +265,7 @@ NEVER_DISSIPATING = Verdict(
             "dissipation (GD) on an ideal batch",
             "GD of the objective on an ideal batch: each anchor equals its positive and is "
             "orthogonal to its negatives",
-            "Li et al., 2024, table 2: GD is 1 for ineffective objectives, and can be 0 for others",
+            "Li et al., 2024, table 2: GD is always 1 in ineffective objectives, not in others",
             above=0.5,
         ),
         Threshold(
@@ -277,7 +278,8 @@ NEVER_DISSIPATING = Verdict(
         Threshold(
             "unreachable_margin",
             "margin",
-            "for a triplet loss of another library: margin divided by the largest distance",
+            "for a triplet loss of another library: margin divided by the largest distance that "
+            "two embeddings can have",
             "by definition: above 1, no difference of two distances reaches the margin",
             above=1.0,
             unit="times the largest distance of unit vectors",
@@ -353,14 +355,14 @@ def _warmer(case: RunEvidence) -> str:
 TEMPERATURE_TOO_LOW = Verdict(
     "temperature-too-low",
     "the temperature is too low: each anchor has no gradient or pushes only one negative",
-    "From the first step on, most anchors have no gradient, and each other anchor pushes only one "
-    "negative. The temperature is so low that an anchor stops learning as soon as its positive is "
-    "slightly closer than its negatives.",
+    "From the first step on, most anchors have no gradient or push only one negative. The "
+    "temperature is so low that an anchor stops learning as soon as its positive is slightly "
+    "closer than its negatives.",
     thresholds=(
         Threshold(
             "hardest_at_first",
             "hardest negative at the first logged step",
-            "hardest negative's share of the push at the first logged step",
+            "hardest negative's share of the push on its anchor, at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative is "
             "pushed. For all-MiniLM-L6-v2 on docstrings (31 to 255 negatives), the share is 0.38 "
             "to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
@@ -370,9 +372,8 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
-            "hardest negative's share of the push at the first logged step from which the "
-            "temperature is known, or at the end if that is larger. It decides alone for cosines "
-            "at a temperature below `temperature_of_cosines`",
+            "for cosines: hardest negative's share of the push on its anchor, at the first logged "
+            "step with a known temperature, or at the end if that share is larger",
             "two layers of all-MiniLM-L6-v2 with 7 to 31 negatives: the share is 0.15 to 0.29 at a "
             "temperature of 0.05, and 0.93 at 0.002 (random weights: 0.7 to 0.99)",
             above=0.6,
@@ -381,14 +382,14 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "temperature_of_cosines",
             "temperature",
-            "for cosines: temperature of the loss. For other scores, any temperature is allowed",
+            "for cosines: temperature of the loss, divided by the number of cosines in a score",
             f"embedding models are trained at 0.01 to 0.05; {NEWER}",
             below=0.01,
         ),
         Threshold(
             "done_by_temperature",
             "GD below 0.01 at the first logged step",
-            "for scores other than cosines: share of anchors with GD < 0.01, first logged step",
+            "for other scores: share of the anchors with GD < 0.01, at the first logged step",
             "for the trainings described at `hardest_at_first`, the share of these anchors is 0.07 "
             "to 0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
             above=0.3,
@@ -397,8 +398,8 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "decided",
             "mean GD plus share of anchors with GD below 0.01, at the first logged step",
-            "mean GD plus the share of anchors with GD < 0.01, at the first logged step. Used "
-            "instead of `done_by_temperature` if `hardest_at_first` is also crossed at the end",
+            "for other scores: mean GD plus the share of the anchors with GD < 0.01, at the first "
+            "logged step",
             "the sum is 1 at a temperature of 0, where each GD is 0 or 1. For a masked language "
             "model, it is 0.86 at 0.02 with 31 negatives, and 0.90 at 0.05 with 63",
             above=0.95,

@@ -51,8 +51,8 @@ def _active_without_score(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "highest dev score minus the first, if there is a dev set. If it is at least this value, "
-    "nothing-left-to-learn and dissipated-early are not reported",
+    "highest dev score minus the first, if there is a dev set. At or above this value, the "
+    "verdicts nothing-left-to-learn and dissipated-early are not given",
     OURS,
     below=1.0,
     unit="points",
@@ -64,7 +64,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     "nothing-left-to-learn",
     "most anchors had nothing left to learn at the start, and no higher dev score was measured",
     "Before the first update, the positives of most anchors were already much closer than all "
-    "negatives, and no dev score rose. The encoder already knows these data.",
+    "negatives, and the dev score did not rise (or was not measured). The encoder already knows "
+    "these data.",
     (
         Threshold(
             "done_at_first",
@@ -79,7 +80,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
             "done_throughout",
             "GD below 0.01 in the whole run",
             "share of the anchors with GD < 0.01, median of the whole run. Without a dev score, "
-            "the share must be above 0.9, the value of `dead_early` (see dissipated-early)",
+            "it must be above 0.9, the value of `dead_early` on the page of dissipated-early",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -126,7 +127,7 @@ DISSIPATED_EARLY = Verdict(
             "dead_early",
             "GD below 0.01 after the first fifth",
             "share of the anchors with GD < 0.01, median of the run without its first fifth",
-            f"the limit of 0.01 is that of Li et al.'s (2024) code; the share of 0.9 is {OURS}",
+            f"the limit of 0.01 for GD is from the code of Li et al. (2024); for the 0.9: {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,
@@ -159,14 +160,15 @@ LOSING_PULL = Verdict(
     "losing-pull",
     "the pull is too weak to bring positives closer",
     "The pull of the positives is too weak against the push of the negatives. A small step moves "
-    "most anchors away from their positives, and the mean angle between the two does not fall.",
+    "most anchors away from their positives, and the mean angle between anchors and positives has "
+    "not fallen.",
     (
         Threshold(
             "above_bound",
             "anchors whose ratio is above the bound of Lemma 1",
-            "share of anchors with a ratio above the lower bound of Lemma 1, at the end. A small "
-            "step brings these anchors nearer to their positives",
-            f"Li et al., 2024, Lemma 1 and figure 8; the share of 0.5 is {OURS}",
+            "at the end: share of the anchors whose ratio is above the lower bound of Lemma 1, so "
+            "that a small step brings them nearer to their positives",
+            f"Li et al., 2024, Lemma 1 and figure 8; for the share of 0.5: {OURS}",
             below=0.5,
             unit="of the active anchors",
             measure=lambda case: case.end("above_bound"),
@@ -174,8 +176,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "positive_closer",
             "change of the angle to positives since the first logged step",
-            "mean angle to positives at the end, minus that at the first logged step. If it has "
-            "fallen by more than 0.02, the verdict is not given",
+            "mean angle between anchors and positives at the end, minus that at the first logged "
+            "step. If this threshold is crossed, the verdict is not given",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -183,8 +185,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "mean ratio (R) at the end. For a loss of another library, the verdict is not given "
-            "below this value, because a loss may stop pulling at its margin without a fault",
+            "mean ratio of pull to push (R) at the end. If it is crossed for a loss of another "
+            "library, the verdict is not given: such a loss may stop pulling at its margin",
             OURS,
             below=0.01,
         ),
@@ -217,23 +219,24 @@ def _short_training(case: RunEvidence) -> str:
 
 ANISOTROPIC_START = Verdict(
     "anisotropic-start",
-    "all embeddings have nearly the same direction at the start",
+    "the embeddings of different texts have nearly the same direction",
     "The embeddings of different texts have nearly the same direction, as in a language model that "
-    "was never trained to compare texts. Until training changes this, cosines say little.",
+    "was never trained to compare texts. Until training changes this, cosines tell little about "
+    "the texts.",
     (
         Threshold(
             "mean_cosine",
             "mean cosine of different texts",
-            "mean cosine of different texts",
-            f"it is about 0.5 for pretrained BERT (Li et al., 2024, figure 5); the value is {OURS}",
+            "mean cosine of different texts, by the model that is diagnosed (of a run: the saved "
+            "one)",
+            f"{OURS}; pretrained BERT, with about 0.5 (Li et al., 2024, figure 5), is below it",
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
         Threshold(
             "spread",
             "uniformity at the end (0: one point, -4: evenly spread)",
-            "for a training: uniformity at the end. Above this value, negatives-not-hard is not "
-            "given, unless a loss of cosines has a temperature above `high_temperature`",
+            "for a training: uniformity at the end (0: one point, -4: evenly spread)",
             f"the value was {ZOO}",
             above=-1.0,
         ),
@@ -273,7 +276,7 @@ OVERFITTING = Verdict(
     "overfitting",
     "the dev score falls while training continues",
     "The score on held-out data fell from its highest value while training continued. `isotrope "
-    "train` saves the model of the highest score, so it is not affected.",
+    "train` saves the model with the highest score, so the saved model is not affected.",
     thresholds=(
         Threshold(
             "dev_fall",
@@ -320,14 +323,14 @@ def _spreading(case: RunEvidence) -> Found | None:
 SPREADING = Verdict(
     "spreading",
     "healthy: similarities to positives and negatives fall, because the embeddings spread out",
-    "Nothing is wrong. The embeddings were close together at first and spread out. Therefore the "
-    "similarity to positives falls, and the similarity to negatives falls more.",
+    "Nothing is wrong. The embeddings were close together at first and spread out. The similarity "
+    "of anchors to their positives therefore falls, and that to their negatives falls more.",
     (
         Threshold(
             "both_fall",
             "change of the angle to positives since the first logged step",
-            "mean angle to positives at the end minus that at the first logged step. Counts only "
-            "if the angle to negatives has risen by more",
+            "mean angle between anchors and positives at the end, minus that at the first logged "
+            "step. The mean angle between anchors and negatives must have risen by more",
             "our choice; it only decides whether `spreading` is printed after `healthy`",
             above=0.05,
             unit="rad",
@@ -403,15 +406,15 @@ def _examined(case: RunEvidence) -> str:
 NOT_EXAMINED = Verdict(
     "not-examined",
     "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
-    "The Doctor judges a training by the pairs of embeddings that its loss compares. Here it saw "
-    "no pairs, or other terms of the loss also act on the embeddings, or nothing shows that the "
-    "pairs belong together. It therefore cannot say whether the training is healthy.",
+    "The Doctor judges a training by the pairs of embeddings that its loss compares. Here, it saw "
+    "no pairs, or not enough of what acts on the embeddings, or nothing shows which texts belong "
+    "together. It therefore cannot say whether the training is healthy.",
     (
         Threshold(
             "left_out",
             "gradient at the embeddings that does not come from the compared pairs",
-            "for a training outside isotrope: share of the gradient at the embeddings that does "
-            "not come from the compared pairs",
+            "for a training outside isotrope: share of the gradient at the embeddings that the "
+            "compared pairs do not explain, because other terms of the loss cause it",
             "our choice: the share is 0 for a loss that only compares pairs, and up to 0.005 if "
             "its backward pass is rounded to bfloat16",
             above=0.02,
@@ -445,7 +448,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
 NOT_ENOUGH_SEEN = Verdict(
     "not-enough-seen",
     "no fault was found, but there was too little to examine",
-    "No fault was found, but fewer than three logged steps are too few to call a training healthy.",
+    "No fault was found, but fewer than three steps were logged, too few for the verdict healthy.",
     (
         Threshold(
             "logged_steps",

@@ -56,7 +56,7 @@ def _no_negatives(case: RunEvidence) -> Found | None:
 NO_NEGATIVES = Verdict(
     "no-negatives",
     "no anchor has a negative in its batch",
-    "No anchor has a negative in its batch. Then a contrastive loss is 0 and the model learns "
+    "No anchor has a negative in its batch, so a contrastive loss is 0 and the model learns "
     "nothing. A loss of 0 does not mean that training succeeded.",
     (
         Threshold(
@@ -70,8 +70,8 @@ NO_NEGATIVES = Verdict(
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss of another library: mean length of the gradient on an anchor. A loss that "
-            "compares only the two texts of a pair has a gradient even without negatives",
+            "for a loss of another library: mean length of the gradient on an anchor. It must be "
+            "crossed too, because a loss of single pairs has a gradient even without negatives",
             "without negatives, the gradient of a contrastive loss is 0, up to rounding",
             below=1e-6,
         ),
@@ -96,13 +96,13 @@ def _largest_view_angle(case: RunEvidence) -> float | None:
 DEAD_VIEWS = Verdict(
     "dead-views",
     "the two views of a text are the same",
-    "The two views of a text have exactly the same embedding. The distance to the positive is 0 "
-    "before training begins, so the pair teaches nothing.",
+    "The two views of a text have exactly the same embedding. The distance of an anchor to its "
+    "positive is 0 before training begins, so the pair teaches nothing.",
     (
         Threshold(
             "view_angle",
             "largest angle between the two views of a text",
-            "mean angle of anchors and positives, in the logged step where it is largest",
+            "mean angle between anchors and positives, in the logged step where it is largest",
             f"without dropout, the angle is 0, up to rounding; the value was {ZOO}",
             below=0.001,
             unit="rad",
@@ -241,17 +241,15 @@ def _belonging(case: RunEvidence) -> str:
 UNRELATED_POSITIVES = Verdict(
     "unrelated-positives",
     "positives are no closer to their anchors than negatives",
-    "Before training, positives are no closer to their anchors than other texts are. Real pairs "
-    "would be closer, so the columns or lines of the file are probably mixed up.",
+    "Before training, positives are no closer to their anchors than other texts are. Texts that "
+    "belong together would be closer, so the columns or lines of the file are probably mixed up.",
     (
         Threshold(
             "separation",
             "how much closer positives are than negatives before training",
-            "mean angle to negatives minus mean angle to positives, divided by the larger standard "
-            "deviation of the two, in a sample of the data before training. Without a sample, it "
-            "is the mean over the steps of the first epoch whose embeddings are about as spread as "
-            "at first (with fewer than nine of these, the median over the first third of the log), "
-            "or the first value if fewer than nine steps were logged",
+            "mean angle between anchors and negatives minus mean angle between anchors and "
+            "positives, divided by the larger of the standard deviations of these angles. The list "
+            "above says in which batches it is measured",
             ZOO,
             below=0.15,
             unit="standard deviations",
@@ -260,17 +258,17 @@ UNRELATED_POSITIVES = Verdict(
             "label_gap",
             "how much closer pairs with high labels are at the first logged step",
             "for labelled pairs, at the first logged step: mean angle of the pairs with lower "
-            "labels minus the mean angle of the others, in standard deviations",
-            f"{NEWER}. If each side has 8 pairs, 1 standard deviation is two standard errors",
+            "labels minus mean angle of the pairs with higher ones, in standard deviations",
+            f"{NEWER}. With 8 pairs of each kind, 1 standard deviation is two standard errors",
             below=-1.0,
             unit="standard deviations",
         ),
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. Above 0.5, in the first "
-            "third and at the end of the run, the negatives contain copies of positives. They are "
-            "as near as the positives, so unrelated-positives would be wrong and is not given",
+            "share of anchors with a negative that looks like a positive. If it is crossed both in "
+            "the first third and at the end, the verdict is not given unless the Doctor has a "
+            "sample of the data: the negatives contain copies, which are as near as the positives",
             "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
             "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,
@@ -292,7 +290,7 @@ ONLY_PULLED = Verdict(
         Threshold(
             "pulled",
             "pairs that are pulled together",
-            "if all labels are equal: share of the pairs with a gradient that is pulled together",
+            "if all labels are equal: of the pairs with a gradient, the share pulled together",
             "by definition: with equal, high labels the share is 1",
             above=0.99,
             unit="of the pairs",

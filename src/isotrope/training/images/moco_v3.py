@@ -38,8 +38,9 @@ class MoCoV3(ImageMethod):
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[k']) and the same with the crops x and x' exchanged.
     q is the predictor, and sg stops the gradient. The keys k' = g'(f'(x')) come from f' and g',
-    moving averages of encoder f and projector g. The keys of other rows, of all processes, are the
-    negatives. Chen et al. add the two losses and multiply the sum by 2 tau; here it is halved.
+    moving averages of encoder f and projector g. The negatives are the keys of all other rows, also
+    of those on other processes. Chen et al. add the two losses and multiply the sum by 2 tau; here
+    the sum is halved.
 
     Heads: The projector has widths 1024, 1024 and 256, the predictor 1024 and 256, with batch
     normalisation and ReLU between linear layers, and a batch normalisation without scale and shift
