@@ -243,6 +243,6 @@ def test_what_to_try_next() -> None:
     assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
     assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
     few = replace(short, truncated_share=0.0)
-    assert "more pairs: 100 are few" in next_step(few, 32, DevHistory("dev"))
+    assert "or add pairs: 100 are few" in next_step(few, 32, DevHistory("dev"))
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, 512, worse)

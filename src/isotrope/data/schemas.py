@@ -191,7 +191,8 @@ def _proposal(table: Table, choose: int) -> str:
         return "give a table with a column of text, because no column of this one holds text"
     first = "put a header above the first line if that is data, or " if table.how else ""
     chosen = f"choose columns by name: `--columns {','.join(names[:choose])}`"
-    return f"{first}{chosen if choose else 'rename its columns of text to the usual names'}"
+    usual = "rename its columns: text; anchor, positive; or sentence1, sentence2, score"
+    return f"{first}{chosen if choose else usual}"
 
 
 @dataclass

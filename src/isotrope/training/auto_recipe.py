@@ -200,9 +200,10 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     both = "compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
-    epochs, twice = _within(
-        float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings
-    )
+    wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
+    epochs, twice = _within(wanted, facts, settings)
+    if not twice:
+        why += f"; --minutes {settings.minutes:g} has no time for {wanted:g} epochs twice"
     return [
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),

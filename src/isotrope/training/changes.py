@@ -109,7 +109,7 @@ def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
         cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
         return f"next, try {remedy}: {cut}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
-        return f"next, try more pairs: {pairs:,} are few"
+        return f"next, look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} are few"
     return ""
 
 

@@ -35,9 +35,8 @@ _TOO_FEW = {
     "--suspect",
 }
 _OTHERWISE = (
-    "`isotrope train` without flags chooses the objective, its temperature, the learning rate and "
-    "the epochs together; `--objective`, except ntxent, turns that off. To use the values above, "
-    "for example in another trainer:"
+    "For `isotrope train` without flags, change nothing: it chooses the objective, temperature, "
+    "learning rate and epochs together. In another trainer, or with `--objective`, use:"
 )
 _WIDTH = 48  # characters of a text in a table
 
