@@ -31,36 +31,37 @@ RESULTS = {
     "(the scores). To train a text encoder, use [`train`](train.md).",
     "evaluate": "prints a table of scores out of 100. With `--compare` it also prints the "
     "differences from the first model, each with its interval. Name the data with at least one of "
-    "the options under [Data to score on](#data-to-score-on-in-any-combination); otherwise the "
+    "the options under [Data to score on](#data-to-score-on-in-any-combination). Without data, the "
     "command lists these options and ends with exit code 2. To find out why a training failed, use "
     "[`diagnose`](diagnose.md).",
     "encode": "writes one `.npy` file with a float32 row for each text or picture, and prints "
     "the shape of the matrix. To find the texts that are nearest to a query, use "
     "[`search`](search.md).",
-    "search": "prints the nearest texts for each query: cosine, line number, text. It encodes "
-    "the whole file for each call. To search the same file often, encode it once with "
+    "search": "prints the nearest texts for each query, each with its cosine and line number. It "
+    "encodes the whole file for each call. To search the same file often, encode it once with "
     "[`encode`](encode.md) and give the matrix with `--embeddings`.",
-    "objectives": "prints a line for each objective, and the names of the components that can "
-    "replace others. With a name, it prints the objective's formula, gradient, settings and "
-    "presets. It writes no file.",
+    "objectives": "prints a line for each objective (loss), and the components of the gradient "
+    "that you can put into an objective. With a name, it prints the objective's formula, gradient, "
+    "settings and presets (values that a paper tuned). It writes no file.",
     "check": "prints a line for each comparison: `ok`, `WRONG`, or `-`. A dash is not a fault: "
-    "a line at the end explains what the loss does differently. The exit code is 1 if a line is "
-    "`WRONG`. The command writes no file, and does not show whether the loss trains a good model.",
+    "a line below the table explains what the loss does differently. If a line is `WRONG`, the "
+    "exit code is 1. The command writes no file, and does not show whether the loss trains a good "
+    "model.",
     "simulate": "writes a picture (`.png`, `.svg`) and its numbers (`.csv`) to `--output`, and "
     "prints the main number of each objective. It uses no data. To see what an objective does to "
     "your texts, use [`audit`](audit.md).",
     "audit": "prints recommended settings, texts that a training would push apart although they "
-    "belong together (false negatives), suspicious rows, and whether whitening helps. With "
-    "`--output` it also writes a page and, for texts, cleaned files to train on. It trains "
-    "nothing. To judge a training, use [`diagnose`](diagnose.md).",
+    "belong together (false negatives), rows that look wrong, and whether whitening raises the "
+    "score of the encoder. With `--output` it also writes an HTML page and, for texts, cleaned "
+    "files to train on. It trains nothing. To judge a training, use [`diagnose`](diagnose.md).",
     "diagnose": "prints a verdict, the numbers behind it, and one setting to change. If it "
     "diagnoses a run, it also writes `diagnosis.json` to the run's folder. The page of each "
     "[verdict](../diagnosis.md) says when to ignore it. To find out whether one model is better "
     "than another, use [`evaluate --compare`](evaluate.md).",
-    "sweep": "trains every trial (one combination of values) with three seeds. It prints a table, "
-    "and the command of the best trial. `--output` receives the table and a run folder for each "
-    "training. With `--dry-run` it only prints what it would train. To compare runs that you "
-    "already have, use [`report`](report.md).",
+    "sweep": "trains every trial (one combination of values) with three seeds. It prints a table "
+    "of the trials' scores, and the command that trains the best trial. `--output` receives the "
+    "table and a run folder for each training. With `--dry-run` it only prints what it would "
+    "train. To compare runs that you already have, use [`report`](report.md).",
     "report": "writes one HTML file with the charts, scores and verdicts of the runs, and prints "
     "the path of the file. To find out whether a difference in score is more than noise, use "
     "[`evaluate --compare`](evaluate.md).",
@@ -101,9 +102,9 @@ def command_page(verb: str) -> str:
 def _index() -> str:
     lines = [[f"[`{verb}`]({verb}.md)", line] for verb, line in VERBS.items()]
     return (
-        "# Commands\n\nChoose a command by what you want to do. Its page lists its options and has "
-        "an example of its output. `isotrope COMMAND --help` prints the options as well.\n\n"
-        + grid(["command", "what it does"], lines)
+        "# Commands\n\nChoose a command by what you want to do. The page of a command lists its "
+        "options and has an example of its output. `isotrope COMMAND --help` prints the options "
+        "as well.\n\n" + grid(["command", "what it does"], lines)
     )
 
 

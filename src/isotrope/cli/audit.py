@@ -31,17 +31,17 @@ examples:
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
 Nothing is trained. The encoder embeds every text once, cut to --max-length tokens, or two crops of
-every picture. The output has four parts: the objective at the first step with several settings, and
-recommended settings; likely false negatives; rows whose positive is far away, whose text is cut, or
-that occur twice; and the effect of whitening on the score.
+every picture. The output has four parts: recommended settings, with the gradient of the first step
+for each of them; likely false negatives; rows that look wrong, such as a distant positive, a cut
+text or a repeated row; and the effect of whitening on the score.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
-audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the three .jsonl files,
-rows of one group (from --groups, or likely false negatives) have the same label. To train on them,
+audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, rows of
+one group (from --groups, or likely false negatives) have the same label. To train on these files,
 use `train --groups label`, or sentence-transformers' trainer with ObjectiveLoss(groups=True).
 
-Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. For
-pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.
+Pictures are named by their paths in the folder, or by their numbers in the data, counted from 0.
+For pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.
 """
 
 _IMAGES = "for pictures only, as in training"
@@ -153,6 +153,6 @@ run = Command(
     "audit",
     _with_images(),
     audit,
-    "Check data and settings before training, with the encoder to be trained.",
+    "Check data and settings before training, with the encoder that you plan to train.",
     EPILOG,
 )

@@ -30,10 +30,10 @@ examples:
 
 FILE defines objectives, functions of (anchors, positives) that return a scalar, or modules with
 such a forward. Functions and modules are checked if their name contains "loss"; FILE:NAME checks
-one, whatever its name. A third parameter without a default receives negatives. The gradients of one
+the one with this name. A third parameter without a default receives negatives. The gradients of one
 plain call are compared with those in chunks, with gradient caching, on permuted rows, on two
-processes (each calls the loss with its own rows) and in bfloat16. Several values of a parameter or
-attribute chunk_size, mini_batch_size or margin are tried. The file runs in a separate process. A
+processes (each calls the loss with its own rows) and in bfloat16. If the loss has a chunk_size,
+mini_batch_size or margin, several values of it are tried. The file runs in a separate process. A
 loss fails if it ends this process. The exit code is 1 if a check fails, or after ten minutes.
 """
 
@@ -47,7 +47,7 @@ class CheckSettings(Settings):
     """Settings of ``isotrope check``."""
 
     loss: str = setting(
-        ..., "Python file of losses, or an objective.", "FILE|NAME", positional=True
+        ..., "Python file of losses, or name of an objective.", "FILE|NAME", positional=True
     )
     dimensions: int | None = setting(
         None,
@@ -142,6 +142,6 @@ run = Command(
     "check",
     CheckSettings,
     check,
-    "Check that a loss has the same gradient in chunks, on permuted rows and on two processes.",
+    "Check that chunks, permuted rows or a second process do not change a loss's gradient.",
     EPILOG,
 )

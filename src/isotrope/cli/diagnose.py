@@ -19,15 +19,16 @@ examples:
 For a run, the command examines the log, the dev scores, the settings and the saved model, and
 writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
 run only if you made the run on this machine; otherwise name data with --data.
-For a model, it examines the embeddings of --data; by default, of docstrings of Python's standard
-library. If --data is text, it also prints statistics of Li et al. (2024): angles, cosines, the
-hardest negative's share of the push, and ratios of pull to push. It also measures by how much
-whitening raises the score. Typically, it more than doubles the score of an encoder never trained on
-pairs (raw), gains less if another training followed (disturbed), and nothing otherwise (trained).
+For a model, it examines the embeddings of --data, or of docstrings of Python's standard library.
+For texts, it also prints statistics of Li et al. (2024): angles, cosines, the hardest negative's
+share of the push, and ratios of pull to push. It also measures by how much whitening raises the
+score. Typically, the score of an encoder never trained on pairs (raw) more than doubles, and that
+of an encoder trained on pairs (trained) does not rise. If another training followed the one on
+pairs (disturbed), the score rises, but does not double.
 For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
 
-The first finding is the likely root cause; its consequences are not listed. Each finding shows the
-measured numbers, the thresholds that decide it, their source, and one setting to change.
+The first finding is the likely cause; findings that follow from it are left out. Each finding shows
+the measured numbers, the thresholds that decide it, their source, and one setting to change.
 docs/diagnosis.md lists all thresholds.
 
 exit codes: 0 done, whatever it found; 1 a bug; 2 bad input.

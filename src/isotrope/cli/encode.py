@@ -19,9 +19,9 @@ examples:
 
 Row i of the matrix (float32) is the embedding of text i of the file. Blank lines are skipped. In a
 table, rows with an empty cell are skipped and counted on stderr. An image encoder takes a folder
-and writes a second file (photos.txt) with the path of each row's picture; unreadable pictures are
+and writes a second file (photos.txt) with the path of each row's picture. Unreadable pictures are
 skipped and counted. If an encoding of texts is interrupted, the same command continues it. With
---jobs N, N processes share the cores or the GPUs, and each keeps a copy of the model in memory.
+--jobs N, N processes share the cores or GPUs, and each keeps a copy of the model in memory.
 """
 
 

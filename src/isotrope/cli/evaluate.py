@@ -30,41 +30,41 @@ examples:
   isotrope evaluate runs/images --knn --linear
   isotrope evaluate --compare runs/images runs/cut --knn --labels pictures/
 
---sts: a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv, sickr/test.tsv, each line
+--sts takes a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv and sickr/test.tsv, each line
 score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or a file of your own (tsv, csv,
 jsonl, parquet with columns score, sentence1, sentence2). The score is 100 x Spearman's correlation
 of the cosine with the given score. As in SimCSE, it is computed over all pairs of a year together
-("all"), and for STS-B and SICK-R over the test split. --json also has the means over subsets, every
-subset, the dev splits, Pearson's correlation, and the scores of the dot product and of the
-Euclidean and Manhattan distances.
+("all"), and for STS-B and SICK-R over the test split. --json also prints the scores of every subset
+and their means, the dev splits, Pearson's correlation, and the scores by dot product and by
+Euclidean and Manhattan distance.
 
---transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier is trained on
-frozen embeddings, with the folds, seeds and early stopping of SentEval. --mode prototyping is
-faster, but papers report --mode full. --tasks MR TREC scores only these two, without an average.
+--transfer takes a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier is
+trained on frozen embeddings, with the folds, seeds and early stopping of SentEval. Papers report
+--mode full; prototyping is faster. --tasks MR TREC scores two tasks, without an average.
 
---retrieval: a file of pairs, whose second texts are ranked; or, to rank more texts, a folder with
-queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line) and qrels.tsv (query id,
-document id, gain). The name bm25 in place of a model means BM25, which ranks texts by the words
-they share with the query: --compare bm25 runs/p (needs the extra bm25).
+--retrieval takes a file of pairs, and ranks the second texts of all pairs for each first text. To
+rank more texts, give a folder with queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on
+each line) and qrels.tsv (query id, document id, gain). To compare with BM25, which ranks texts by
+the words they share with the query, write bm25 as a model: --compare bm25 runs/p (extra: bm25).
 
---labels: labelled texts (label<TAB>text), in one of three forms: a training file, with the test
+--labels takes labelled texts (label<TAB>text) in one of three forms: a training file, with the test
 file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
 test. --knn predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1);
---linear trains a linear classifier on the frozen embeddings. Without either flag, both are
-measured. For an image encoder, --labels takes pictures (a folder of classes, .npz, or other data of
-train-images) and is the only score. A run on images needs no --labels: its own images are used.
+--linear trains a linear classifier on the frozen embeddings. Without these two flags, both scores
+are measured. An image encoder is scored on pictures only: --labels takes a folder of classes, .npz,
+or other data of train-images. A run on images needs no --labels: its own images are used.
 
---compare shows the models side by side. For every score, it reports whether a model differs from
-the first by more than noise: a paired bootstrap over the scored items, corrected for the number of
-comparisons. Noise is the variation between test sets, not that between training seeds.
+--compare shows the models side by side. For every score, it tests by a paired bootstrap over the
+scored items whether a model differs from the first by more than noise, and corrects for the number
+of comparisons. Noise is the variation between test sets, not that between training seeds.
 
---dimensions and --precision show how much score smaller vectors lose. Every combination is compared
-with the full vectors as in --compare, and the table has the bytes of a vector. int8 stores each
-coordinate as one of 256 values, binary stores its sign.
+--dimensions and --precision show how far the score falls with smaller vectors. Every combination is
+compared with the full vectors as in --compare, and the table has the bytes of a vector. int8 stores
+each coordinate as one of 256 values; binary stores only the sign of each coordinate.
 
-Finished tasks are stored in RUN/evaluations or the user's cache (--results), so you can stop the
-command and start it again: a task is not scored again for the same weights, data and protocol.
---again scores everything again.
+The scores of finished tasks are stored in RUN/evaluations or your cache folder (--results). If you
+stop the command and start it again, it does not repeat a task with the same weights, data and
+protocol. --again repeats all tasks.
 """
 
 

@@ -15,12 +15,12 @@ examples:
   isotrope objectives infonce                formula, gradient, settings and presets of one
   isotrope objectives --plugin my_loss.py    all objectives, including those in your file
 
-The gradient on an anchor is the dissipation times the sum over the negatives j of weight_j times
-(negative_j - ratio_j positive). The columns of --components: the dissipation is 1 (the gradient
-never vanishes), 1 or 0 (it is 0 beyond a margin) or 1 to 0 (it fades as the anchor learns). The
-weight is hardest (only the most similar negative pushes), all (all negatives push) or signed (some
-pull). The ratio is a number, dynamic (it depends on the angles), matrix (one for each coordinate),
-or only pull (no negative pushes). The last values (dot in margin:0.3:dot) may be omitted.
+An anchor's gradient is dissipation * (sum over negatives j of weight_j * (negative_j - ratio_j *
+positive)). Columns of --components: dissipation is 1 (the gradient never vanishes), 1 or 0 (it is 0
+beyond a margin) or 1 to 0 (it fades as the positive comes nearer than the negatives); weight is
+hardest (only the most similar negative pushes), all (all push) or signed (some pull); ratio is a
+number, dynamic (it depends on the angles), matrix (one for each coordinate) or only pull (no
+negative pushes). The last values of a component (dot in margin:0.3:dot) may be omitted.
 """
 
 

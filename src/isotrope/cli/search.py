@@ -23,7 +23,7 @@ examples:
 
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
 line of the file. The command encodes a few lines again and compares the result with their rows. If
-they differ, the matrix is of another model, file or prompt, and is refused.
+they differ, the command refuses the matrix, which is from another model, file or prompt.
 """
 
 
@@ -37,8 +37,8 @@ class SearchSettings(Search):
     query: list[str] = setting(
         [], "One or more texts, or paths of pictures.", "QUERY", positional=True
     )
-    queries: Path | None = setting(None, "File with one query a line; '-' reads stdin.")
-    as_json: bool = setting(False, "Print only one JSON object per query.", name="--json")
+    queries: Path | None = setting(None, "File with a query on each line; '-' reads stdin.")
+    as_json: bool = setting(False, "Print a JSON object for each query.", name="--json")
 
 
 def search(settings: SearchSettings) -> int:

@@ -41,7 +41,7 @@ examples:
 Without --objective, the objectives of the paper's figure are simulated. The angle between an anchor
 and its positive is drawn from a normal distribution with mean mu_pos and standard deviation 0.05
 rad; the angles to its negatives, with mean mu_neg and standard deviation 0.10 rad. For ratio and
-norm, all angles equal the means. Every kind writes KIND.png, KIND.svg and KIND.csv.
+norm, no angle is drawn: all angles equal the means. The files are KIND.png, KIND.svg and KIND.csv.
 """
 
 

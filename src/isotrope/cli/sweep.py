@@ -31,9 +31,9 @@ examples:
   isotrope sweep train-images cifar10/ --epochs 20 --vary weight-decay=1e-6..1e-3:4 \\
       --output sweeps/d
 
-All flags of `isotrope train` and `isotrope train-images`, also --config, apply to every run; only
---output, --seed and --no-progress do not. Every setting, hyperparameter of the objective and option
-of the method can be varied.
+Flags of `isotrope train` and `isotrope train-images`, also --config, apply to every run. The
+exceptions are --output, --seed and --no-progress. Every setting, hyperparameter of the objective
+and option of the method can be varied.
 
 --vary NAME=VALUES, may be repeated:
   objective.temperature=0.03,0.05   these values
@@ -43,20 +43,20 @@ of the method can be varied.
                                     this); :whole draws whole numbers
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
-A trial is one combination of values. Samplers: grid trains every combination (the default for lists
+A trial is one combination of values. --sampler grid trains every combination (the default for lists
 of values); random draws --trials combinations (the default for ranges); tpe, Optuna's
-tree-structured Parzen estimator, chooses each trial by the scores so far.
+tree-structured Parzen estimator, chooses each trial by the scores of the trials before it.
 
-The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
-images; --metric selects another number of a run's result.json. Every trial is trained with three
-seeds, and its score is their mean; with one seed (--seeds 0), the sweep takes a third of the time.
-The table also has the standard deviation over the seeds; smaller differences may be luck.
+The score of a run is dev_best for text (the best dev score, step 0 included) and knn_final for
+images; --metric selects another number of result.json. Every trial is trained with three seeds; its
+score is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of the time. The
+table also has the standard deviation over the seeds; a smaller difference of scores may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added
-later. The table is written to OUTPUT/sweep.csv and sweep.json, its picture to sweep.svg; the
+later. The table is written to sweep.csv and sweep.json in OUTPUT, its picture to sweep.svg. The
 command line of the best trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's
-journal. A sweep needs Optuna: pip install '.[sweep]' in a checkout of isotrope.
+journal. A sweep needs Optuna: pip install '.[sweep]' in a clone of the repository.
 
 With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and N is
 by default the number of GPUs. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command

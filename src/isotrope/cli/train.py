@@ -18,15 +18,14 @@ examples:
   isotrope train --config runs/wiki/config.yaml --output runs/again
   isotrope train wiki.txt --output runs/wiki --resume
 
-A YAML file takes the same settings as the flags: --batch-size 64 is `batch-size: 64`, and
---objective.temperature 0.05 is `objective.temperature: 0.05`. A flag overrides the file.
---objective.temperature auto uses the value that `isotrope audit` recommends for the data and the
-encoder.
+In the YAML file of --config, --batch-size 64 is `batch-size: 64`, and --objective.temperature 0.05
+is `objective.temperature: 0.05`. A flag overrides the file. --objective.temperature auto uses the
+value that `isotrope audit` recommends for the data and the encoder.
 
-The same flags give the same training on one device and on several: --batch-size is the number for
-all devices together, and the loss compares the rows of the whole batch. On several machines, start
-torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope train ... without --devices. The --output
-folder must be on a file system that all machines share.
+The same flags give the same training on one device and on several: --batch-size is the number of
+rows on all devices together, and the loss compares the rows of the whole batch. On several
+machines, start torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope train ... without --devices.
+The --output folder must be on a file system that all machines share.
 """
 
 

@@ -14,10 +14,10 @@ examples:
   isotrope evaluate runs/mio --knn --linear
 
 docs/methods lists the default settings and the options (--method.NAME) of each method. The images
-need no labels. If there are labels and a test part, the accuracy of 200 nearest neighbours (votes
-weighted by exp(cosine/0.1), features of the encoder without heads) is measured during training, and
-the accuracy of a linear probe at the end. Files that cannot be read as images are skipped and
-counted.
+need no labels. If there are labels and a test part, the accuracy of nearest neighbours is measured
+during training: the 200 nearest vote, weighted by exp(cosine/0.1), by the features of the encoder
+without heads. The accuracy of a linear probe is measured at the end. Unreadable files are skipped
+and counted.
 """
 
 

@@ -20,9 +20,9 @@ OF_LABELS = ("labels", "labels_test")
 class Evaluation(Settings):
     """The settings of an evaluation of one model."""
 
-    sts: Path | None = _for_texts(None, "The seven STS tasks, or a file.", "DIR|FILE", group=DATA)
-    transfer: Path | None = _for_texts(None, "The seven transfer tasks.", "DIR", group=DATA)
-    retrieval: Path | None = _for_texts(None, "Retrieval set.", "DIR|FILE", group=DATA)
+    sts: Path | None = _for_texts(None, "Seven STS tasks, or one file.", "DIR|FILE", group=DATA)
+    transfer: Path | None = _for_texts(None, "The seven tasks of SentEval.", "DIR", group=DATA)
+    retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
         None,
@@ -89,16 +89,16 @@ class Encoding(_OfTexts):
         "TEXT",
         shown="the model's own passage prompt, if it has one",
     )
-    jobs: int = _for_texts(1, "Processes that encode texts, each with a copy of the model.", ge=1)
+    jobs: int = _for_texts(1, "Number of processes, each with a copy of the model.", ge=1)
 
 
 class Search(_OfTexts):
     """The settings of a search."""
 
-    top: int = setting(10, "Hits for each query.", ge=1)
+    top: int = setting(10, "Number of texts or pictures to print for each query.", ge=1)
     embeddings: Path | None = setting(
         None,
-        "Embeddings of FILE that `isotrope encode` wrote. Then only the query is encoded.",
+        "Embeddings of FILE, from `isotrope encode`. With them, only the query is encoded.",
         "FILE.npy",
         used=[_of_texts, _encoded],
     )

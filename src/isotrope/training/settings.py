@@ -96,9 +96,9 @@ class RunSettings(Settings, ABC):
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16"] = of_objective(
         "auto",
-        "How to compute the loss. auto: chosen by the batch size and device. eager: stores all "
-        "similarities of a batch. rowblock: stores those of a block of rows at a time. bfloat16: "
-        "rowblock with products in bfloat16.",
+        "How to compute the loss. auto: chosen by the batch size and device. eager: store all "
+        "similarities of a batch. rowblock: store only those of some rows at a time. bfloat16: "
+        "as rowblock, with matrix products in bfloat16.",
     )
     cut: float = in_model(
         1.0,
@@ -148,8 +148,8 @@ class RunSettings(Settings, ABC):
     checkpoint_every: int = in_run(500, "Number of steps between checkpoints.", ge=1)
     keep_every: int | None = in_run(
         None,
-        "Number of steps between permanent checkpoints; step 0 and the last step have one too. "
-        "Default: only the newest two checkpoints are kept.",
+        "Number of steps between checkpoints that are kept; step 0 and the last step are kept "
+        "too. Default: only the newest two checkpoints are kept.",
         ge=1,
     )
     log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
@@ -160,7 +160,7 @@ class RunSettings(Settings, ABC):
         "environment variables.",
         python="str | list[str]",
     )
-    progress: bool = in_watch(True, "Show a progress bar; without a terminal, lines of text.")
+    progress: bool = in_watch(True, "Show a progress bar, or lines of text without a terminal.")
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -232,9 +232,9 @@ class TrainSettings(RunSettings):
     )
     sampling: Sampling = in_data(
         "proportional",
-        "How to draw from several data sets. proportional: an epoch has every batch of each data "
-        "set once, in random order. round-robin: an epoch has one batch of each in turn, until "
-        "the smallest data set is used up.",
+        "Order of batches from several data sets. proportional: an epoch has every batch of each "
+        "data set once, in random order. round-robin: the data sets take turns, and an epoch ends "
+        "when the smallest is used up.",
         used=Used(lambda files: len(by_dataset(files)) > 1, "there is one data set", note=True),
     )
     recipe: Literal["auto", "papers"] = in_steps(
@@ -289,12 +289,12 @@ class TrainSettings(RunSettings):
         None,
         "Data to score the model on during training: an STS file, a retrieval folder, a file of "
         "pairs, or 'auto', which holds out a part of your text and needs no labels. The model with "
-        "the best score is saved, which may be the original one.",
+        "the best score is saved; this may be the original model.",
         python="str | Path | None",
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score of a ranking. For scored pairs, it is always Spearman's correlation.",
+        "Dev score if texts are ranked. For scored pairs, it is Spearman's correlation.",
         used=[
             with_dev,
             Used(lambda ranked: ranked, "the score of scored pairs is Spearman's correlation"),
@@ -371,8 +371,8 @@ class TrainSettings(RunSettings):
     refit: bool = in_steps(
         False,
         "Train a second model on all records, held-out ones too, with the next seed, and save the "
-        "mean of the weights of both. Skipped if the original model was kept, and with LoRA, an "
-        "encoder from scratch or torchrun.",
+        "mean of the weights of both models. There is no second model if the original one is "
+        "kept, and with LoRA, an encoder from scratch or torchrun.",
         used=[
             with_dev,
             Used(lambda averaged: averaged, "not with LoRA, scratch or torchrun", note=True),
@@ -395,11 +395,11 @@ class TrainSettings(RunSettings):
     head: Literal["mlp", "linear", "none"] = in_model(
         "mlp",
         "Network on top of the encoder, for training only; it is not saved. mlp: a linear layer "
-        "and a tanh (Gao et al. 2021). linear: the layer alone (Li et al. 2024).",
+        "and a tanh (Gao et al. 2021). linear: only a linear layer (Li et al. 2024).",
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
-        "Parts of the encoder that are not trained: none, or embeddings (vectors of tokens and "
+        "Part of the encoder that is not trained: none, or embeddings (vectors of tokens and "
         "positions, and their layer norm; Li et al. 2024).",
         used=[
             of_trained,
@@ -439,7 +439,7 @@ class TrainSettings(RunSettings):
     )
     lora_alpha: int | None = in_model(
         None,
-        "Scale of LoRA: the matrices are multiplied by alpha / rank. Default: 2 x rank.",
+        "Alpha of LoRA: its matrices are multiplied by alpha / rank. Default: 2 x rank.",
         ge=1,
         used=with_lora,
     )

@@ -35,8 +35,8 @@ class AuditSettings(Settings):
     batch_size: int = setting(64, "Rows in a batch.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
         0.6,
-        "Evidence, a difference of cosines, from which two rows are likely false negatives. At 0, "
-        "two rows are as near to each other as to their nearest rows.",
+        "Evidence from which two rows are listed as likely false negatives. It is a difference of "
+        "cosines: at 0, two rows are as near to each other as to their nearest rows.",
         gt=0,
     )
     seed: int = setting(
@@ -79,7 +79,7 @@ class AuditSettings(Settings):
     )
     hardness: float = setting(
         0.3,
-        "Largest share of the push on an anchor that one hard negative may have.",
+        "Largest share of the push on an anchor that one mined negative may have.",
         gt=0,
         le=1,
         group=OF_TEXTS,

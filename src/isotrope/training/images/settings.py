@@ -41,9 +41,9 @@ class ImageSettings(RunSettings):
 
     data: str = in_data(
         ...,
-        "Folder of images (with or without a folder for each class; folders train/ and test/ in it "
-        "are the two parts), .npz, Hugging Face dataset folder (such as CIFAR-10 from the hub), or "
-        "'digits' (from scikit-learn).",
+        "Folder of images, .npz, Hugging Face dataset folder (such as CIFAR-10 from the hub), or "
+        "'digits' (from scikit-learn). A folder of images may have a folder for each class, and "
+        "may be split into train/ and test/.",
         positional=True,
         metavar="DATA",
     )
@@ -111,8 +111,8 @@ class ImageSettings(RunSettings):
     epochs: float = in_steps(200.0, "Passes over the data, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        "Optimiser. Default: the method's own. If you change it, also set --learning-rate. With "
-        "lars, biases and norms have no weight decay.",
+        "Optimiser. Default: the method's own. If you set another one, also set --learning-rate. "
+        "With lars, biases and norms have no weight decay.",
         used=Used(
             lambda learning_rate, usual: learning_rate,
             "also give `--learning-rate`: the method's own is for {usual}",
@@ -131,7 +131,7 @@ class ImageSettings(RunSettings):
     clip: float | None = in_steps(None, "Norm above which gradients are clipped.", gt=0)
     workers: int | None = in_data(
         None,
-        "Number of processes that decode images. Default: one per core, at most 8; 0 for arrays.",
+        "Number of processes that decode images. Default: one per core, at most 8; 0 for .npz.",
         ge=0,
     )
 
