@@ -295,6 +295,6 @@ def sentence(results: Path = RESULTS) -> str:
     scores = [score for of in dev.values() for score in of]
     unfinished = "" if there >= 360 else f" ({there} of 360 trainings)"
     return (
-        f"Slope of the gain by STS-B dev of the start ({min(scores):.1f} to {max(scores):.1f}): "
-        f"{'; '.join(told)}{unfinished}."
+        f"Per point of STS-B dev before training ({min(scores):.1f} to {max(scores):.1f}), "
+        f"the gain changes by: {'; '.join(told)}{unfinished}."
     )

@@ -68,13 +68,13 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-They replicate in part, on small encoders. The papers' large effects (10 points of STS and more) have the same direction on all three of our text encoders, at a quarter to nine tenths of their size. Smaller effects are often undecided.
+The papers replicate in part, on small encoders. Their large effects (10 points of STS and more) have the same direction on all three of our text encoders, with a quarter to nine tenths of their size. Smaller effects are often undecided.
 
 {counts}
 
 {short}
 
-![The measured effects over the papers' effects, with their intervals](replication.svg)
+![Our effects divided by the papers' effects, with intervals](replication.svg)
 
 Numbers are points out of 100; positive ones support the paper.
 
@@ -91,18 +91,18 @@ Numbers are points out of 100; positive ones support the paper.
 - **The encoder.** {encoders}
 - **How good the encoder is before training.** {starts}
 - **The weight nu.** {held}
-- **The learning rate.** Dividing the initial weights (a cut) gains at a thirtieth of the recipe's learning rate (SimSiam not clearly) and loses at the recipe's own rate: {cuts}. The warm-up of the paper's code is left out{warm}.
+- **The learning rate.** Dividing the initial weights (a cut) raises the accuracy at a thirtieth of the recipe's learning rate (SimSiam not clearly) and lowers it at the recipe's own rate: {cuts}. We left out the warm-up of the paper's code{warm}.
 
 ## What the intervals leave out
 
-- Intervals cover only training seeds, not the encoder or the tuning (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than its interval.
+- Intervals cover only training seeds, not the encoder or the tuning (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than the interval.
 - Rows share trainings. Intervals are not corrected for the number of rows, so some miss the true effect.
 - `{encoder}` replaced an earlier encoder after results were known. This changed the verdicts about MHS, MET and "not behind".
 - Every training here lowers the transfer average (65.6 at the start). In the papers it changes by -1.0 to +3.3.
 
 **Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}). Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
-**More results**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` trains your own loss in the same way.
+**More results**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` trains your loss likewise.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
@@ -235,10 +235,11 @@ def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
             for name in _LOSS_NAMES
             if (j := by_id[f"li-table5-{name}-dissipation-held-{form}"]).change is not None
         ]
-        told += [f"as {form}: {'; '.join(known)}"] if known else []
+        where = {"released": "in the code", "printed": "in the paper"}[form]
+        told += [f"{where}: {'; '.join(known)}"] if known else []
     return (
         "In the first step of table 5, nu changes too: from our tuned value to the published one. "
-        "With nu and learning rate held, the new dissipation alone changes the average, "
+        "With nu and learning rate held, the new dissipation changes the average, "
         f"{'; '.join(told) or 'nothing yet: not measured'}."
     )
 

@@ -31,9 +31,9 @@ examples:
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
 Nothing is trained. The encoder embeds every text once, cut to --max-length tokens, or two crops of
-every picture. The output has four parts: recommended settings, with the gradient of the first step
-for each of them; likely false negatives; rows that look wrong, such as a distant positive, a cut
-text or a repeated row; and the effect of whitening on the score.
+every picture. The output has four parts: recommended settings, and a table of the first step with
+several settings; likely false negatives; rows that look wrong, such as those with a distant
+positive, those with a cut text, and repeated rows; and the effect of whitening on the score.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, rows of

@@ -21,7 +21,7 @@ class Evaluation(Settings):
     """The settings of an evaluation of one model."""
 
     sts: Path | None = _for_texts(None, "Seven STS tasks, or one file.", "DIR|FILE", group=DATA)
-    transfer: Path | None = _for_texts(None, "The seven tasks of SentEval.", "DIR", group=DATA)
+    transfer: Path | None = _for_texts(None, "The seven transfer tasks.", "DIR", group=DATA)
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
