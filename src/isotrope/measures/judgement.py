@@ -208,9 +208,8 @@ def refit_line(details: Mapping[str, Any]) -> str:
     if (second := details.get("refit")) is None:
         return ""
     return (
-        f"the saved weights are the mean of this model and a second one, trained on all "
-        f"{second['records']:,} records in {second['seconds']:.0f} s; there is no score of the "
-        "mean, because no record is left to score it on"
+        "the saved weights are the mean of this model and a second one, trained on all "
+        f"{second['records']:,} records; no record is left to score the mean on"
     )
 
 

@@ -133,6 +133,7 @@ def model_card(
     else:
         evaluation = "No dev score was measured during training."
     base_model, base = _base_model(settings.encoder)
+    way = f"; saved at {settings.between:.0%} of the way from the original weights"
     name = settings.loss or settings.objective.replace(",", ", ")
     what = f"A sentence embedding model, {base} trained by isotrope with {name}."
     if rejected:
@@ -154,7 +155,7 @@ def model_card(
         batch=settings.batch_size,
         rate=_rate(settings),
         length=report.max_length,
-        trained=_TRAINED[settings.freeze]
+        trained=f"{_TRAINED[settings.freeze]}{way if settings.between < 1 else ''}"
         if lora is None
         else f"{lora_line(lora)}; merged into this model, and saved separately in `adapter/`",
         matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are trained too: load "
