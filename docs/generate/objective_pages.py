@@ -163,9 +163,10 @@ def page(cls: type[Objective]) -> str:
     examples = [text for text in paragraphs if text.startswith("Example:")]
     for example in examples:
         blocks += ["## In Python", *_example(cls, example)]
-    blocks += ["## The gradient", legend("", everything=True)]
+    blocks += ["## The gradient"]
     if objective.has_terms:
         blocks += [
+            legend("", everything=True),
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
             "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
             "these two panels, the vertical axis is the angle between the anchor and its positive, "
