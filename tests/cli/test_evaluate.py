@@ -149,6 +149,20 @@ def test_a_training_that_has_not_ended(run, models, files, tmp_path) -> None:
     assert "--resume" not in run(*asked).err
 
 
+def test_a_file_of_pairs_can_have_columns_of_any_name(run, models, files, tmp_path) -> None:
+    pairs, folder = tmp_path / "faq.csv", tmp_path / "folder"
+    rows = "".join(f"where is boat{i},boat{i} lies here\n" for i in range(12))
+    pairs.write_text(f"frage,antwort\n{rows}")
+    refused = run("evaluate", models[0], "--retrieval", pairs)
+    assert (refused.code, "--columns frage,antwort" in refused.err) == (2, True)
+    asked = ("--retrieval", pairs, "--columns", "frage,antwort")
+    found = run("evaluate", "--compare", *models[:2], *asked, "--json")
+    assert len(json.loads(found.out)["columns"]["mrr@10"]["models"]) == 2
+    folder.mkdir()
+    refused = run("evaluate", models[0], "--retrieval", folder, *asked[2:])
+    assert (refused.code, "leave --columns out" in refused.err) == (2, True)
+
+
 def test_words_beside_an_encoder(run, models, tmp_path) -> None:
     pytest.importorskip("bm25s")
     pairs = tmp_path / "words.tsv"

@@ -42,10 +42,11 @@ Euclidean and Manhattan distance.
 trained on frozen embeddings, with the folds, seeds and early stopping of SentEval. Papers report
 --mode full; prototyping is faster. --tasks MR TREC scores two tasks, without an average.
 
---retrieval takes a file of pairs, and ranks the second texts of all pairs for each first text. To
-rank more texts, give a folder with queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on
-each line) and qrels.tsv (query id, document id, gain). To compare with BM25, which ranks texts by
-the words they share with the query, write bm25 as a model: --compare bm25 runs/p (extra: bm25).
+--retrieval takes a file of pairs (--columns chooses them by name), and ranks the second texts of
+all pairs for each first text. The fewer texts it ranks, the higher the scores. To rank more texts,
+give a folder with queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line) and
+qrels.tsv (query id, document id, gain). To compare with BM25, which ranks texts by the words they
+share with the query, write bm25 as a model: --compare bm25 runs/p (extra: bm25).
 
 --labels takes labelled texts (label<TAB>text) in one of three forms: a training file, with the test
 file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
@@ -207,17 +208,19 @@ def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     results = [_evaluated(model, settings) for model in models]
     found = compare(results)
     if settings.retrieval is not None:
-        found.details["queries"] = _queries(results, settings.retrieval)
+        found.details["queries"] = _queries(results, settings.retrieval, settings.columns)
     return found
 
 
-def _queries(results: "Sequence[Result]", path: Path) -> list[dict[str, Any]]:
+def _queries(
+    results: "Sequence[Result]", path: Path, columns: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return how many queries each model ranks better or worse than the first, and which most."""
     import numpy as np
 
     from isotrope.data.text.retrieval_sets import load_retrieval
 
-    texts, found = load_retrieval(path).queries, []
+    texts, found = load_retrieval(path, columns).queries, []
     before = results[0].items["mrr@10"]
     for result in results[1:]:
         after = result.items["mrr@10"]

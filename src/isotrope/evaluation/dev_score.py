@@ -69,7 +69,7 @@ class DevMetric:
 def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
     """Return the dev score of an STS file, a retrieval folder or a pairs file."""
     if not _is_sts(path):
-        data = load_retrieval(path)
+        data = load_retrieval(path, choose=0)
         score = functools.partial(retrieval_evaluation, data=data, metric=metric)
         return DevMetric(
             f"dev retrieval {_named(metric, [data])}",

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from isotrope.core.settings import Settings, Used, setting
+from isotrope.core.settings import Names, Settings, Used, setting
 
 DATA = "data to score on, in any combination"
 """Title of the settings that name data, in the help of an evaluation."""
@@ -23,6 +23,13 @@ class Evaluation(Settings):
     sts: Path | None = _for_texts(None, "Seven STS tasks, or one file.", "DIR|FILE", group=DATA)
     transfer: Path | None = _for_texts(None, "The seven transfer tasks.", "DIR", group=DATA)
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
+    columns: Names = _for_texts(
+        [],
+        "Columns of the file of --retrieval that hold query and answer, by name or number.",
+        group=DATA,
+        used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
+        python="str | list[str] | list[int]",
+    )
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
         None,

@@ -99,12 +99,14 @@ def transfer_tasks(
     return [task(name, data) for name, data in load_transfer(path, only).items()]
 
 
-def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
-    """Load a retrieval set as one task."""
+def retrieval_tasks(
+    path: Path, columns: Sequence[str] = (), *, progress: bool, batch_size: int
+) -> list[Task]:
+    """Load a retrieval set as one task; ``columns`` of a file hold the queries and the answers."""
     from isotrope.data.text.retrieval_sets import load_retrieval
     from isotrope.evaluation.retrieval import retrieval
 
-    data = load_retrieval(path)
+    data = load_retrieval(path, columns)
     if progress:
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
         print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)

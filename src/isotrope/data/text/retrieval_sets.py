@@ -9,7 +9,7 @@ A query can also be a document: it has the same id in a folder (as in ArguAna) o
 file. A query counts as its own answer only if qrels or a pair says so.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,12 +41,22 @@ class RetrievalSet:
     itself: dict[int, int] = field(default_factory=dict)
 
 
-def load_retrieval(path: Path | str) -> RetrievalSet:
-    """Load a retrieval task from a folder or from a file of pairs."""
+def load_retrieval(
+    path: Path | str, columns: Sequence[str] = (), *, choose: int = 2
+) -> RetrievalSet:
+    """Load a retrieval task from a folder, or from a file of pairs.
+
+    Args:
+        path: The folder or file.
+        columns: Columns of queries and answers in the file; by default recognised by their names.
+        choose: As for :func:`isotrope.data.schemas.read`.
+    """
     path = Path(path)
     if is_folder(path):
+        if columns:
+            raise InputError(f"leave `--columns` out: {place(path)} is a folder of three files")
         return _load_folder(path)
-    reading = read([path], choose=0)
+    reading = read([path], columns=columns or None, choose=choose)
     pairs = [record.texts for record in reading]
     if reading.kind == "texts":
         raise InputError(
