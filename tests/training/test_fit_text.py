@@ -68,6 +68,10 @@ def test_scored_pairs_in_memory_reach_a_loss_for_scores(options: dict[str, Any])
     data = pytest.importorskip("pandas").DataFrame(rows)
     outcome = fit(data, **{**options, "loss": "CoSENTLoss"})
     assert records(outcome.output) == rows
+    (outcome.output / "grouped").mkdir()
+    file = outcome.output / "grouped" / "data.jsonl"
+    assert write_records(data.assign(kind="a"), [], file, groups="kind", scored=True)
+    assert json.loads(file.read_text().splitlines()[0]) == {**rows[0], "kind": "a"}
     with pytest.raises(InputError, match="holds scored pairs"):
         fit(data, **{**options, "output": outcome.output / "other", "objective": "infonce"})
 

@@ -174,14 +174,14 @@ def write_records(
 def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
     for record in reading:
         more: dict[str, object] = {}
-        if record.scores:
+        if record.scores and reading.kind != "scored pairs":
             more["scores"] = list(record.scores)
         if groups or record.group:
             more[groups or "label"] = record.group
         if reading.kind == "scored pairs":  # a column "positive" would not have scores
             names = ("sentence1", "sentence2", "score")
-            values = (*record.texts, *record.scores)
-            yield json.dumps(dict(zip(names, values, strict=True))) + "\n"
+            values = dict(zip(names, (*record.texts, *record.scores), strict=True))
+            yield json.dumps({**values, **more}) + "\n"
         else:
             yield record_line(record.texts, more)
 

@@ -335,7 +335,7 @@ class TextTask(TrainingTask):
                     "groups"
                 )
         if self.watch is not None and self.watch.trained_on:
-            known = any(store.answers() for store in self.batches.stores.values())
+            known = all(store.answers() for store in self.batches.stores.values())
             warn(_seen_in_training(self.watch, settings, known=known))
         twice = ", and about as many for a second training" if settings.refit else ""
         say(

@@ -376,7 +376,7 @@ class _Writer:
         else:
             row = tuple(self._add_text(t, c) for c, t in enumerate(record.texts))
             if self.pairs:
-                if len(self.answers) <= _MOST_ANSWERS and not self.grouped:
+                if len(self.answers) <= _MOST_ANSWERS and not (self.grouped or self.shape[1]):
                     self.answers[record.texts[1]] = None
                 row = (*row[:2], row[1] + 1, len(row) - 2)
                 self.negatives += len(record.texts) - 2
