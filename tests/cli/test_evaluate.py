@@ -119,11 +119,32 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert table[1]["verdict"] in {"higher", "lower", "noise"}
     details = json.loads(run("evaluate", "--compare", *models, *asked[:4], "--json").out)
     (queries,) = details["queries"]
-    better = sum(after > before for _, before, after in queries["most"])
+    better = sum(
+        1 / (old or 99) < 1 / (new or 99) for old, new in (m["rank"] for m in queries["most"])
+    )
     assert better == min(queries["better"], 3)
     assert len(queries["most"]) - better == min(queries["worse"], 3)
     assert details["columns"]["own.tsv"]["models"][0]["value"] == float(table[0]["value"])
     assert details["same_weights"] == []
+
+
+def test_a_table_of_queries(run, models, files, tmp_path) -> None:
+    more, table = tmp_path / "more.txt", tmp_path / "queries.csv"
+    more.write_text("a text that answers nothing\n")
+    asked = ["--retrieval", files["pairs"], "--corpus", more, "--queries", table, "--json"]
+    details = json.loads(run("evaluate", "--compare", *models[:2], *asked).out)
+    with table.open() as handle:
+        found = list(csv.DictReader(handle))
+    for i, model in enumerate(models[:2]):
+        ranks = [int(row[f"rank: {model}"] or 0) for row in found]
+        score = sum(1 / rank for rank in ranks if 0 < rank <= 10) / len(found)
+        assert score == pytest.approx(details["columns"]["mrr@10"]["models"][i]["value"])
+        for row, rank in zip(found, ranks, strict=True):
+            assert (row[f"first: {model}"] in row["answers"].split(" | ")) == (rank == 1)
+    (most,) = [each["most"] for each in details["queries"]]
+    assert {each["query"] for each in most} <= {row["query"] for row in found}
+    assert run("evaluate", models[0], "--corpus", more, "--sts", files["own"]).code == 2
+    assert run("evaluate", models[0], "--queries", table, "--sts", files["own"]).code == 2
 
 
 def test_scores_in_the_model_card(run, models, files) -> None:

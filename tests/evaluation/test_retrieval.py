@@ -8,7 +8,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.evaluation import evaluate
 from isotrope.evaluation.embed import CachedEncoder, Truncated
-from isotrope.evaluation.retrieval import own_prompts, retrieval, retrieval_evaluation
+from isotrope.evaluation.retrieval import by_query, own_prompts, retrieval, retrieval_evaluation
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -61,6 +61,17 @@ class TestMetrics:
             "recall@2": [0.5, 0],
             "recall@4": [1, 0],
             "ndcg@10": pytest.approx([dcg / ideal, 1 / np.log2(7)]),
+            "rank": [2, 6],
+            "first": [0, 5],
+        }
+        few = retrieval(Table(vectors), data, ks=(1,), depths=(4,))
+        assert few.items["rank"].tolist() == [2, 6]
+        assert few.items["mrr@4"].tolist() == [0.5, 0]
+        assert by_query([result, result], data)[1] == {
+            "query": "p",
+            "answers": "c0",
+            "rank: table": 6,
+            "first: table": "c5",
         }
 
     @pytest.mark.parametrize("depth", [5, 10])
@@ -83,7 +94,7 @@ class TestMetrics:
                 [{kept.index(j): gain for j, gain in data.relevant[i].items()}],
             )
             one = retrieval(table, alone, ks=(depth,), depths=(depth,)).metrics
-            assert {name: values[i] for name, values in found.items()} == pytest.approx(one)
+            assert {name: found[name][i] for name in one} == pytest.approx(one)
 
     def test_against_brute_force_and_sklearn(self):
         data, table = task()

@@ -18,13 +18,14 @@ from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
+    from isotrope.data.text.retrieval_sets import RetrievalSet
     from isotrope.evaluation.embed import Encoder
 
 EPILOG = """\
 examples:
   isotrope evaluate runs/wiki --sts DIR
   isotrope evaluate all-MiniLM-L6-v2 --sts DIR --transfer DIR --json
-  isotrope evaluate runs/p --retrieval pairs.tsv
+  isotrope evaluate runs/p --retrieval pairs.tsv --corpus answers.txt
   isotrope evaluate runs/p --labels train.tsv --labels-test test.tsv --knn --linear
   isotrope evaluate --compare runs/a runs/b runs/c --sts DIR --csv table.csv
   isotrope evaluate runs/images --knn --linear
@@ -43,10 +44,12 @@ trained on frozen embeddings, with the folds, seeds and early stopping of SentEv
 --mode full; prototyping is faster. --tasks MR TREC scores two tasks, without an average.
 
 --retrieval takes a file of pairs (--columns chooses them by name), and ranks the second texts of
-all pairs for each first text. The fewer texts it ranks, the higher the scores. To rank more texts,
-give a folder with queries.jsonl and corpus.jsonl ({"_id": ..., "text": ...} on each line) and
-qrels.tsv (query id, document id, gain). To compare with BM25, which ranks texts by the words they
-share with the query, write bm25 as a model: --compare bm25 runs/p (extra: bm25).
+all pairs for each first text. The fewer texts it ranks, the higher the scores. --corpus names a
+file with the other texts that your search will rank: single texts, or pairs, whose second texts are
+taken. --retrieval also takes a folder with queries.jsonl and corpus.jsonl ({"_id": ..., "text":
+...} on each line) and qrels.tsv (query id, document id, gain). To compare with BM25, which ranks
+texts by the words they share with the query, write bm25 as a model: --compare bm25 runs/p (extra:
+bm25). --queries writes a table that shows what each model finds for each query.
 
 --labels takes labelled texts (label<TAB>text) in one of three forms: a training file, with the test
 file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
@@ -93,6 +96,13 @@ class EvaluateSettings(Evaluation):
     )
     as_json: bool = as_json()
     csv: Path | None = setting(None, "CSV file to write the scores to.")
+    queries: Path | None = setting(
+        None,
+        "CSV file to write, for each query of --retrieval, the rank of its answer and the text "
+        "that is ranked first.",
+        "FILE",
+        used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
+    )
     card: bool = setting(False, "Write the scores into the model card of a run or model folder.")
 
 
@@ -111,14 +121,16 @@ def evaluate(settings: EvaluateSettings) -> int:
             existing(model)
             _tell_unfinished(RunFolder(model))
     card = _card_of(models, settings)
-    if settings.csv is not None:  # before anything is scored
-        check_outputs(settings.csv.parent, [settings.csv.name], [*settings.data.values()])
-    if settings.dimensions or settings.precision:
-        result = _smaller(models, settings)
-    else:
-        result = (
-            _compared(models, settings) if settings.compare else _evaluated(models[0], settings)
-        )
+    for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
+        check_outputs(file.parent, [file.name], [*settings.data.values()])
+    smaller = bool(settings.dimensions or settings.precision)
+    results = _smaller(models, settings) if smaller else _each(models, settings)
+    result = _compared(results, settings) if smaller or settings.compare else results[0]
+    if settings.queries is not None:
+        from isotrope.evaluation.retrieval import by_query
+
+        of_queries = by_query(results, _searched(settings))
+        write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
         _write_card(card, result, settings)
         print(f"the scores are written to {card}", file=sys.stderr)
@@ -183,10 +195,9 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
 
 
-def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "Result":
-    """Compare one model's full vectors with shorter and less precise ones."""
+def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
+    """Score one model's full vectors, and shorter and less precise ones."""
     from isotrope.encoders.loading import load
-    from isotrope.evaluation.compare import compare
     from isotrope.evaluation.embed import stored
     from isotrope.evaluation.image_tasks import takes_images
 
@@ -195,35 +206,35 @@ def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "Result":
         raise SettingError("compares the vectors of one text encoder", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     forms = stored(encoder, settings.dimensions, settings.precision)
-    return compare([_evaluated(form, settings) for form in forms])
+    return [_evaluated(form, settings) for form in forms]
 
 
-def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
+def _each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
     from isotrope.encoders.names import resolve
-    from isotrope.evaluation.compare import compare
 
-    for model in models:  # a wrong name is an error before any model is scored
+    for model in models[1:] and models:  # a wrong name is an error before any model is scored
         if not is_bm25(model):
             resolve(model)
-    results = [_evaluated(model, settings) for model in models]
+    return [_evaluated(model, settings) for model in models]
+
+
+def _compared(results: "Sequence[Result]", settings: EvaluateSettings) -> "Result":
+    from isotrope.evaluation.compare import compare
+
     found = compare(results)
-    if settings.retrieval is not None:
-        found.details["queries"] = _queries(results, settings.retrieval, settings.columns)
+    if settings.retrieval is not None and settings.compare:
+        found.details["queries"] = _queries(results, settings)
     return found
 
 
-def _queries(
-    results: "Sequence[Result]", path: Path, columns: Sequence[str]
-) -> list[dict[str, Any]]:
+def _queries(results: "Sequence[Result]", settings: EvaluateSettings) -> list[dict[str, Any]]:
     """Return how many queries each model ranks better or worse than the first, and which most."""
     import numpy as np
 
-    from isotrope.data.text.retrieval_sets import load_retrieval
-
-    texts, found = load_retrieval(path, columns).queries, []
+    data, found = _searched(settings), []
     before = results[0].items["mrr@10"]
     for result in results[1:]:
-        after = result.items["mrr@10"]
+        after, first = result.items["mrr@10"], result.items["first"]
         order = np.argsort(after - before, kind="stable").tolist()
         most = [i for i in order[:-4:-1] if after[i] > before[i]]
         most += [i for i in order[:3] if after[i] < before[i]]
@@ -231,10 +242,24 @@ def _queries(
             {
                 "better": int((after > before).sum()),
                 "worse": int((after < before).sum()),
-                "most": [[texts[i], float(before[i]), float(after[i])] for i in most],
+                "most": [
+                    {
+                        "query": data.queries[i],
+                        "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
+                        "first": data.corpus[first[i]],
+                    }
+                    for i in most
+                ],
             }
         )
     return found
+
+
+def _searched(settings: EvaluateSettings) -> "RetrievalSet":
+    from isotrope.data.text.retrieval_sets import load_retrieval
+
+    assert settings.retrieval is not None
+    return load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
 
 
 def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
@@ -374,11 +399,13 @@ def _won_and_lost(details: Mapping[str, Any]) -> str:
     for name, of in zip(others, details.get("queries", ()), strict=False):
         lines.append(
             f"\n\n{name} ranks the answers of {of['better']:,} queries higher than {first}, and of "
-            f"{of['worse']:,} lower; the largest changes of the reciprocal rank:"
+            f"{of['worse']:,} lower; the largest changes of the answer's rank:"
         )
-        lines += [
-            f"\n  {old:.2f} to {new:.2f}: {shortened(query)}" for query, old, new in of["most"]
-        ]
+        for each in of["most"]:
+            old, new = (f"{rank}" if rank else "above 100" for rank in each["rank"])
+            lines.append(f"\n  {old} to {new}: {shortened(each['query'])}")
+            if each["rank"][1] != 1:
+                lines.append(f"\n      now first: {shortened(each['first'])}")
     return "".join(lines)
 
 

@@ -130,7 +130,7 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     if settings.transfer is not None:
         tasks += transfer_tasks(settings.transfer, settings.mode, settings.only or None, **loop)
     if settings.retrieval is not None:
-        tasks += retrieval_tasks(settings.retrieval, settings.columns, **loop)
+        tasks += retrieval_tasks(settings.retrieval, settings.columns, settings.corpus, **loop)
     if settings.labels is not None:
         kinds = {"knn": settings.knn, "linear": settings.linear}
         tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)

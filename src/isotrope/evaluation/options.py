@@ -30,6 +30,12 @@ class Evaluation(Settings):
         used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
         python="str | list[str] | list[int]",
     )
+    corpus: Path | None = _for_texts(
+        None,
+        "More texts to rank: the answers of a file of pairs, or single texts.",
+        group=DATA,
+        used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
+    )
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
         None,

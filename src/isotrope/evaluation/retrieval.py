@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from isotrope.evaluation.embed import (
 )
 from isotrope.evaluation.nearest import nearest_rows
 from isotrope.measures.judgement import DevEvaluation
+
+_RANKS = 100  # least number of documents that are ranked for a query
 
 
 def retrieval(
@@ -54,12 +57,15 @@ def retrieval(
 
     Returns:
         A Result of kind ``retrieval``; its ``items`` hold, for each metric, one value per query.
+        ``items["rank"]`` is the rank of the first relevant document, or 0 if it is not among the
+        first 100; ``items["first"]`` is the position in ``data.corpus`` of
+        the document that is ranked first.
     """
     _check(data)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
     if isinstance(encoder, SentenceEncoder):
         encoder.check_prompts(before_query, before_document)
-    depth = max(*ks, *depths)
+    depth = max(*ks, *depths, _RANKS)
     if isinstance(encoder, BM25):
         places = encoder.places(data.queries, data.corpus, depth + bool(data.itself))
     else:
@@ -71,6 +77,7 @@ def retrieval(
     places = _without(places, data.itself)[:, :depth]
     items = _scores(places, data.relevant, ks, depths)
     values = {name: float(scores.mean()) for name, scores in items.items()}
+    items |= {"rank": _ranks(_gains(places, data.relevant) > 0), "first": places[:, 0]}
     return Result(
         kind="retrieval",
         name=encoder_name(encoder),
@@ -142,24 +149,51 @@ def _scores(
     depths: Sequence[int],
 ) -> dict[str, np.ndarray]:
     """Return the values of each metric for all queries, from the ranked places (n x k)."""
-    gains = np.array(
-        [
-            [row.get(int(place), 0.0) for place in retrieved]
-            for retrieved, row in zip(places, relevant, strict=True)
-        ]
-    ).clip(min=0)
+    gains = _gains(places, relevant)
     hits = gains > 0
     count = np.array([sum(gain > 0 for gain in row.values()) for row in relevant])
     return {
-        **{f"mrr@{k}": _reciprocal_ranks(hits[:, :k]) for k in depths},
+        **{f"mrr@{k}": _reciprocal(_ranks(hits[:, :k])) for k in depths},
         **{f"recall@{k}": hits[:, :k].sum(axis=1) / count for k in ks},
         **{f"ndcg@{k}": _ndcg(gains[:, :k], relevant) for k in depths},
     }
 
 
-def _reciprocal_ranks(hits: np.ndarray) -> np.ndarray:
-    """Return 1/rank of the first hit in each row (n x k of bool); 0 for a row without hits."""
-    return np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+def _gains(places: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
+    """Return the gain of each ranked document (n x k); 0 for one that is not relevant."""
+    return np.array(
+        [
+            [row.get(int(place), 0.0) for place in retrieved]
+            for retrieved, row in zip(places, relevant, strict=True)
+        ]
+    ).clip(min=0)
+
+
+def _ranks(hits: np.ndarray) -> np.ndarray:
+    """Return the rank of the first hit in each row (n x k of bool); 0 for a row without hits."""
+    return np.where(hits.any(axis=1), 1 + hits.argmax(axis=1), 0)
+
+
+def _reciprocal(ranks: np.ndarray) -> np.ndarray:
+    """Return 1/rank, or 0 if the rank is 0."""
+    return np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0.0)
+
+
+def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
+    """Return a row for each query: its answers, and for each model the rank and the first text.
+
+    The rank is that of the first relevant document (``items`` of :func:`retrieval`).
+    """
+    table: list[dict[str, Any]] = []
+    for i, query in enumerate(data.queries):
+        answers = " | ".join(data.corpus[place] for place in data.relevant[i])
+        row: dict[str, Any] = {"query": query, "answers": answers}
+        for result in results:
+            rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
+            row[f"rank: {result.name}"] = rank or ""
+            row[f"first: {result.name}"] = data.corpus[first]
+        table.append(row)
+    return table
 
 
 def _ndcg(gains: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:

@@ -14,7 +14,7 @@ from isotrope.data.text import sts_sets, transfer_sets
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
 
-PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1}
+PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 3, "knn": 1, "linear": 1}
 """Version of each protocol. It is raised when the same model and data would give other numbers."""
 
 # by kind of task: the name of the average, the score that is averaged, and all tasks of the kind
@@ -100,13 +100,18 @@ def transfer_tasks(
 
 
 def retrieval_tasks(
-    path: Path, columns: Sequence[str] = (), *, progress: bool, batch_size: int
+    path: Path,
+    columns: Sequence[str] = (),
+    corpus: Path | None = None,
+    *,
+    progress: bool,
+    batch_size: int,
 ) -> list[Task]:
-    """Load a retrieval set as one task; ``columns`` of a file hold the queries and the answers."""
+    """Load a retrieval set as one task; see :func:`isotrope.data.text.load_retrieval`."""
     from isotrope.data.text.retrieval_sets import load_retrieval
     from isotrope.evaluation.retrieval import retrieval
 
-    data = load_retrieval(path, columns)
+    data = load_retrieval(path, columns, corpus=corpus)
     if progress:
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
         print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)

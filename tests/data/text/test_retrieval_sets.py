@@ -117,6 +117,8 @@ def test_texts_that_cannot_be_used(folder: Path, name: str, rows, message: str) 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
 def test_missing_files(folder: Path, name: str) -> None:
+    with pytest.raises(InputError, match="leave corpus out"):
+        load_retrieval(folder, corpus=folder / "corpus.jsonl")
     (folder / name).unlink()
     with pytest.raises(InputError, match=f"{name}: no such file; give a folder with"):
         load_retrieval(folder)
@@ -130,6 +132,27 @@ def test_pairs(tmp_path: Path) -> None:
     assert found.corpus == ["d1", "x", "d2", "y"]
     assert found.relevant == [{0: 1.0, 2: 1.0}, {0: 1.0}]
     assert from_pairs([("q", "d1", "x"), ("q", "d2", "d1"), ("r", "d1", "y")]) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("more.txt", "d1\nd3\n", ()),
+        ("more.tsv", "x\td1\nd1\td3\n", ()),
+        ("more.csv", "frage,nr,antwort\nx,1,d1\nd1,2,d3\n", ("frage", "antwort")),
+        ("more.csv", "antwort\nd1\nd3\n", ("frage", "antwort")),
+        ("more.tsv", "antwort\tfrage\nd1\tx\nd3\ty\n", ("frage", "antwort")),
+        ("more.txt", "d1\nd3\n", ("frage", "antwort")),
+    ],
+)
+def test_more_documents(tmp_path: Path, name: str, text: str, columns: tuple[str, ...]) -> None:
+    pairs, more = tmp_path / "pairs.tsv", tmp_path / name
+    pairs.write_text(f"{chr(9).join(columns)}\n" * bool(columns) + "q\td1\nd3\td2\n")
+    more.write_text(text)
+    found = load_retrieval(pairs, columns, corpus=more)
+    assert found.corpus == ["d1", "d2", "d3"]
+    assert found.relevant == [{0: 1.0}, {1: 1.0}]
+    assert found.itself == {1: 2}  # the query d3 is a document now
 
 
 def test_pairs_that_are_none(tmp_path: Path) -> None:

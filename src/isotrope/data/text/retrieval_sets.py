@@ -3,7 +3,8 @@
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
 allowed). Each may end in ``.gz`` (layout: Thakur et al. 2021). In a file of pairs, each anchor is a
-query and each positive is its relevant document; negatives are other documents.
+query and each positive is its relevant document; negatives are other documents. A second file can
+have more documents.
 
 A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
 file. A query counts as its own answer only if qrels or a pair says so.
@@ -16,7 +17,7 @@ from pathlib import Path
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
 from isotrope.data.rows import cell_score, cell_text
-from isotrope.data.schemas import read
+from isotrope.data.schemas import HEADER, read
 from isotrope.data.table import open_table
 
 
@@ -42,19 +43,23 @@ class RetrievalSet:
 
 
 def load_retrieval(
-    path: Path | str, columns: Sequence[str] = (), *, choose: int = 2
+    path: Path | str, columns: Sequence[str] = (), *, corpus: Path | None = None, choose: int = 2
 ) -> RetrievalSet:
     """Load a retrieval task from a folder, or from a file of pairs.
 
     Args:
         path: The folder or file.
         columns: Columns of queries and answers in the file; by default recognised by their names.
+        corpus: A file with more documents: single texts, or pairs, of which the anchors are not
+            documents. If it has the columns of answers in ``columns``, these are read.
         choose: As for :func:`isotrope.data.schemas.read`.
     """
     path = Path(path)
     if is_folder(path):
         if columns:
             raise InputError(f"leave `--columns` out: {place(path)} is a folder of three files")
+        if corpus is not None:
+            raise InputError(f"leave `--corpus` out: {place(path)} has its own corpus")
         return _load_folder(path)
     reading = read([path], columns=columns or None, choose=choose)
     pairs = [record.texts for record in reading]
@@ -65,20 +70,33 @@ def load_retrieval(
         )
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
-    return from_pairs(pairs)
+    return from_pairs(pairs, () if corpus is None else _documents(corpus, columns))
 
 
-def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
+def _documents(path: Path, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of a file: those of the columns of answers, or all but the anchors."""
+    own = [
+        name
+        for name in columns[1:]
+        if name in open_table(path, [name], header=HEADER, txt_columns=True).columns
+    ]
+    for record in read([path], columns=own or None, paired=False, scored=True):
+        yield from record.texts if own else record.texts[1:] or record.texts
+
+
+def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> RetrievalSet:
     """Return a search task: in each record, the first text is the query and the second the answer.
 
-    The other texts of a record are documents, too. Equal texts become one query or document, so a
-    query may have several relevant documents.
+    The other texts of a record and ``others`` are ranked, too. Equal texts become one query or
+    document, so a query may have several relevant documents.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}
     for query, *documents in pairs:
         places = [corpus.setdefault(document, len(corpus)) for document in documents]
         queries.setdefault(query, {})[places[0]] = 1.0
+    for document in others:
+        corpus.setdefault(document, len(corpus))
     itself = {
         i: place
         for i, (query, relevant) in enumerate(queries.items())
