@@ -87,7 +87,10 @@ def test_a_fall_beyond_noise_is_worse() -> None:
 
 
 def test_two_scores_leave_no_step_to_choose() -> None:
-    assert judge(history(0.5, 0.7)).sentence.endswith("; this step was saved)")
+    found = history(0.5, 0.7)
+    assert judge(found).sentence.endswith("; this step was saved)")
+    found.saved = "trained"  # the weights that are saved may be the mean of two trainings
+    assert judge(found).sentence.endswith("; the last step)")
 
 
 def test_a_stored_history_has_all_scores(tmp_path: Path) -> None:

@@ -251,6 +251,8 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
     chosen = history.saved != "last" and len(history.scores) > 2
     how = "this step was saved" + (", and the same dev set chose it" if chosen else "")
+    if history.saved == "trained" and saved["step"] == last["step"]:  # a second model may follow
+        how = "the last step"
     saved_score = _score_text(saved, how)
     last_score = _score_text(last, "the last step, which was not saved")
     if _measurable(saved, 1):

@@ -199,14 +199,24 @@ class Audit(ABC):
         headings += [] if of is None else [beside, f"{beside} of the other"]
         return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
 
-    def _rows(self, what: str, names: str, note: str) -> TitledTable:
-        """Return the table of unusual rows; ``names`` is the heading of their names."""
+    def _rows(
+        self, what: str, names: str, note: str, of: Callable[[int], str] | None = None
+    ) -> TitledTable:
+        """Return the table of unusual rows; ``names`` heads their names, ``of`` gives a text."""
         rows = [
-            (kind, len(rows), f"{len(rows) / len(self.groups):.1%}", self._some(rows), meaning)
+            (
+                kind,
+                len(rows),
+                f"{len(rows) / len(self.groups):.1%}",
+                self._some(rows),
+                meaning,
+                *(() if of is None else (of(int(rows[0])) if len(rows) else "",)),
+            )
             for kind, meaning in self.meanings.items()
             for rows in (self.found[kind],)
         ]
-        headings = (f"{what} that are", what, "share", names, "meaning")
+        headings = [f"{what} that are", what, "share", names, "meaning"]
+        headings += [] if of is None else ["the first one"]
         return TitledTable(what.capitalize(), note, headings, rows)
 
     def _some(self, rows: NDArray[np.int64]) -> str:

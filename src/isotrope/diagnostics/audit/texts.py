@@ -137,9 +137,13 @@ class TextAudit(Audit):
         return [
             self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
             self._pairs("rows", "text", lambda row: shortened(self.rows.texts[row][0], _WIDTH)),
-            self._rows("rows", "lines", note),
+            self._rows("rows", "lines", note, self._shown),
             self._uncovered(),
         ]
+
+    def _shown(self, row: int) -> str:
+        """Return the first words of the texts of a row."""
+        return " | ".join(shortened(text, 32) for text in self.rows.texts[row][:2])
 
     def _linked(self) -> NDArray[np.int64]:
         """Return the sizes of the groups of two or more rows that equal texts link."""
