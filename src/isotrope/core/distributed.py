@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return from the environment how many processes the run has, in all and on this machine."""
+    """Read from the environment the number of processes of the run, in all and on this machine."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -110,7 +110,7 @@ class GlobalBatch(NamedTuple):
     Attributes:
         views: Anchors, positives and additional negatives of all processes, in the order of ranks.
         rows: The rows of this process among the anchors.
-        fewest: Smallest number of anchors of a process.
+        fewest: Smallest number of anchors that any process has.
     """
 
     views: Views
@@ -124,8 +124,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
     In each process, the views must have one positive for every anchor. The numbers of rows and of
     additional negatives may differ between processes. The gather is differentiable: a row receives
     the sum of its gradients from the losses of all processes. Half-precision rows become float32,
-    as inside an objective, so that the sum is in float32. ``groups`` must have the same meaning in
-    all processes.
+    as inside an objective, so that the sum is in float32. ``groups`` must mean the same in all
+    processes.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

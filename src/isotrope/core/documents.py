@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
-"""Largest file that is read at once, in bytes: ten times as large as tokenizers become."""
+"""Largest file that is read at once, in bytes; tokenizers' files are at most a tenth of it."""
 LARGEST_SETTINGS = 1 << 20
 """Largest file of settings, in bytes."""
 _MOST_VALUES = 100_000  # in a file of settings, after its aliases are expanded
@@ -60,7 +60,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
     if len(data) > limit:
-        raise InputError(f"{place(path)}: has more than {limit:,} bytes; is it the right file?")
+        raise InputError(f"{place(path)}: give a smaller file; it has over {limit:,} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

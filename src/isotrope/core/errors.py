@@ -184,7 +184,7 @@ class NoTerms(TypeError):
 
     Args:
         objective: Class of the objective.
-        space: Space of the embeddings in the formula; ``sphere`` for a part of an objective.
+        space: Space of the embeddings in the formula; ``sphere`` for an attraction alone.
     """
 
     def __init__(self, objective: str, space: str) -> None:
@@ -202,7 +202,7 @@ class Overflow(InputError, OverflowError):
 
 
 class WrongCoupling(InputError):
-    """An objective declares a ``coupling`` of its anchors that its formula does not have."""
+    """An objective's ``coupling`` (how anchors depend on each other) does not fit its formula."""
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:

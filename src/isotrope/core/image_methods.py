@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImageMethodRecord:
-    """A training method: its file in ``training/images``, its class, and what diagnoses need."""
+    """A training method: its file in ``training/images``, its class, facts for the diagnosis."""
 
     file: str
     cls: str

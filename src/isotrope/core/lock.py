@@ -47,13 +47,13 @@ _looking = threading.Lock()
 def exclusive_lock(
     folder: Path, doing: str, hint: str = "", *, role: Role = "only"
 ) -> Iterator[None]:
-    """Keep other processes out of ``folder`` until the end.
+    """Keep other processes out of ``folder`` while the block runs.
 
     If the file system has no locks, a warning is printed and the folder is not locked.
 
     Args:
-        folder: The folder to lock. A missing folder is created, and removed at the end if it is
-            still empty.
+        folder: The folder to lock. A missing folder is created, and removed at the end if still
+            empty.
         doing: What this process does in the folder, for the message that other processes show.
         hint: Text that is added to that message.
         role: ``"starter"`` also admits one process with the role ``"started"``.
@@ -130,8 +130,8 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in handles):
-        raise _Busy("in fact an earlier call in this process")
-    gone: OSError = FileNotFoundError(errno.ENOENT, "it is removed again and again")
+        raise _Busy("it is an earlier call in this same process")
+    gone: OSError = FileNotFoundError(errno.ENOENT, "another process keeps removing it")
     with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now
             try:

@@ -2,7 +2,7 @@
 
 A sum of k products has an error of about k units in the last place, relative to the lengths of its
 factors. The solution of a linear system, or a length computed from its square, keeps half of the
-digits: if :func:`rounding` is the tolerance of a squared length, its root is that of the length.
+digits: the tolerance of a length is the square root of that of its square, :func:`rounding`.
 """
 
 import math
@@ -22,9 +22,9 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 
 
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Return whether two tensors are equal up to rounding, in half of their digits.
+    """Return whether two tensors agree in half of the digits of their dtype.
 
-    The digits are those of the largest finite number. NaN equals NaN, and infinity itself.
+    The tolerance is relative to the largest finite number. NaN equals NaN; infinity equals itself.
     ``dtype`` is the precision of the computation, by default that of ``a``.
     """
     size = max((float(x.nan_to_num(0, 0, 0).abs().max()) for x in (a, b) if x.numel()), default=0.0)

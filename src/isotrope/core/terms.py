@@ -25,17 +25,17 @@ class Terms:
 
     The gradient of anchor i's loss with respect to the *normalised* anchor, with all else constant,
     is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li et al.,
-    2024, section 2.3, without extra and residual). ``against`` names the columns x_j.
+    2024, section 2.3, without extra and residual). ``against`` says which embeddings the x_j are.
 
     Attributes:
         dissipation: Gradient dissipation GD of each anchor (n values).
-        weight: Weights W, n x c, with 0 for excluded entries (the anchor itself, its positive,
-            groups).
+        weight: Weights W, n x c, 0 for excluded entries (the anchor itself, its positive, its
+            group).
         pull: Pull sum_j W_ij R_ij of each anchor, n values, or n x d if the pull acts on each
             coordinate separately.
-        against: Meaning of the columns of ``weight``: ``cross`` the other view (m columns),
-            ``within`` the same view (n), ``both`` [positives; anchors]. Columns of the q additional
-            negatives follow, if the views have any.
+        against: The embeddings x_j, one for each column of ``weight``: ``cross`` those of the other
+            view (m), ``within`` those of the same view (n), ``both`` the positives and then the
+            anchors. The q additional negatives follow, if the views have any.
         scale: Factor for the gradient of the whole objective: ``scale * assemble(terms, views)``.
         residual: The rest of the gradient in closed form, n x d: parts along h_i, and the gradient
             of other anchors' losses. None if there is no rest. Objectives made by ``modify`` have

@@ -25,7 +25,7 @@ ONLINE_WITHIN = 5.0
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Stay offline in the block if ``folder`` names models or data; None: the user names them."""
+    """Stay offline in the block, unless the user names the models and data (``folder`` is None)."""
     from huggingface_hub import constants
 
     token, offline = _source.set((folder, command)), constants.HF_HUB_OFFLINE

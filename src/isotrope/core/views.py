@@ -31,7 +31,7 @@ def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient with respect to x, given that with respect to ``unit`` = x / ``norm``."""
+    """Return the gradient with respect to x, from that with respect to ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 

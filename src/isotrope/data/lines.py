@@ -59,8 +59,8 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     """Refuse a small file that unpacks to gigabytes."""
     if size > most_unpacked(packed):
         raise InputError(
-            f"{place(path)} unpacks to more than {RATIO} times its size, far more than text does. "
-            "If you trust the file, unpack it and give the unpacked file"
+            f"{place(path)}: if you trust this file, unpack it and give the unpacked file; it "
+            f"grows to more than {RATIO} times its size, far more than text does"
         )
 
 
@@ -163,8 +163,8 @@ def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[in
         cells = text.split("\t")
         if len(cells) != count:
             raise InputError(
-                f"{place(path, number)}: {len(cells)} tab-separated fields where {count} are "
-                f"needed: {needed}"
+                f"{place(path, number)}: give {count} tab-separated fields, {needed}; this line "
+                f"has {len(cells)}"
             )
         yield number, cells
 

@@ -115,14 +115,14 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Return how a table is read: by chosen columns, by their names, or by how many there are."""
+    """Decide how a table is read: by chosen columns, column names, or the number of columns."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
-                f"{place(table.place)}: add a header with names; its columns have no names, so "
-                f"{flag} cannot be used (numbers can: `--columns 1`)"
+                f"{place(table.place)}: add a header with names, or choose columns by number "
+                f"(`--columns 1`): without a header, {flag} names no column"
             )
         table.rows(chosen)
     if columns:

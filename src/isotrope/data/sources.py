@@ -198,7 +198,8 @@ def to_dataset(reading: Reading) -> "Dataset":
 
     Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or only ``text``), and ``label``
     with the scores of the texts after the anchor, or with the number of the group. A row with fewer
-    negatives than another repeats its own. If some rows have negatives, rows without are skipped.
+    negatives than the longest row repeats its negatives. If some rows have negatives, rows without
+    negatives are skipped.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

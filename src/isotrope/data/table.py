@@ -77,7 +77,7 @@ def check_kind(path: Path) -> str:
     if suffix not in SUFFIXES:
         raise InputError(unknown(f"{place(path)}: unknown kind of file", suffix, SUFFIXES))
     if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
-        raise InputError(f"{place(path)}: unpack it; a {suffix} file is read as it is")
+        raise InputError(f"{place(path)}: unpack it first; {suffix} files are read only unpacked")
     return suffix
 
 
@@ -198,7 +198,7 @@ def check_known(path: Path) -> None:
     if not Path(cache, name.replace("/", "___")).exists():
         known, failure = known_to_hub([name], "dataset")
         if known is None:
-            raise InputError(f"{name}: no such file, and not available from the hub: {failure}")
+            raise InputError(f"{name}: no such file, and no such data set on the hub: {failure}")
 
 
 def _hub(path: Path, *, streaming: bool) -> Table:

@@ -258,7 +258,7 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
-        The row of ``step`` itself keeps only the dev score, which a trainer does not compute again.
+        Training measures ``step`` again, but not its dev score; the saved row keeps only that.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -293,11 +293,11 @@ class Anatomy:
                 {**row, **(unknown if often or x else {})}
                 for row, x in zip(rows, above, strict=True)
             ]
-            notes += ["pass temperature=, that of the loss: without it, dissipation is not judged"]
+            notes += ["pass the loss's temperature=; without it, dissipation is not judged"]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
-                "dissipation is not judged in steps where it is nearly the same for all anchors "
-                "and far from InfoNCE's: the loss has an unknown factor, or is not InfoNCE"
+                "dissipation is not judged in steps where all anchors have nearly the same one, "
+                "far from that of InfoNCE: the loss has an unknown factor, or is not InfoNCE"
             ]
         if self.factor not in (None, 1):
             notes += [

@@ -111,8 +111,7 @@ class Diagnosis:
         """Return the diagnosis that :meth:`to_json` wrote; a number that is null becomes NaN.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError, RecursionError: the text is not a
-                diagnosis.
+            ValueError, KeyError, TypeError, AttributeError, RecursionError: no diagnosis.
         """
         record = json.loads(text)
         if not isinstance(record["verdict"], list):

@@ -172,7 +172,8 @@ METRICS = (
         "et al. 2024, lemma 1).",
         panel=_share(
             "gradient",
-            "Share of anchors with a gradient that a step brings nearer to their positive.",
+            "Share of the anchors not yet done (GD >= 0.01) that a step brings nearer to the "
+            "positive.",
             title="Ratio above its bound",
         ),
     ),
@@ -332,7 +333,7 @@ METRICS = (
     Metric(
         "temperature",
         "Temperature",
-        "temperature of the softmax, as the gradient shows it",
+        "temperature of the softmax, computed from the gradient",
         logs=("doctor",),
     ),
     Metric(

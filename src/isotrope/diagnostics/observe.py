@@ -56,9 +56,9 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         anchor with, including all candidates for the hardest negative. Angles to a zero row are
         pi/2. ``false_negatives`` is the share of anchors with a negative that looks like a
         positive: it is as near to the anchor as the anchor's own positive, or has a cosine of
-        0.999. Its 1 - cos must also be at most a quarter of the average negative's, so that a
-        collapsed batch has none. A copy of the positive counts too: its 1 - cos to the positive is
-        at most a tenth of the average negative's 1 - cos.
+        0.999. Its 1 - cos must also be at most a quarter of the average negative's 1 - cos; a
+        collapsed batch therefore has no such negative. A copy of the positive counts too: its 1 -
+        cos to the positive is at most a tenth of the average negative's 1 - cos.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)

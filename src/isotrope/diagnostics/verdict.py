@@ -138,8 +138,7 @@ class Verdict:
         any_of: Whether one crossed threshold is enough; otherwise all must be crossed.
         unless: Functions of the training; if one returns true, the verdict is not given.
         shows: Additional numbers of the finding: columns (their final values), or functions.
-        when: Function that decides instead of the thresholds' ``measure``, ``any_of`` and
-            ``unless``.
+        when: Function that decides instead of ``Threshold.measure``, ``any_of`` and ``unless``.
         before_all: Another function like ``when``, tried before all verdicts.
         only_if_healthy: Whether this verdict is tried only if no other was found.
         is_fault: Whether a diagnosis with this verdict is not healthy.

@@ -1,4 +1,4 @@
-"""The image encoder: maps pictures to embeddings with a network of transformers or of a user.
+"""The image encoder: maps pictures to embeddings by a network from transformers or your own.
 
 Like the sentence encoder, it has three uses:
 

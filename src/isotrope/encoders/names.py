@@ -203,7 +203,9 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
     from safetensors import SafetensorError, safe_open
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, but modules.json needs a folder of this name")
+        raise InputError(
+            f"save the model again: {folder} is a file, but modules.json names a folder"
+        )
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
     if not files and pickles:

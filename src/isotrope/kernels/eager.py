@@ -1,7 +1,6 @@
 """The eager backend: forms the whole similarity matrix and leaves gradients to autograd.
 
-The other backends are tested against it. Memory is O(n m). It is the only backend with second
-derivatives.
+The other backends are tested against it. Memory is O(n m). No other backend has second derivatives.
 """
 
 import torch

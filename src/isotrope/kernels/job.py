@@ -36,8 +36,7 @@ class Job:
         learnt: A tensor, besides the embeddings, that requires a gradient. If it is the temperature
             of the statistics, ``questions.learnt`` is the same tensor.
         half: Whether statistics that sum a function over the columns compute the dot products in
-            bfloat16. Similarities that select a column (such as the hardest negative) are never
-            rounded.
+            bfloat16. Similarities that select a column (the hardest negative) are never rounded.
     """
 
     views: Views

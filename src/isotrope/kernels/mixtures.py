@@ -25,8 +25,7 @@ class Mixing:
 
     Attributes:
         of: First and second part of a mixture: the second hardest and the hardest negative, the
-            positive and the hardest negative, or the positive and the next row (after the last row,
-            the first).
+            positive and the hardest negative, or the positive and the next row (cyclically).
         share: Share of the first part in the mixture; the second part has the rest.
         renormalise: Whether the mixture is projected back to the sphere.
     """

@@ -3,7 +3,7 @@
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded. The backward pass forms each block again
 (``torch.utils.checkpoint``). A statistic takes 8 n c d floating-point operations; it would take 6 n
-c d if the matrix were kept. The hardest negative is found in blocks; then only its similarity is
+c d if the matrix were kept. The hardest negative is found in blocks; only its similarity is
 computed again.
 """
 

@@ -41,7 +41,7 @@ def takes(views: Views) -> bool:
 
 
 def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]:
-    """Return the statistics of ``views`` for a formula, one entry for each direction.
+    """Return the statistics with the first view as anchors and, if ``both``, with the second.
 
     Args:
         views: Unnormalised embeddings that :func:`takes` accepts.

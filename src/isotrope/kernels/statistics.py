@@ -64,7 +64,7 @@ class Questions:
 
 
 class StatisticsOnly(Pairs):
-    """Pairs that supply only statistics; a formula that asks for more cannot be fused.
+    """Stands in for ``Pairs`` but has only statistics; asked for more, it raises ``Unfused``.
 
     Args:
         positive: Similarities of the anchors with their positives, n values.

@@ -151,7 +151,7 @@ class Swept(NamedTuple):
 class SurrogateSums(ABC):
     """Sums over the compared vectors in both directions of a batch, each computed once.
 
-    In direction 0 the anchors are compared with their columns, in direction 1 the positives are.
+    In direction 0 the first view has the anchors, in direction 1 the second view has them.
 
     Args:
         views: Unit views of direction 0, detached.
@@ -396,7 +396,7 @@ class SurrogatePairs(Pairs):
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
         """Return weights W_ij = rows_i.x_j (W_ii = 0), without a matrix n x n.
 
-        Their product with the columns takes 4 n d^2 operations for each view.
+        Their product with the compared vectors takes 4 n d^2 operations for each view.
 
         Args:
             against: Views from which the columns come.

@@ -173,8 +173,7 @@ class Tiles:
         Args:
             rows: Vectors of the rows.
             columns: Vectors of the columns, from one or more sources.
-            mask: Mask that sets all entries except negatives to -inf; None if all columns are
-                negatives.
+            mask: Mask that sets all entries but negatives to -inf; None if all are negatives.
             scaled: Function applied to unit rows before the product.
             triangle: Whether rows are the only columns, and each block begins at its first row.
         """

@@ -95,7 +95,7 @@ def p_value(differences: np.ndarray, changed: int) -> float:
 
     If only a few examples differ, all resamples may lie on one side of zero by chance. So the
     p-value is at least that of a sign test in which all ``changed`` examples moved to the same
-    side: 2^(1 - changed).
+    side: 2^(1 - changed), at most 1.
 
     Args:
         differences: One difference for each resample.

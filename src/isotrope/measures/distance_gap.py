@@ -28,8 +28,8 @@ def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
     This is d_ij of Nie et al., 2023, section 4.3, with the distance of its figures. Objectives with
-    a margin act on this gap. As in the paper, it has no sign: a negative nearer than the positive
-    counts like one that is farther by as much. With more negatives it becomes smaller.
+    a margin act on this gap. As in the paper, the gap has no sign: a negative that is nearer than
+    the positive counts like one that is farther by as much. More negatives make the gap smaller.
 
     Args:
         anchors: Embeddings of one view, n x d, n >= 2, of any length.

@@ -157,7 +157,8 @@ class Judgement:
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "its judgement lacks outcome, sentence or numbers (keys); restore a copy of it"
+                "its judgement lacks outcome, sentence or numbers, which are keys; restore it from "
+                "a copy"
             )
         return cls(outcome, sentence, numbers)
 
@@ -168,7 +169,7 @@ def judge(history: DevHistory) -> Judgement:
     The saved model and the last step are compared with the model before training. A difference is
     more than noise if its p-value, corrected by Holm's method if there are two, is below 0.05.
 
-    The best step was chosen on the same dev set, so its score is slightly too good. The interval
+    The best step was chosen on the same dev set, so its score is slightly too high. The interval
     covers the choice of examples, but not the choice of the step or the seed. To compare on other
     data, use ``isotrope evaluate --compare``.
     """

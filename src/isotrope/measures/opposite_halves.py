@@ -17,8 +17,8 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
     """Return the share of pairs (h_i, h'_i) that are more than ``angle`` apart, in [0, 1].
 
     Half of all pairs of independent directions in many dimensions are more than pi/2 apart, and
-    hardly any more than 7 pi/8 (Draganov et al., 2024, table 2 and C.1). The result is NaN if a row
-    is not finite. A zero row has no angle and counts as orthogonal.
+    hardly any pair is more than 7 pi/8 apart (Draganov et al., 2024, table 2 and C.1). The result
+    is NaN if a row is not finite. A zero row has no angle and counts as orthogonal.
 
     Args:
         anchors: Embeddings of one view, n x d, n >= 1, of any length.

@@ -54,9 +54,10 @@ class AlignUniform(
     Gradient: dissipation GD = 1; weight W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl},
     with s_ij = h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1
     - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches
-    h_i if alpha < 2. (The norm of the gradient does if alpha < 1.) For alpha < 2, the code
-    therefore does not pull a positive at a distance below 0.01. With pairs="within", h_j pushes h_i
-    twice, as a negative of h_i and as an anchor of which h_i is a negative. W_ij is the sum.
+    h_i if alpha < 2. (The gradient is the pull times a vector of length ||h'_i - h_i||, so its norm
+    grows without bound only if alpha < 1.) For alpha < 2, the code therefore does not pull at a
+    distance below 0.01. With pairs="within", h_j pushes h_i twice, as a negative of h_i and as an
+    anchor of which h_i is a negative; W_ij is the sum of both.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

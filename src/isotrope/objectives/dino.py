@@ -4,7 +4,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, Paper, Temperature
+from isotrope.core.hyper import Hyper, Paper
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Space
 
@@ -25,7 +25,7 @@ class DINO(
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
 
     Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
-    logits z_i. It has no components, because logits are not on the sphere.
+    logits z_i. GD, W and R are not defined, because logits are not unit vectors.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).
@@ -40,7 +40,7 @@ class DINO(
         0.693147
     """
 
-    temperature: Temperature = 0.1
+    temperature: Annotated[float, Hyper("tau", "divisor of student logits", at_least=1e-4)] = 0.1
     teacher_temperature: Annotated[
         float, Hyper("tau_t", "temperature of the teacher's softmax", at_least=1e-4, constant=True)
     ] = 0.04

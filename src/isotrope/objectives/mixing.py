@@ -30,7 +30,7 @@ class _Mixed:
     @property
     def mixing(self) -> Mixing:
         """The two columns to mix, and their shares."""
-        raise TypeError(f"define `mixing` in {type(self).__name__}: it says which columns to mix")
+        raise TypeError(f"define `mixing` in {type(self).__name__}: it says which vectors to mix")
 
     def formula(self, pairs: Pairs) -> Tensor:
         tau = self.temperature
@@ -101,8 +101,8 @@ class MixedInfoNCE(
     pull is weaker. With ``renormalise=False``, R = 1.
 
     The mixtures v_i are constant: no gradient flows through them to the mixed embeddings. An anchor
-    with too few negatives for n or g gets no mixture, nor does one whose two vectors sum to 0. All
-    sums over j or k include additional negatives.
+    gets no mixture if it has no negatives for n and g, or if the weighted sum of the two vectors is
+    0. All sums over j or k include additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -155,9 +155,9 @@ class MixCSE(
     e^{h_i.v_i/tau} lambda / (Z_i S_i)) / tau. R depends on the angles and is at most 1.
 
     The mixtures v_i are held constant. All sums over j or k include additional negatives. Unlike
-    this class, the released code compares every anchor with the mixtures of all anchors, and every
-    positive too. The paper mixes in a random negative; here it is that of the next row, because
-    batches are shuffled. The loss therefore depends on the order of the rows.
+    this class, the released code compares every anchor and every positive with the mixtures of all
+    anchors. The paper mixes in a random negative. This class takes the positive of the next row, as
+    batches are shuffled, so the loss depends on the order of the rows.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -153,8 +153,9 @@ class Modified(Surrogate):
         """Return the part of each anchor's loss that pulls it to its positive (n values).
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
-        Only h_i has a gradient: c_i is constant ("no gradient" in the paper). It is half of the
-        pull, as a square has the derivative 2x. Other variants return the surrogate's part.
+        Only h_i has a gradient: c_i is constant ("no gradient" in the paper). c_i is half of the
+        pull, because the derivative of the square has a factor 2. Other variants return the
+        surrogate's part.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -233,9 +234,9 @@ class ModifiedVICReg(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
-    "GD" replaces only GD, so W and the pull are those of ``VICRegGrad`` at nu = 30. "GD+W" also
-    replaces W and keeps the pull, 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. "GD"
+    replaces only GD, so W and the pull are those of ``VICRegGrad`` at nu = 30. "GD+W" also replaces
+    W and keeps the pull of 2/N.
 
     Example:
         >>> import torch
@@ -275,8 +276,8 @@ class ModifiedMHE(
     the loss of each anchor.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /
-    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum contains each pair once, so W_ij is the
-    whole push of h_j on h_i.
+    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum has each pair of rows once (k < l), so h_j
+    pushes h_i in one term only.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
@@ -285,9 +286,9 @@ class ModifiedMHE(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
-    "GD" replaces only GD, so W and the pull are those of ``MHE`` with nu = 10, the authors' value.
-    "GD+W" also replaces W and keeps the pull, 2/N; with variant="released", it sets R = 1 instead.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. "GD"
+    replaces only GD, so W and the pull are those of ``MHE`` with weight nu = 10, the authors'
+    value. "GD+W" also replaces W; the pull stays 2/N or, with variant="released", has R = 1.
 
     Example:
         >>> import torch

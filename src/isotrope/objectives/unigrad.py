@@ -46,7 +46,7 @@ class BarlowTwinsGrad(
 
     weight: Weight = 30.0
     diagonal: Annotated[
-        bool, Hyper("A", "whether the pull has the factor A; if not, A is the identity")
+        bool, Hyper("A", "whether the pull is multiplied by the matrix A; if not, by the identity")
     ] = True
 
     presets = BarlowTwins.presets
@@ -55,7 +55,7 @@ class BarlowTwinsGrad(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """A rotation changes the diagonal of C."""
+        """Transformations that keep the value. No rotation: it changes the diagonal of C."""
         return super().invariances - ({"rotation"} if self.diagonal else frozenset())
 
     @property

@@ -186,9 +186,9 @@ def modify(
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
-            f"cannot exchange the weight of {type(parent).__name__}: its gradient has an "
-            "additional push, which would be lost. Exchange its dissipation or ratio, or start "
-            "from an objective without an additional push (VICRegGrad instead of VICReg)"
+            f"exchange the dissipation or ratio of {type(parent).__name__}, or start from an "
+            "objective without an additional push (VICRegGrad instead of VICReg): this one has an "
+            "additional push, which would be lost with its weight"
         )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(

@@ -81,10 +81,10 @@ def by_dataset(
     if unknown := sorted((set(chosen) ^ set(datasets)) | (prefixes - set(datasets))):
         names = ", ".join(name for name in datasets if name)
         raise InputError(
-            f"`--objective {objective}`: {unknown[0] or 'a data set without a name'} is not a data "
-            f"set with an objective; the data sets are {names or 'one without a name'}. Name each "
-            "of them (qa=pairs.tsv nli=nli.tsv), and give one objective for all, or one for each "
-            "(`--objective qa=infonce,nli=met`)"
+            f"`--objective {objective}`: give one objective for all data sets, or one for each by "
+            "its name (qa=pairs.tsv nli=nli.tsv `--objective qa=infonce,nli=met`). "
+            f"{unknown[0] or 'A data set without a name'} is not a data set with an objective; the "
+            f"data sets are {names or 'one without a name'}"
         )
     own: dict[str, dict[str, float | str]] = {name: {} for name in datasets}
     # settings of a single data set come last and override the others

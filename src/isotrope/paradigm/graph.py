@@ -60,8 +60,8 @@ class Similarity:
         parts: ``gradient``, divided among the operations that use the result or a multiple of it.
         tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
-        lengths: Norms of the embeddings before normalisation, in any order; None if they were not
-            normalised.
+        lengths: Norms of the embeddings before normalisation, in any order; None without a
+            normalisation.
         roots: Graph nodes that each side comes from.
         picked: Number of rows of the largest matrix from which an operand selects rows, or 0.
         scale: Number that the result is multiplied by before it is exponentiated, or None.
@@ -184,7 +184,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter that a node yields (moved or cast at most); None for a scalar."""
+    """Return the parameter that a node yields, at most reshaped or cast; None for a scalar."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -440,7 +440,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of those edges that lead to an operand of ``seen``, moved at most."""
+    """Return the values of the edges that lead to an operand of ``seen``, at most reshaped."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

@@ -65,8 +65,7 @@ class Objective:
       one pass.
 
     Formulas may use the number of negatives (``count``) wherever they may use p. A wrong
-    declaration fails ``prove``, and raises ``WrongCoupling`` if the statistics of the batch show
-    it.
+    declaration fails ``prove``, and raises ``WrongCoupling`` if a batch's statistics show it.
 
     ``coupling``, ``pairwise`` and the like are properties, because they may depend on settings. For
     a constant, a subclass may write an attribute: ``pairwise = False``.
@@ -176,7 +175,7 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # positives receive a gradient
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii' with constant GD, pull.
+        """The pulling part of ``formula``; by default -GD_i pull_i s_ii', GD and pull constant.
 
         Its gradient is the contribution of the positive. If the paper names the two parts, a
         subclass overrides this and ``repulsion``; attraction + repulsion must then equal formula.
@@ -186,7 +185,7 @@ class Objective:
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        """The part of ``formula`` that pushes; by default GD_i sum_j W_ij s_ij, GD, W constant."""
+        """The pushing part of ``formula``; by default GD_i sum_j W_ij s_ij, GD and W constant."""
         terms = _constant(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()
@@ -315,7 +314,7 @@ class Objective:
         """
         if self.batch_level:
             raise NoPerAnchor(
-                f"{type(self).__name__} is one number for the whole batch; call the objective"
+                f"call the objective: {type(self).__name__} is one number for the whole batch"
             )
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):

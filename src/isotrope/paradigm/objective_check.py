@@ -53,7 +53,7 @@ _UNCOUPLED = (
 )
 _ONE_SIDED = (
     "declare in `holds` the inputs that the formula treats as constant, or define "
-    "`swapped_components`, the gradient on the columns"
+    "`swapped_components`, the gradient on the vectors that anchors are compared with"
 )
 
 
@@ -216,10 +216,10 @@ def mistakes(objective: Objective) -> list[str]:
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:
-        return ["compare the gradient with autograd yourself: only additional negatives push"]
+        return ["compare with autograd yourself, because only additional negatives push"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
-        return ["compare the gradient with autograd yourself: the pull differs by coordinate"]
+        return ["compare with autograd yourself, because the pull differs by coordinate"]
     rest = torch.zeros_like(anchors) if claimed.residual is None else claimed.residual
     if claimed.extra is not None:
         rest = rest + claimed.dissipation[:, None] * claimed.extra

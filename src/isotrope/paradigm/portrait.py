@@ -55,7 +55,7 @@ def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
 
 
 def paint(objective: Objective, steps: int = 14) -> Portrait:
-    """Return GD and R on a grid of ``steps`` x ``steps`` pairs of angles, and W at some angles."""
+    """Return GD and R for ``steps`` x ``steps`` angles (positive, negatives), and W for some."""
     near = torch.linspace(0.05, 0.5, steps, dtype=torch.float64) * math.pi
     far = torch.linspace(0.05, 1, steps, dtype=torch.float64) * math.pi
     quantiles = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES

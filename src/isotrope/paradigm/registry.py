@@ -23,8 +23,8 @@ FORMS = {
     "preset": Hyper(
         "", "encoder whose tuned values replace the defaults, but not the values that are given"
     ),
-    "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
-    "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),
+    "symmetric": Hyper("", "use each view once as the anchors", choices=(False, True)),
+    "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
 }
 
 
@@ -97,8 +97,7 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
 
     Args:
         objective: Instance of a registered class. It may be modified (:meth:`Objective.modify`),
-            then symmetric, then one of its parts, in the order in which ``build`` applies these
-            changes.
+            then symmetric, then one of its parts, the order in which ``build`` applies changes.
 
     Raises:
         InputError: an objective that no settings describe.

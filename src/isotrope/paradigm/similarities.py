@@ -71,7 +71,7 @@ class GraphReading:
     Args:
         loss: Scalar with a graph.
         done: Function that is called with the reading at the end of the backward pass. It must not
-            raise an error.
+            raise.
 
     Attributes:
         loss: Value of the loss.
@@ -483,6 +483,7 @@ class _Graph:
         if own:
             return f"the loss is a custom autograd function ({own[0]}), which cannot be read"
         return (
-            "the loss does not compare embeddings with each other: it may be a loss for a "
-            "classifier, prototypes, targets or dimensions"
+            "the loss does not compare embeddings with each other: it may compare them with class "
+            "weights, prototypes or fixed targets, or compare dimensions instead of rows (as "
+            "Barlow Twins does)"
         )

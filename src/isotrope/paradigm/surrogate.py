@@ -6,7 +6,8 @@ has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). It
 meaning: watch the components, not the loss.
 
 Components that a user inspects hold matrices of weights. In the loss of a large batch, components
-hold only the products of the weights with the columns (``isotrope.kernels.surrogate_sums``).
+hold only the products of the weights with the compared vectors
+(``isotrope.kernels.surrogate_sums``).
 """
 
 import contextlib

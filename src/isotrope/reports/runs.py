@@ -113,8 +113,8 @@ class Run:
     def dev_data(self) -> str:
         """Fingerprint of the scored data; two dev scores are comparable only if it is the same.
 
-        Older versions recorded no fingerprint. For their runs, the name of the score and the
-        settings replace it (for ``--dev auto`` and kNN, with the fingerprint of the data).
+        Older versions recorded no such fingerprint. For their runs, the result is the name of the
+        score and its settings, with the training data's fingerprint for ``--dev auto`` and kNN.
         """
         if recorded := self._dev("data"):
             return recorded

@@ -108,7 +108,7 @@ def heatmaps(
 
 
 def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
-    """Draw each surface's first row against the angle to the negatives, from 0 to 1."""
+    """Draw each surface's first row over the angle to the negatives; the scale is 0 to 1."""
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))

@@ -1,8 +1,8 @@
 """An Optuna study, which suggests values and records the trials in a journal.
 
-The journal is a text file that only grows. Unlike the locks of SQLite, it is reliable on network
-file systems; Optuna's dashboard opens it. A trial is one combination of values, and its score is
-the mean over the seeds. Results are read from the run folders, so a new study repeats no training.
+The journal is a text file that only grows. Unlike SQLite's locks, it is reliable on network file
+systems, and Optuna's dashboard opens it. A trial is one combination of values, and its score is the
+mean over the seeds. Results are read from the run folders, so a new study repeats no training.
 
 The combinations of a grid are added as trials in order, because Optuna's ``GridSampler`` shuffles
 them. A sampler would draw the same values again in each process; therefore each trial has its own

@@ -361,11 +361,11 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
 
 
 _ENOUGH = 1_000
-"""Code for early stopping, sent as a signal's number would be; larger than any such number."""
+"""Code for early stopping, used in place of a signal's number and larger than any such number."""
 
 
 class Between(TrainerCallback):
-    """Logs, scores and saves between the steps of a run; its time is no part of the rate.
+    """Logs, scores and saves between the steps; the rate (rows per second) excludes this time.
 
     After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
     Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.

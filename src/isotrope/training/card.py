@@ -125,7 +125,7 @@ def model_card(
     if dev:
         rows = {"before training": dev[min(dev)], f"this model (step {step})": dev[step]}
         if rejected:
-            rows = {"this model": dev[step], f"the rejected one (step {max(dev)})": dev[max(dev)]}
+            rows = {"this model": dev[step], f"the rejected model (step {max(dev)})": dev[max(dev)]}
         table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows.items())
         evaluation = f"| | {history.name} |\n|---|---|\n{table}"
         if judgement is not None:

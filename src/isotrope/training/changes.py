@@ -73,7 +73,7 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
 
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
-    """Return how many dev queries score better or worse after training, and the largest falls.
+    """Return how many dev queries score better or worse after training, and the worst-hit queries.
 
     The result is None if the dev score is not a mean over queries or the original model was saved.
     """

@@ -24,7 +24,7 @@ OBJECTIVE = "ntxent"
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` chooses settings. With another objective, it does not."""
+    """Return whether ``--recipe auto`` chooses settings (for example, not with ``--lora``)."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -136,9 +136,9 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     config = RunFolder(output).config
     if not resume:
         if not config.is_file():
-            raise InputError(f"output folder {output} is not empty and has no run; choose another")
+            raise InputError(f"choose another output folder: {output} is not empty and has no run")
         raise InputError(
-            f"output folder {output} has a run; choose another, or add `--resume` to continue it"
+            f"add `--resume` to continue the run in {output}, or choose another output folder"
         )
     if not config.is_file():
         raise CannotResume(f"{output} has no run (no config.yaml); choose another output folder")

@@ -29,7 +29,7 @@ R = TypeVar("R")
 Task = Callable[[T], R]
 Done = Generator[tuple[T, R | InputError], None, None]
 Answer = tuple[str, Any]
-"""Status of a task (done, failed, stopped, gone, bug or lost), and a value."""
+"""Status of a task, and a value. gone: it lost another process; lost: its own process ended."""
 
 REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)

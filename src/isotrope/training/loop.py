@@ -323,8 +323,7 @@ def _quiet() -> Iterator[None]:
 class Board(TrainerCallback):
     """Writes TensorBoard's file of a run, one event for each row of metrics.csv.
 
-    The writer of torch is not used, because it writes in a thread: errors come late and as
-    tracebacks.
+    Torch's writer is not used: it writes in a thread, so errors come late and as tracebacks.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -63,8 +63,7 @@ def checks_in(
     Args:
         file: File that defines objectives, functions of (anchors, positives) or (anchors,
             positives, negatives), or modules with such a ``forward``.
-        name: Loss to check; by default all objectives, and all callables with "loss" in their
-            names.
+        name: Loss to check; by default all objectives, and callables with "loss" in their names.
         dimensions: Number d of dimensions of the embeddings that the losses receive.
 
     Raises:

@@ -294,7 +294,7 @@ class TrainSettings(RunSettings):
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score if texts are ranked. For scored pairs, it is Spearman's correlation.",
+        "Dev score of data whose texts are ranked. Scored pairs have Spearman's correlation.",
         used=[
             with_dev,
             Used(lambda ranked: ranked, "the score of scored pairs is Spearman's correlation"),
@@ -309,7 +309,7 @@ class TrainSettings(RunSettings):
     prefer: Literal["best", "trained"] = of_dev(
         "best",
         "Model to save. best: the model with the best dev score. trained: if the original model is "
-        "best, save the last one instead, unless it is worse by more than two standard errors.",
+        "best, save the last model, unless its score is lower by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
@@ -321,7 +321,7 @@ class TrainSettings(RunSettings):
     holdout: float = in_data(
         0.0, "Share of the records to hold out. With --dev auto, 0 means 0.1.", ge=0, le=0.5
     )
-    batch_size: int = in_steps(64, "Sentences or pairs per step, on all devices.", ge=2)
+    batch_size: int = in_steps(64, "Sentences or pairs per step, all devices together.", ge=2)
     epochs: float = in_steps(1.0, "Passes over the data, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,

@@ -330,9 +330,9 @@ class TextTask(TrainingTask):
                 group = settings.groups or "label"
                 warn(
                     "warning: join groups that share a record, as `isotrope audit --groups` does "
-                    f"in grouped.jsonl: {own.groups_dropped:,} duplicates with another {group} "
-                    "were dropped, so the record that is kept is pushed apart from rows of their "
-                    "groups"
+                    f"in grouped.jsonl: {own.groups_dropped:,} records repeat an earlier one with "
+                    f"another {group} and were dropped. The earlier one is pushed apart from the "
+                    "rows of the other groups"
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
@@ -456,17 +456,17 @@ def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool)
     counts = f"{watch.trained_on:,} of {watch.records:,}"
     if settings.dev == "auto" and known:
         return (
-            "each answer belongs to several questions, so new questions of known answers are held "
-            "out: the dev score ranks all answers"
+            "each answer belongs to several questions, so the held-out questions have answers that "
+            "are trained on; the dev score ranks all answers"
         )
     if settings.dev == "auto":
         return (
             f"{counts} held-out records share a text with a training record (the same answer, or "
-            "the reversed pair): the dev score is too good"
+            "the reversed pair), so the dev score is too high"
         )
     return (
-        f"warning: {counts} queries of {settings.dev} are in the training data (up to case and "
-        "punctuation), so the dev score is optimistic"
+        f"warning: {counts} queries of {settings.dev} are in the training data (ignoring case and "
+        "punctuation), so the dev score is too high"
     )
 
 

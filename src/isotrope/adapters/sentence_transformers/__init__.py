@@ -1,8 +1,7 @@
 """Objectives as losses, and protocols as evaluators, for the sentence-transformers trainer.
 
 ``ObjectiveLoss`` and ``CachedObjectiveLoss`` turn any objective into a loss. ``ProtocolEvaluator``
-gives the same scores as ``isotrope evaluate``. :class:`isotrope.Doctor` measures these losses like
-any other loss::
+gives the same scores as ``isotrope evaluate``. :class:`isotrope.Doctor` measures these losses too::
 
     from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator
 

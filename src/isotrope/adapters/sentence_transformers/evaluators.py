@@ -30,7 +30,7 @@ class ProtocolEvaluator(BaseEvaluator):
         name: Prefix of every metric.
         write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's
             output folder. If that file has other columns, the line goes to ``..._results-2.csv``,
-            and so on.
+            ...
         protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. The mode of
             transfer tasks is ``prototyping`` by default.
 

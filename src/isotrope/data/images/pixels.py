@@ -19,8 +19,7 @@ def resized_crops(
 
     Resampling is linear in rows and columns, so a crop is two matrix products, and mirroring
     reverses the columns. As in PIL's ``crop`` followed by ``resize``, the filter widens if a crop
-    is larger than ``size``, and ignores pixels outside the box. Unlike PIL, it does not round to
-    whole numbers.
+    is larger than ``size``, and ignores pixels outside the box. Unlike PIL, it does not round.
 
     Args:
         images: Images of any dtype and range, n x 3 x height x width.
@@ -106,8 +105,8 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
     Args:
         images: Images, n x 3 x height x width.
-        turns: Rotation of each image's hues, n values, in turns of the colour wheel: 1/3 turns
-            red into green.
+        turns: Rotation of each image's hues, n values, in turns of the colour wheel: 1/3 makes red
+            green.
     """
     r, g, b = images.unbind(1)
     high, low = images.amax(1), images.amin(1)

@@ -26,7 +26,7 @@ class Pictures(Protocol):
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded, so that others replace them."""
+        """Names of the pictures that could not be decoded; other pictures replace them."""
         ...
 
     def select(self, places: NDArray[np.int64]) -> Self:
@@ -131,7 +131,7 @@ def held_out(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of the training pictures and of the held-out ones.
 
-    The same share of every class is held out (rounded). At least one picture of each is left.
+    The same share of every class is held out (rounded); at least one picture stays for training.
     """
     if not 0 < share < 1:
         raise InputError(f"give a held-out share between 0 and 1, not {share}")

@@ -94,7 +94,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
     if isinstance(classes, str | Path):
         classes = [name for _, text in lines(Path(classes)) if (name := text.strip())]
     if len(set(classes)) < 2:
-        raise InputError(f"a list of {len(set(classes))} classes; give at least 2")
+        raise InputError(f"give at least 2 classes, not {len(set(classes))}")
     return tuple(classes)
 
 

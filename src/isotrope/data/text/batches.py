@@ -1,7 +1,7 @@
 """Chooses the data set and the records of a training step, and pads the texts of each column.
 
 :func:`cut` divides texts, sorted by length, into the chunks that cost least. The loss embeds the
-columns in these chunks. The chunks do not change the negatives of any row.
+texts chunk by chunk. The chunks do not change the negatives of any row.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def collate(
         store: The tokens.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Records that this process embeds. Groups and repeated hard negatives are found in the
+        part: Records that this process embeds. Groups and repeated hard negatives are those of the
             whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
@@ -219,7 +219,8 @@ class DatasetMixture:
 
     ``proportional``: an epoch has every full batch of every data set once, in random order. Large
     data sets are therefore drawn more often. ``round-robin``: the data sets take turns, one batch
-    each. An epoch ends when the smallest data set does; the others continue in the next epoch.
+    each. An epoch ends with the smallest data set; in the next epoch, the others continue from
+    there.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ def hash64(content: bytes, key: bytes = b"") -> int:
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return a hash of the group or, without a group, of the anchor (equal if near-identical)."""
+    """Return a hash of the group; without a group, of the anchor, ignoring case and punctuation."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
@@ -105,7 +105,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Return the number of repeated records whose group no earlier equal record has.
+    """Count the repeated records whose group differs from that of every earlier equal record.
 
     Args:
         grouped: File with a hash of each record and its group; 0 for a record without a group.

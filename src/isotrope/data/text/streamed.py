@@ -9,9 +9,9 @@ training. For all other buffers, only the counts are stored. The records of a st
 before it are read again and skipped.
 
 There are no epochs, records are not shuffled across buffers, and duplicates in different buffers
-are not dropped: each of these would need all of the data. A hash of its text decides whether a
-record is held out, so the same text is also held out of later buffers. Adjacent texts are paired
-within a buffer. A later buffer with less than a full batch of records has no step.
+are not dropped: each of these would need all of the data. Whether a record is held out depends on a
+hash of its text, so a text is held out of every buffer. Adjacent texts are paired within a buffer.
+A later buffer with less than a full batch of records gives no training step.
 """
 
 import json

@@ -9,7 +9,7 @@ The folder of the seven tasks has one of two layouts:
   ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair with a blank score was
   never scored and is skipped.
 
-Subsets and protocol are those of SimCSE (Gao et al. 2021): SentEval's, but STS13 without SMT.
+Subsets and protocol are those of SimCSE (Gao et al. 2021): SentEval without the part SMT of STS13.
 The number of pairs in each subset is checked, so a truncated file raises an error.
 """
 

@@ -6,10 +6,10 @@ duplicates. Memory does not grow with the corpus. A store is a folder:
 - ``tokens.bin``: token ids of all texts, one text after the other (uint16 or uint32);
 - ``offsets.bin``: int64; text t is ``tokens[offsets[t]:offsets[t + 1]]``;
 - ``groups.bin``: uint64, a hash of each text, equal for near-identical texts (see ``repeats``);
-- ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record: of one
-  text, of two, or of two and the first hard negative, with the number of hard negatives. A text
-  that two adjacent records share is stored once. More columns hold the bits of scores and a hash of
-  the group, if there are any;
+- ``rows.bin``: int64 (records x columns), the place of each text of a training record in
+  ``offsets.bin``: one text, two, or two and the first hard negative with the number of hard
+  negatives. A text that two adjacent records share is stored once. More columns hold the bits of
+  scores and a hash of the group, if there are any;
 - ``holdout.jsonl``: the held-out records, each a list of texts and, if any, scores;
 - ``answers.json``: all positives trained on, if they are few (see :data:`views.QUESTIONS`);
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
@@ -97,15 +97,14 @@ class StoreReport:
         duplicates_dropped: Number of exact repetitions of an earlier record.
         empty_skipped: Number of skipped records, because a text is empty or has no token.
         held_out: Number of records in ``holdout.jsonl``.
-        neighbours_dropped: Number of adjacent pairs that are skipped because they share a text with
-            a held-out pair.
+        neighbours_dropped: Number of adjacent pairs skipped because they share a held-out text.
         texts: Number of tokenised texts.
         tokens: Number of tokens of these texts, including special ones.
         truncated_share: Share of the texts that were cut to ``max_length`` tokens.
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
         grouped: Whether records have groups of their own.
-        groups_dropped: Number of dropped records whose group no earlier equal record has.
+        groups_dropped: Number of dropped records that repeat an earlier one with another group.
         understood: One line that summarises what was read.
         scored: Number of scores kept for each record.
     """

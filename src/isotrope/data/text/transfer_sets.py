@@ -92,8 +92,9 @@ def load_transfer(
     absent = [task for task in chosen if not is_folder(folder / task.lower())]
     if absent:
         raise InputError(
-            f"{place(folder)} lacks {', '.join(absent)} (folders {', '.join(absent).lower()}); "
-            "complete the folder, because the average needs all seven tasks, or name some tasks"
+            f"{place(folder)}: complete the folder, or name some tasks: it lacks "
+            f"{', '.join(absent)} (folders {', '.join(absent).lower()}), and the average needs all "
+            "seven tasks"
         )
     return {task: _load_task(folder / task.lower(), task) for task in chosen}
 

@@ -42,7 +42,7 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return the views that fit the first record; refuse views that do not fit it."""
+    """Return where positives come from (``views``), which the first record decides for ``auto``."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"
@@ -76,8 +76,8 @@ def held_out_together(
 
     - if a positive has at least three pairs on average: such positives are taken for the answers
       that a search will find, so new questions are held out and the answers are trained on;
-    - if sets would hold out too few records to compare two models (if that many were asked for), or
-      less than a quarter of those asked for;
+    - if whole sets would be less than a quarter of the records asked for, or too few to compare two
+      models although enough were asked for;
     - if records have groups or only one text.
     """
     chosen = _chosen(holdout, seed)

@@ -180,8 +180,8 @@ class Audit(ABC):
             else f"1 pair of {what} is as alike as {what} that belong together. It has "
             f"{all_of:.1%} of all push."
             if self.suspects
-            else f"No two {what} are as alike as {what} that belong together: the highest evidence "
-            f"for a false negative is {max(self.alike.evidence, default=0.0):.3f}."
+            else f"No likely false negatives: no two {what} are as alike as {what} that belong "
+            f"together (highest evidence: {max(self.alike.evidence, default=0.0):.3f})."
         )
         names = self.names
         rows = [

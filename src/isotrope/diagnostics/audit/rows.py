@@ -42,8 +42,7 @@ class PairedRows:
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records skipped because a text is empty.
         marks: Hash of each text, uint64 (n x columns). Texts that differ only in case and
-            punctuation have the same hash. A third column has one hash of all hard negatives of a
-            record.
+            punctuation have the same hash. A third column has one hash of all hard negatives.
         grouped: Hash of each record's group, or of its anchor if it has no group, uint64 (n).
     """
 

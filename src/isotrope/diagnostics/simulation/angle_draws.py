@@ -144,8 +144,8 @@ def means(
     Args:
         measure: Function to average.
         objectives: Objectives to measure. All see the same draws.
-        of_rows: For each objective, whether its measure needs of the negatives only statistics
-            (log-sum-exp, hardest). Then the objective sees only these, and gives no weights. With
+        of_rows: For each objective, whether its measure needs only statistics of the negatives
+            (log-sum-exp, hardest). If so, the objective sees only these, and gives no weights. With
             ``draws.common``, the statistics are computed once for each mu_neg.
         angles: Distributions of the angles.
         draws: How the batches are drawn.

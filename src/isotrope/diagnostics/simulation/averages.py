@@ -124,7 +124,7 @@ def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list
     """Return the ratio R if every angle equals its mean (Li et al., 2024, figure 4).
 
     Angles are not drawn: the caption in the paper mentions averages, but the figure shows the
-    formula. The ratio counts as undefined where no training takes place: mu_pos > mu_neg, or GD <
+    formula. The ratio counts as undefined where there is no training: mu_pos > mu_neg, or GD <
     0.01.
 
     Raises:
@@ -191,8 +191,8 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
         terms = components(objective, AnglePairs(to_positive, to_negatives))
         if terms.pull.ndim != 1:
             raise InputError(
-                f"choose another objective: the positive of {type(objective).__name__} pulls each "
-                "coordinate separately, so its ratio and norm do not follow from the angles"
+                f"choose another objective: {type(objective).__name__} pulls each coordinate with "
+                "another strength, so ratio and gradient norm do not follow from the angles"
             )
         numbers = (terms.dissipation, terms.pull, terms.mass, terms.weight[:, 0])
         for row, number in zip(components_at, numbers, strict=True):

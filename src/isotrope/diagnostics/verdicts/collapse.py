@@ -356,14 +356,15 @@ COLLAPSED = Verdict(
             "deviation of the dimensions at the end",
             "mean standard deviation of the coordinates of the normalised embeddings, at the end. "
             "It also detects embeddings of zeros, whose uniformity is undefined",
-            "only equal embeddings are below it; for evenly spread ones, it is 1/sqrt(d)",
+            "only equal embeddings have a deviation below this value; evenly spread ones have "
+            "1/sqrt(d)",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay. It is no fault by itself; it decides which cause and change "
-            "are printed",
+            "for images: weight decay. A large one alone is no fault; in a collapse, this value "
+            "decides whether weight decay is named as the cause",
             "Draganov et al., 2024, table 1 (SimCLR): the accuracy is at chance with 5e-2, and "
             "54.0 instead of 81.3 with 5e-3",
             above=5e-3,
@@ -461,7 +462,7 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "radial",
             "gradient along the embedding",
-            "share of the gradient along the embedding. If it is crossed, the loss uses lengths "
+            "share of the gradient along the embedding. Above this value, the loss uses lengths "
             "(dot products, distances), and long embeddings are no fault here or in `diverging`",
             "0 for cosines, up to rounding; the value is the tolerance of our gradient tests",
             above=0.05,

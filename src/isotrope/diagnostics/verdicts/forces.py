@@ -89,8 +89,8 @@ NEGATIVES_NOT_HARD = Verdict(
             "hardest_times_uniform",
             "push on the hardest negative",
             "at the end: hardest negative's share of the push on its anchor, times the number of "
-            "negatives (1: all push alike). With fewer than 62 negatives, it is converted: the "
-            "hardest of few is less hard than the hardest of many",
+            "negatives (1: all push alike). With fewer than 62 negatives, it is converted to 62, "
+            "because the hardest of few negatives is less hard than the hardest of many",
             "Li et al., 2024, figure 3 and section 3.2.2 (the share falls as the temperature "
             f"rises); the value was {ZOO}",
             below=1.5,
@@ -390,8 +390,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "done_by_temperature",
             "GD below 0.01 at the first logged step",
             "for other scores: share of the anchors with GD < 0.01, at the first logged step",
-            "for the trainings described at `hardest_at_first`, the share of these anchors is 0.07 "
-            "to 0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
+            "for all-MiniLM-L6-v2 on docstrings (see `hardest_at_first`), this share is 0.07 to "
+            "0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
             above=0.3,
             unit="of the anchors",
         ),
@@ -401,7 +401,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "for other scores: mean GD plus the share of the anchors with GD < 0.01, at the first "
             "logged step",
             "the sum is 1 at a temperature of 0, where each GD is 0 or 1. For a masked language "
-            "model, it is 0.86 at 0.02 with 31 negatives, and 0.90 at 0.05 with 63",
+            "model, it is 0.86 at a temperature of 0.02 (31 negatives) and 0.90 at 0.05 (63 "
+            "negatives)",
             above=0.95,
             unit="of the anchors",
         ),

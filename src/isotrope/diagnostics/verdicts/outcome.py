@@ -185,8 +185,9 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "mean ratio of pull to push (R) at the end. If it is crossed for a loss of another "
-            "library, the verdict is not given: such a loss may stop pulling at its margin",
+            "mean ratio of pull to push (R) at the end. If a loss of another library crosses this "
+            "threshold, the verdict is not given, because such a loss may stop pulling at its "
+            "margin",
             OURS,
             below=0.01,
         ),

@@ -70,8 +70,9 @@ NO_NEGATIVES = Verdict(
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss of another library: mean length of the gradient on an anchor. It must be "
-            "crossed too, because a loss of single pairs has a gradient even without negatives",
+            "for a loss of another library: mean length of the gradient on an anchor. This "
+            "threshold must be crossed too, because a loss of single pairs has a gradient even "
+            "without negatives",
             "without negatives, the gradient of a contrastive loss is 0, up to rounding",
             below=1e-6,
         ),
@@ -266,9 +267,10 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. If it is crossed both in "
-            "the first third and at the end, the verdict is not given unless the Doctor has a "
-            "sample of the data: the negatives contain copies, which are as near as the positives",
+            "share of anchors with a negative that looks like a positive. Crossed both in the "
+            "first third and at the end, it means that the negatives contain copies of positives; "
+            "positives are then no nearer without a fault. The verdict is not given, unless a "
+            "sample of the data shows the fault",
             "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
             "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,

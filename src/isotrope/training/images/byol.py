@@ -55,8 +55,8 @@ class BYOL(ImageMethod):
     on biases and norms, and heads of 4096 and 256.
 
     Ours: The crops are those of SimCLR, as in the benchmark; ``--augment byol`` uses those of the
-    paper. In short runs, the predictor needs a higher learning rate: ``predictor_rate`` (alpha_p in
-    Tian et al., 2021).
+    paper. In short runs, the predictor needs a higher learning rate than the rest:
+    ``predictor_rate`` above 1 (alpha_p in Tian et al., 2021).
 
     Reference: Grill et al., 2020, section 3.1.
     """

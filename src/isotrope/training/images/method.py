@@ -46,7 +46,7 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 
 TRACKED = ("norm_backbone",)
-"""The numbers of :func:`measure` that are not measured for text."""
+"""The numbers that :func:`measure` returns for images only."""
 
 _CROPS, _HEADS = -1, -2  # numbers of random streams; 0, 1, ... are those of the processes
 

@@ -28,7 +28,7 @@ from isotrope.training.settings import (
 if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod, Options
 
-_of_scratch = Used(lambda scratch: scratch, "only for encoders from scratch; {encoder} has its own")
+_of_scratch = Used(lambda scratch: scratch, "only for encoders from scratch, not for {encoder}")
 
 
 class ImageSettings(RunSettings):
@@ -107,7 +107,7 @@ class ImageSettings(RunSettings):
         ge=2,
     )
     linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(128, "Images per step, on all devices.", ge=2)
+    batch_size: int = in_steps(128, "Images per step, all devices together.", ge=2)
     epochs: float = in_steps(200.0, "Passes over the data, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
@@ -115,7 +115,7 @@ class ImageSettings(RunSettings):
         "With lars, biases and norms have no weight decay.",
         used=Used(
             lambda learning_rate, usual: learning_rate,
-            "also give `--learning-rate`: the method's own is for {usual}",
+            "also give `--learning-rate`: the method's default rate is for {usual}",
         ),
     )
     learning_rate: float | None = in_steps(

@@ -43,13 +43,13 @@ class SimSiam(ImageMethod):
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. Chen and He use learning rate 0.03 at a batch of 256 on CIFAR-10 (appendix D), Draganov
-    et al. 0.2 at 1024, accumulated from 8 parts.
+    warm-up. Chen and He use learning rate 0.03 at a batch of 256 on CIFAR-10 (appendix D). Draganov
+    et al. use 0.2 at a batch of 1024, whose gradient is added up over 8 parts.
 
     Ours: The predictor's learning rate decays too, as in the benchmark; ``constant`` keeps it
     constant, as Chen and He do on ImageNet (section 4.2). In short runs, the predictor needs a
-    higher one: ``predictor_rate`` (alpha_p in Tian et al., 2021). The crops are those of SimCLR, as
-    in the benchmark; ``--augment simsiam`` uses those of the paper.
+    higher learning rate than the rest: ``predictor_rate`` above 1 (alpha_p in Tian et al., 2021).
+    The crops are those of SimCLR, as in the benchmark; ``--augment simsiam`` uses the paper's.
 
     Reference: Chen and He, 2021, algorithm 1.
     """
