@@ -193,8 +193,7 @@ def sweep(
         ``details["best_command"]`` the command that trains with them.
 
     Raises:
-        InputError: A setting or the data are wrong (found before any training), or no trial has a
-            score.
+        InputError: A setting or the data are wrong (before any training), or no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):

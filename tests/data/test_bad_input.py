@@ -119,7 +119,11 @@ CASES: list[tuple[str, Maker, str]] = [
     ("mixed.tsv", content("a\tb\nc\td\te\n"), "line 2: give 2 fields, separated by tabs"),
     ("single.tsv", content("a\tb\n\nc\n"), "line 3: give 2 fields, separated by tabs"),
     # comma-separated
-    ("ragged.csv", content("text,id\na,1\nb, c,2\n"), "line 3: 3 fields, but the header has 2"),
+    (
+        "ragged.csv",
+        content("text,id\na,1\nb, c,2\n"),
+        "this line has 3 fields, but the header has 2",
+    ),
     ("quote.csv", content('text\n"a\nb\n'), "broken CSV"),
     ("inner.csv", content('text\n"a "b" c"\n'), "line 2: write a quote"),
     ("header.csv", content("text\n"), "give at least one record; it holds no text"),
@@ -169,7 +173,7 @@ CASES: list[tuple[str, Maker, str]] = [
         content(lambda: table(a=["x"], b=["y"])),
         "choose columns by name:",
     ),
-    ("text.parquet.gz", zipped("text"), "unpack it; a .parquet file is read"),
+    ("text.parquet.gz", zipped("text"), "unpack it first; .parquet files are read"),
 ]
 
 

@@ -359,7 +359,7 @@ def test_a_text_that_a_table_holds_once_for_many_rows(
 def test_the_line_of_an_error_counts_the_line_before_the_header(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('sep=;\nanchor;positive\n"a\nb";c\nd;e;f\n')
-    with pytest.raises(InputError, match="line 5: 3 fields, but the header has 2"):
+    with pytest.raises(InputError, match=r"line 5: .* 3 fields, but the header has 2"):
         records(read([path]))
 
 

@@ -148,7 +148,7 @@ def test_a_csv_cell_of_several_lines_is_one_text(tmp_path: Path) -> None:
     ]
     with (tmp_path / "a.csv").open("a") as file:
         file.write('"four\nfive",six\n')
-    with pytest.raises(InputError, match=r"a\.csv, line 5: 2 fields, but the header has 1"):
+    with pytest.raises(InputError, match=r"a\.csv, line 5: .* 2 fields, but the header has 1"):
         list(read([tmp_path / "a.csv"]))
 
 

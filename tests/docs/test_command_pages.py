@@ -34,7 +34,10 @@ def test_a_page_has_what_the_help_has() -> None:
     assert train.startswith("# isotrope train\n\n```text\nisotrope train FILE ... --output DIR")
     assert "\n\nFine-tune a sentence encoder" in train
     chosen = "[chosen by --recipe auto; papers: 64]"
-    assert f"| `--batch-size N` | Sentences or pairs per step, on all devices {chosen}. |" in train
+    assert (
+        f"| `--batch-size N` | Sentences or pairs per step, all devices together {chosen}. |"
+        in train
+    )
     assert "```console\nisotrope train wiki.txt.gz --dev" in train
     assert "with any number of hard negatives" in train
     assert "| `--pooling NAME` | Pooling: mean, cls, max, ..." in train

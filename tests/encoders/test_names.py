@@ -63,7 +63,7 @@ def test_modules_of_a_router_are_checked_like_the_others(tmp_path):
 @pytest.mark.parametrize("name", ["./no/such", "/no/such", "runs/x/model", "../x", "a..b", "no/"])
 def test_what_looks_like_a_path_is_not_taken_for_an_id(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a folder beside the checkout could be proposed
-    with pytest.raises(InputError, match=r"there is no folder '.*'; give a model folder"):
+    with pytest.raises(InputError, match=r"give a model folder.*: there is no folder '.*'"):
         resolve(name)
 
 

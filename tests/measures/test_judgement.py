@@ -209,7 +209,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"dev\.npz cannot be read \(.*\); remove it"):
             judgement_of(tmp_path, None)
     for record in (3, [], {"outcome": "fine", "sentence": "", "numbers": {}}, {"outcome": "worse"}):
-        with pytest.raises(InputError, match=r"its judgement lacks outcome"):
+        with pytest.raises(InputError, match=r"its judgement lacks one of the keys"):
             judgement_of(tmp_path, {"judgement": record})
 
 

@@ -116,7 +116,9 @@ class TestGaps:
 
     @pytest.mark.parametrize("shapes", [((1, 3), (1, 3)), ((3, 2), (2, 2)), ((2, 3), (2, 2))])
     def test_what_has_no_gap(self, shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
-        with pytest.raises(ValueError, match="at least two pairs, anchors and positives of one"):
+        with pytest.raises(
+            ValueError, match="at least two pairs, with anchors and positives of one"
+        ):
             distance_gap(torch.ones(shapes[0]), torch.ones(shapes[1]))
 
 

@@ -77,10 +77,10 @@ def test_what_is_right_is_said_to_be() -> None:
 
 def test_where_nothing_can_be_said() -> None:
     assert mistakes(InfoNCE(in_batch=False)) == [
-        "compare the gradient with autograd yourself: only additional negatives push"
+        "compare with autograd yourself, because only additional negatives push"
     ]
     assert mistakes(BarlowTwins()) == [
-        "compare the gradient with autograd yourself: the pull differs by coordinate"
+        "compare with autograd yourself, because the pull differs by coordinate"
     ]
 
 

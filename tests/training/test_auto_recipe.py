@@ -147,7 +147,7 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     assert saved.fingerprint() == original != rejected.fingerprint()
     card = (output / "model" / "README.md").read_text()
     assert "unchanged: a training with ntxent was rejected" in card
-    assert "the rejected one (step 3)" in card
+    assert "the rejected model (step 3)" in card
     assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
 
 

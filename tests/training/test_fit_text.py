@@ -197,7 +197,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
     assert again.result == Result.load(first.output / "result.json")
     with pytest.raises(InputError, match=r"give the same data .* holds other data than this call"):
         fit(PAIRS[1:], **options, resume=True)
-    with pytest.raises(InputError, match="has a run; choose another, or add resume=True to"):
+    with pytest.raises(InputError, match="add resume=True to continue the run in"):
         fit(PAIRS, **options)
     with pytest.raises(
         CannotResume, match=r"its seed was 7, now 8; repeat the command that began it"
@@ -208,7 +208,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (5, r"cannot train on 5 \(int\); give the path of a file, a list of texts"),
+        (5, r"give the path of a file, a list of texts .*: cannot train on 5 \(int\)"),
         ([], "the data: give at least one record"),
         ([("a", "b"), ("a",)], "record 2 of the data has 1, earlier records have 2"),
         ([("a", 5)] * 9, r"the data, line 1: column '2' holds 5 \(int\), not text"),

@@ -199,7 +199,7 @@ def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path
     ):
         fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
-    with pytest.raises(InputError, match="needs a column of scores"):
+    with pytest.raises(InputError, match="add a column of scores"):
         fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
 
 

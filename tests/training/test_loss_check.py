@@ -311,11 +311,11 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
     ("text", "name", "says"),
     [
         (OWN, "", "needs_more_loss must take anchors and positives"),
-        (OWN, "no_loss", "has no no_loss: give FILE:NAME"),
+        (OWN, "no_loss", "has no no_loss"),
         (LABELLED, "by_class", r"by_class takes labels, but the check passes only anchors"),
         (LABELLED, "aimed", r"aimed takes target, but the check passes only anchors"),
         (LABELLED, "at_a", r"at_a needs temperature= at every call"),
-        ("x = 1", "", "has no loss: give FILE:NAME"),
+        ("x = 1", "", "has no loss"),
         ("raise OSError('gone')", "", "failed: OSError: gone"),
         (
             "import torch\nclass ALoss(torch.nn.Module):\n  def __init__(self, x): pass",

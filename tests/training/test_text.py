@@ -153,7 +153,7 @@ def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
 
 def test_a_folder_in_use_is_refused(quick: dict) -> None:
     fit(**quick)
-    with pytest.raises(InputError, match=r"has a run; choose another, or add resume=True"):
+    with pytest.raises(InputError, match=r"add resume=True to continue the run in"):
         fit(**quick)
     with refused(
         CannotResume, remedy="repeat the command that began it, or choose another output folder"

@@ -81,8 +81,8 @@ def audit(settings: AuditCommandSettings) -> int:
     data, *others = settings.data
     if others:
         raise InputError(
-            f"audit takes one file; found {len(settings.data)}: audit each data set separately, "
-            "because each training batch comes from one of them"
+            "audit each data set separately, because a training batch comes from one of them: "
+            f"audit takes one file; found {len(settings.data)}"
         )
     images = _is_images(data)
     settings.check_used(pictures=images)

@@ -22,9 +22,9 @@ run only if you made the run on this machine; otherwise name data with --data.
 For a model, it examines the embeddings of --data, or of docstrings of Python's standard library.
 For texts, it also prints statistics of Li et al. (2024): angles, cosines, the hardest negative's
 share of the push, and ratios of pull to push. It also measures by how much whitening raises the
-score. Typically, the score of an encoder never trained on pairs (raw) more than doubles, and that
-of an encoder trained on pairs (trained) does not rise. If another training followed the one on
-pairs (disturbed), the score rises, but does not double.
+score. Typically, the score more than doubles if the encoder was never trained on pairs (raw), does
+not rise after a training on pairs (trained), and rises, but does not double, if a training of
+another kind followed the one on pairs (disturbed).
 For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
 
 The first finding is the likely cause; findings that follow from it are left out. Each finding shows

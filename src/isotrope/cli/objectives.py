@@ -16,11 +16,13 @@ examples:
   isotrope objectives --plugin my_loss.py    all objectives, including those in your file
 
 An anchor's gradient is dissipation * (sum over negatives j of weight_j * (negative_j - ratio_j *
-positive)). Columns of --components: dissipation is 1 (the gradient never vanishes), 1 or 0 (it is 0
-beyond a margin) or 1 to 0 (it fades as the positive comes nearer than the negatives); weight is
-hardest (only the most similar negative pushes), all (all push) or signed (some pull); ratio is a
-number, dynamic (it depends on the angles), matrix (one for each coordinate) or only pull (no
-negative pushes). The last values of a component (dot in margin:0.3:dot) may be omitted.
+positive)). The columns of --components:
+  dissipation  1: the gradient never vanishes; 1 or 0: it is 0 beyond a margin; 1 to 0: it fades
+  weight       hardest: only the most similar negative pushes; all: all push; signed: some pull
+  ratio        a number; dynamic: it depends on the angles; matrix: one number for each coordinate;
+               only pull: no negative pushes
+A component is written as its name and its values, such as margin:0.3:dot; the last values may be
+left out (margin:0.3).
 """
 
 

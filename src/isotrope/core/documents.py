@@ -60,7 +60,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
     if len(data) > limit:
-        raise InputError(f"{place(path)}: give a smaller file; it has over {limit:,} bytes")
+        raise InputError(f"{place(path)}: give a smaller file; it has more than {limit:,} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -161,7 +161,7 @@ def check(instance: object, *, constant: bool = False) -> None:
             if shape := tuple(getattr(plain, "shape", ())):
                 raise ValueError(
                     f"{name} of {type(instance).__name__} must be a number, or a tensor without "
-                    f"dimensions; found shape {shape}: index it, or reshape(())"
+                    f"dimensions; found shape {shape}"
                 )
             try:
                 number = float("" if isinstance(plain, (str, bool)) else plain)

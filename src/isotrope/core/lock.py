@@ -52,8 +52,7 @@ def exclusive_lock(
     If the file system has no locks, a warning is printed and the folder is not locked.
 
     Args:
-        folder: The folder to lock. A missing folder is created, and removed at the end if still
-            empty.
+        folder: The folder to lock. A missing folder is created, and removed at the end if empty.
         doing: What this process does in the folder, for the message that other processes show.
         hint: Text that is added to that message.
         role: ``"starter"`` also admits one process with the role ``"started"``.
@@ -130,7 +129,7 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in handles):
-        raise _Busy("it is an earlier call in this same process")
+        raise _Busy("this process itself, in an earlier call")
     gone: OSError = FileNotFoundError(errno.ENOENT, "another process keeps removing it")
     with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now

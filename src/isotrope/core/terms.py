@@ -29,8 +29,7 @@ class Terms:
 
     Attributes:
         dissipation: Gradient dissipation GD of each anchor (n values).
-        weight: Weights W, n x c, 0 for excluded entries (the anchor itself, its positive, its
-            group).
+        weight: Weights W, n x c, 0 for excluded entries (the anchor, its positive, its group).
         pull: Pull sum_j W_ij R_ij of each anchor, n values, or n x d if the pull acts on each
             coordinate separately.
         against: The embeddings x_j, one for each column of ``weight``: ``cross`` those of the other

@@ -60,7 +60,7 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     if size > most_unpacked(packed):
         raise InputError(
             f"{place(path)}: if you trust this file, unpack it and give the unpacked file; it "
-            f"grows to more than {RATIO} times its size, far more than text does"
+            f"unpacks to more than {RATIO} times its size, far more than text does"
         )
 
 
@@ -105,8 +105,8 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if packed:
             raise InputError(
-                f"{place(path)}: is not a complete {path.suffix} file ({error}); copy or download "
-                "it again, or remove the ending from its name if it is not compressed"
+                f"{place(path)}: copy or download it again, or remove the ending from its name if "
+                f"it is not compressed; it is not a complete {path.suffix} file ({error})"
             ) from error
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{place(path)}: cannot be read ({why})") from error
@@ -163,8 +163,8 @@ def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[in
         cells = text.split("\t")
         if len(cells) != count:
             raise InputError(
-                f"{place(path, number)}: give {count} tab-separated fields, {needed}; this line "
-                f"has {len(cells)}"
+                f"{place(path, number)}: {len(cells)} tab-separated fields where {count} are "
+                f"needed: {needed}"
             )
         yield number, cells
 

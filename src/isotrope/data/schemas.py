@@ -122,7 +122,7 @@ def form_of(
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
                 f"{place(table.place)}: add a header with names, or choose columns by number "
-                f"(`--columns 1`): without a header, {flag} names no column"
+                f"(`--columns 1`): its columns have no names, so {flag} finds none"
             )
         table.rows(chosen)
     if columns:
@@ -156,8 +156,8 @@ def form_of(
     if len(names) == 1:
         return Form("texts", tuple(names.values()), group=group)
     raise InputError(
-        f"{place(table.place)}: no column has a usual name (text; anchor and positive); found "
-        f"{', '.join(map(repr, table.columns))[:200] or 'none'}; {_proposal(table, choose)}"
+        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name (text; "
+        f"anchor and positive), found {', '.join(map(repr, table.columns))[:200] or 'none'}"
     )
 
 
@@ -244,8 +244,8 @@ class Reading:
             first = first or (form.kind, table.place)
             if form.kind != first[0]:
                 raise InputError(
-                    f"{place(table.place)} holds {form.kind}, but {place(first[1])} holds "
-                    f"{first[0]}; give files of one kind"
+                    f"give files of one kind: {place(table.place)} holds {form.kind}, but "
+                    f"{place(first[1])} holds {first[0]}"
                 )
             classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
             if form.kind == "scored pairs" and (classes or not self.scored):

@@ -76,8 +76,8 @@ def is_in_memory(data: object) -> bool:
         return False
     if not isinstance(data, Iterable):
         raise InputError(
-            f"cannot train on {brief(data)} ({type(data).__name__}); give the path of a file, a "
-            "list of texts or of pairs, a DataFrame, or a datasets.Dataset"
+            "give the path of a file, a list of texts or of pairs, a DataFrame, or a "
+            f"datasets.Dataset: cannot train on {brief(data)} ({type(data).__name__})"
         )
     if is_frame(data) or not isinstance(data, Sequence):
         return True

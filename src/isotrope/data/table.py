@@ -198,7 +198,7 @@ def check_known(path: Path) -> None:
     if not Path(cache, name.replace("/", "___")).exists():
         known, failure = known_to_hub([name], "dataset")
         if known is None:
-            raise InputError(f"{name}: no such file, and no such data set on the hub: {failure}")
+            raise InputError(f"{name}: no such file, and not available from the hub: {failure}")
 
 
 def _hub(path: Path, *, streaming: bool) -> Table:

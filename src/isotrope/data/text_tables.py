@@ -124,8 +124,9 @@ def _csv(path: Path, separator: str, said: bool = False) -> Table:
                 past_header = True
             elif len(row) != len(columns):
                 raise InputError(
-                    f"{place(path, line)}: {len(row)} fields, but the header has {len(columns)}; "
-                    f"put text that contains {_SEPARATORS[separator]} in double quotes"
+                    f"{place(path, line)}: put text that contains {_SEPARATORS[separator]} in "
+                    f"double quotes; this line has {len(row)} fields, but the header has "
+                    f"{len(columns)}"
                 )
             else:
                 yield line, tuple(_read(row[p]) for p in positions)

@@ -111,7 +111,7 @@ class Diagnosis:
         """Return the diagnosis that :meth:`to_json` wrote; a number that is null becomes NaN.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError, RecursionError: no diagnosis.
+            ValueError, KeyError, TypeError, AttributeError, RecursionError: not a diagnosis.
         """
         record = json.loads(text)
         if not isinstance(record["verdict"], list):

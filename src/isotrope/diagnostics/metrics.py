@@ -319,8 +319,8 @@ METRICS = (
     Metric(
         "misfit",
         "Misfit",
-        "share of the gradient at the embeddings that pulls and pushes of pairs do not explain; a "
-        "penalty on norms is an example",
+        "share of the gradient at the embeddings that does not come from pulls and pushes of pairs "
+        "but, for example, from a penalty on norms",
         logs=("doctor",),
     ),
     Metric(

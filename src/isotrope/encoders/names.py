@@ -57,9 +57,8 @@ def existing(name: str | Path) -> Path | None:
         return path
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
-            f"there is no folder {text!r}{_suggestion(text)}; give a model folder, "
-            "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub, such as "
-            "'bert-base-uncased'"
+            "give a model folder, 'all-MiniLM-L6-v2', or the id of a model on the Hugging Face "
+            f"hub, such as 'bert-base-uncased': there is no folder {text!r}{_suggestion(text)}"
         )
     return None
 

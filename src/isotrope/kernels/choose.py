@@ -2,8 +2,8 @@
 
 From about 180 rows, value and gradients together (``kernels.fused``) are fastest in blocks. In
 smaller batches the number of torch calls dominates, and one matrix with autograd needs fewer calls
-(benchmarks/peers.py). A formula that cannot be fused needs its statistics one by one, which is
-fastest from one matrix if the matrix fits into memory.
+(benchmarks/peers.py). A formula that ``fused`` cannot compute needs its statistics one by one. If
+the matrix fits into memory, this is fastest from one matrix.
 
 ``bfloat16`` is ``rowblock`` with matrix products in bfloat16, accumulated in float32. It is about
 twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A similarity is

@@ -43,7 +43,7 @@ class Mask:
 
     @property
     def columns(self) -> list[Tensor]:
-        """The columns' vectors, by source."""
+        """The vectors that anchors are compared with, by source."""
         views = self.views
         all_of = (views.anchors, views.positives, views.negatives)
         return [x for x in (all_of[source] for source in self.sources) if x is not None]

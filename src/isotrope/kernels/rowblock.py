@@ -22,7 +22,7 @@ from isotrope.kernels.tiles import blocks, chunked_topk, height, similarity_tile
 
 
 class RowBlockPairs(Pairs):
-    """Row statistics that never hold an n x c matrix.
+    """Computes row statistics without an n x c matrix in memory.
 
     The matrices themselves (``similarity``, ``negative``) are still available to code that inspects
     the components of a batch.

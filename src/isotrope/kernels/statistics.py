@@ -134,7 +134,7 @@ class Gaps(StatisticsOnly):
 
 @dataclass
 class Known:
-    """Answers from statistics that have been computed.
+    """Supplies a formula with statistics that have been computed.
 
     Attributes:
         questions: Questions that have been answered.

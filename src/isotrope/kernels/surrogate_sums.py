@@ -59,7 +59,7 @@ class Exponent:
 
 
 class LazyWeights:
-    """Weights that are not stored: only row sums and their product with the columns are.
+    """Weights that are not stored; only their row sums and their product with the columns are.
 
     Like an n x c matrix they can be scaled, by numbers or by rows, summed and multiplied. Any other
     operation needs the matrix itself and raises ``Unfused``.
@@ -172,7 +172,7 @@ class SurrogateSums(ABC):
         return self.square and exponent.reach <= REACH
 
     def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
-        """Return the sums of unnormalised weights for each anchor of a direction, 0 or 1."""
+        """Return the sum of each anchor's unnormalised weights, in direction 0 or 1."""
         if self.joint(exponent):
             push = self._added("push", direction, by, exponent)  # this also computes the sums
             mass = self._added("mass", direction, by, exponent)

@@ -175,7 +175,7 @@ class Tiles:
             columns: Vectors of the columns, from one or more sources.
             mask: Mask that sets all entries but negatives to -inf; None if all are negatives.
             scaled: Function applied to unit rows before the product.
-            triangle: Whether rows are the only columns, and each block begins at its first row.
+            triangle: Whether rows are compared with themselves; blocks begin at their first row.
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data

@@ -52,7 +52,7 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
     n = len(anchors)
     if n < 2 or anchors.shape != positives.shape:
         raise ValueError(
-            "distance gaps need at least two pairs, anchors and positives of one shape; found "
+            "give at least two pairs, with anchors and positives of one shape; found "
             f"{tuple(anchors.shape)} and {tuple(positives.shape)}"
         )
     h, other = unit(anchors.double()), unit(positives.double())

@@ -157,8 +157,8 @@ class Judgement:
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "its judgement lacks outcome, sentence or numbers, which are keys; restore it from "
-                "a copy"
+                "restore it from a copy: its judgement lacks one of the keys outcome, sentence, "
+                "numbers"
             )
         return cls(outcome, sentence, numbers)
 

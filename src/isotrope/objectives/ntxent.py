@@ -25,7 +25,7 @@ class NTXent(
     r"""InfoNCE with all 2N views as anchors; the negatives are both views of all other rows.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} + e^{s_ij/tau}))
-    ) for the first view, and the same with the views exchanged for the second; the mean over 2N
+    ) for the first view, and the same with exchanged views for the second; the mean is over 2N
     anchors.
 
     Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}); dissipation GD_i = 1 / (1 +

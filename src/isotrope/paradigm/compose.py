@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other: by the parts, the parent or ``variant="released"``."""
+        """How anchors depend on each other; the parts, the parent and ``variant`` decide it."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -98,7 +98,7 @@ class Paradigm(
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether the parent takes additional negatives; without a parent, always."""
+        """Whether the parent takes additional negatives; True without a parent."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
@@ -116,7 +116,7 @@ class Paradigm(
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """The sum if the weights include the 1/n, else the mean."""
+        """The sum if the weights include the factor 1/n, else the mean."""
         if self.weight is not None:
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"

@@ -92,8 +92,8 @@ def by_dataset(
         name, dot, rest = key.partition(".")
         if several and not dot:
             raise InputError(
-                f"`--objective.{key}`: each data set has its own objective; name the data set: "
-                f"`--objective.{next(iter(datasets))}.{key}`"
+                f"`--objective.{key}`: name the data set too, such as "
+                f"`--objective.{next(iter(datasets))}.{key}`: each data set has its own objective"
             )
         for dataset in [name] if dot else datasets:
             own[dataset][rest if dot else key] = value

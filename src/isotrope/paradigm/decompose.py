@@ -18,11 +18,11 @@ and the residual is the remainder that no solution reaches. Two facts limit the 
 - if the rank is d - 1, the vectors span the tangent plane: every gradient fits, and a small
   residual proves nothing (``testable``). Test with few rows in many dimensions.
 
-The pushes are then split: each row of W sums to 1, and GD is the sum of the pushes with their
-signs, which contains the 1/tau of a softmax. If pushes of both signs cancel (their sum is less than
-sqrt(eps) times the sum of their magnitudes), |W| sums to 1 and GD is the sum of the magnitudes. If
-there is only a pull, GD is 1. The products GD x W and GD x pull do not depend on the case;
-``normalised`` marks the anchors of the first case.
+The pushes are then split: each row of W sums to 1, and GD is the signed sum of the pushes (it
+contains the 1/tau of a softmax). If pushes of both signs cancel (their sum is less than sqrt(eps)
+times the sum of their magnitudes), |W| sums to 1 and GD is the sum of the magnitudes. If there is
+only a pull, GD is 1. The products GD x W and GD x pull do not depend on the case; ``normalised``
+marks the anchors of the first case.
 """
 
 import inspect
@@ -201,9 +201,9 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     wanted = 1 if of == "similarities" else 2
     if count != wanted:
         raise ValueError(
-            f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found a loss "
-            f"that requires {count}: use of='similarities' for a loss of the similarity matrix, "
-            "of='embeddings' for a loss of anchors and positives, or wrap the loss"
+            "use of='similarities' for a loss of the similarity matrix, of='embeddings' for a "
+            f"loss of anchors and positives, or wrap the loss: of={of!r} calls loss_fn with "
+            f"{wanted} argument{'s'[: wanted - 1]}; found a loss that requires {count}"
         )
 
 
@@ -270,8 +270,8 @@ def _derivative(
             (slope,) = torch.autograd.grad(value, leaf, allow_unused=True)
     if slope is None:
         raise ValueError(
-            "loss_fn does not depend on the anchors, so it has no components: does it detach "
-            "them, or return a constant?"
+            "check that loss_fn neither detaches the anchors nor returns a constant: it does not "
+            "depend on the anchors, so it has no components"
         )
     broken = (~slope.isfinite()).any(dim=1)
     if bool(broken.any()):

@@ -60,8 +60,7 @@ class Similarity:
         parts: ``gradient``, divided among the operations that use the result or a multiple of it.
         tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
-        lengths: Norms of the embeddings before normalisation, in any order; None without a
-            normalisation.
+        lengths: Norms of the embeddings before normalisation, in any order; None without one.
         roots: Graph nodes that each side comes from.
         picked: Number of rows of the largest matrix from which an operand selects rows, or 0.
         scale: Number that the result is multiplied by before it is exponentiated, or None.
@@ -144,12 +143,12 @@ def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
 
 
 def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
-    """Return the edges without those that lead to no node."""
+    """Return the edges that lead to a node."""
     return [(node, index) for node, index in edges if node is not None]
 
 
 def texts_of(root: Node) -> list[Tensor]:
-    """Return a number for each text that a loss is computed from, for each lookup of token ids.
+    """Return, for each lookup of token ids in a loss's graph, a number for each text.
 
     Equal texts have equal numbers. Ids that most rows share, such as positions, are left out.
     """

@@ -102,8 +102,8 @@ class Objective:
     def pairwise(self) -> bool:
         """Whether the objective compares rows with each other.
 
-        If so, rows of one group are not negatives of each other. If not (VICReg, BYOL), groups have
-        no effect.
+        If so, rows of one group are not negatives of each other. If not (VICReg), groups do
+        nothing.
         """
         return True
 
@@ -206,7 +206,7 @@ class Objective:
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """How the anchors' losses are combined: the mean, or the sum if they include the 1/n."""
+        """How the anchors' losses are combined: the mean, or the sum if each has the factor 1/n."""
         return "mean"
 
     # public calls
@@ -429,9 +429,9 @@ def _square(
     views = Views(anchors, positives, negatives, groups=groups)
     if anchors.shape[0] != positives.shape[0]:
         raise InputError(
-            f"each anchor has one positive; found {len(anchors)} anchors and {len(positives)} "
-            "positives: pass additional negatives as negatives=, and positives gathered from "
-            "several processes as objective.loss(Views(anchors, positives, offset=...))"
+            "pass one positive for each anchor, additional negatives as negatives=, and positives "
+            "gathered from several processes as objective.loss(Views(anchors, positives, "
+            f"offset=...)); found {len(anchors)} anchors and {len(positives)} positives"
         )
     return views
 

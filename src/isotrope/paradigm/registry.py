@@ -193,6 +193,6 @@ def check_plugins(plugins: object, folder: Path) -> None:
             file.name for file in _plugin_files
         }:
             raise InputError(
-                f"{folder} needs the plugin {path}: if you trust it, add `--plugin {path}`; code "
-                "that only a folder names is not run"
+                f"add `--plugin {path}` if you trust this plugin, which {folder} needs: code that "
+                "only a folder names is not run"
             )

@@ -70,8 +70,7 @@ class GraphReading:
 
     Args:
         loss: Scalar with a graph.
-        done: Function that is called with the reading at the end of the backward pass. It must not
-            raise.
+        done: Function called with the reading at the end of the backward pass. It must not raise.
 
     Attributes:
         loss: Value of the loss.

@@ -112,8 +112,7 @@ class Checkpoints:
 
     Args:
         folder: Folder of all checkpoints.
-        every: Number of steps between checkpoints. The last step has none: nothing is left to
-            resume.
+        every: Number of steps between checkpoints. The last step has none, as nothing is left.
         keep: Number of steps between permanent checkpoints; the last step has one too. With None,
             no checkpoint is permanent.
         last: Last step of the run.

@@ -73,8 +73,8 @@ def checks_in(
     losses = _losses(vars(module), module.__name__, name)
     if not losses:
         raise InputError(
-            f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, "
-            "positives) or of a module, or put 'loss' into its name"
+            "give FILE:NAME of a function of (anchors, positives) or of a module, or put 'loss' "
+            f"into its name: {file} has no {name or 'loss'}"
         )
     # build all first: a loss that cannot be built is reported before the slow checks of others
     built = {
@@ -135,9 +135,9 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
             )
         if parameter.name in _LABELS:
             raise InputError(
-                f"{file}: {key} takes {parameter.name}, but the check passes only anchors and "
-                f"positives (and negatives); found {signature}: write a function of these that "
-                "makes the labels itself, and check it"
+                f"{file}: write a function of anchors and positives that makes {parameter.name} "
+                f"itself, and check it: {key} takes {parameter.name}, but the check passes only "
+                "anchors, positives and negatives"
             )
     return loss
 

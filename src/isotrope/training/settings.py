@@ -79,8 +79,8 @@ class RunSettings(Settings, ABC):
     objective_settings: dict[str, float | str] = setting(
         {},
         "Hyperparameters of the objective, such as --objective.temperature 0.05 (for text also "
-        "auto: the value that `isotrope audit` recommends). Also components of its gradient to "
-        "replace: --objective.dissipation margin:0.3.",
+        "auto: the value that `isotrope audit` recommends). Also components that replace those of "
+        "its gradient: --objective.dissipation margin:0.3.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )

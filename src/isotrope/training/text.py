@@ -132,7 +132,7 @@ def check(
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
             if settings.loss in OF_SCORES and not first.scores:
-                raise InputError(f"{settings.loss} needs a column of scores; the data have none")
+                raise InputError(f"add a column of scores: {settings.loss} needs it")
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
     settings.check_used(

@@ -134,7 +134,7 @@ def test_chosen_classes(tmp_path: Path) -> None:
         InputError, match=r"1 of 2 classes have no folder; add or correct 'C3'.*'c3'"
     ):
         load_images(tmp_path, classes=["c1", "C3"])
-    with pytest.raises(InputError, match="a list of 1 classes; give at least 2"):
+    with pytest.raises(InputError, match="give at least 2 classes, not 1"):
         load_images(tmp_path, classes=["c1", "c1"])
 
 

@@ -199,7 +199,7 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"cut": 0}, "cut=0: "),
         ({"micro_batch": 8}, "batch normalisation"),
         ({"precision": "16", "device": "cpu"}, r"precision=16 \(needs a GPU"),
-        ({"optimizer": "lars"}, "also give learning_rate: the method's own is for sgd"),
+        ({"optimizer": "lars"}, "also give learning_rate: the method's default rate is for sgd"),
         ({"warmup_epochs": 50}, "warmup_epochs=50 is .* steps, but the run has"),
         ({"classes": __file__}, "digits: give a folder with a subfolder for each"),
     ],

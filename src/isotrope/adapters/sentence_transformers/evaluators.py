@@ -29,8 +29,7 @@ class ProtocolEvaluator(BaseEvaluator):
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
         write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's
-            output folder. If that file has other columns, the line goes to ``..._results-2.csv``,
-            ...
+            output folder; to ``..._results-2.csv`` (-3, ...) if that file has other columns.
         protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. The mode of
             transfer tasks is ``prototyping`` by default.
 

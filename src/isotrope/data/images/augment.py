@@ -73,8 +73,8 @@ class Augment:
         jitter_probability: Probability of the jitter.
         jitter_together: Whether to apply either all four changes, in random order, or none of them
             (torchvision's ``RandomApply([ColorJitter])``). If False, each change is applied with
-            ``jitter_probability``, in the order of ``jitter`` (as in Draganov et al.'s released
-            code, 2024).
+            ``jitter_probability``, in the order of ``jitter`` (as in the code of Draganov et al.,
+            2024).
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.

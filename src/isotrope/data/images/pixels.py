@@ -105,8 +105,7 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
     Args:
         images: Images, n x 3 x height x width.
-        turns: Rotation of each image's hues, n values, in turns of the colour wheel: 1/3 makes red
-            green.
+        turns: Rotation of each image's hues, n values, in turns of the wheel: 1/3 makes red green.
     """
     r, g, b = images.unbind(1)
     high, low = images.amax(1), images.amin(1)

@@ -131,7 +131,7 @@ def held_out(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of the training pictures and of the held-out ones.
 
-    The same share of every class is held out (rounded); at least one picture stays for training.
+    The same share of every class is held out (rounded), but never all pictures of a class.
     """
     if not 0 < share < 1:
         raise InputError(f"give a held-out share between 0 and 1, not {share}")

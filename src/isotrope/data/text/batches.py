@@ -104,8 +104,7 @@ def collate(
         store: The tokens.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Records that this process embeds. Groups and repeated hard negatives are those of the
-            whole batch.
+        part: Records that this process embeds. Groups and repeats are those of the whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
@@ -219,8 +218,7 @@ class DatasetMixture:
 
     ``proportional``: an epoch has every full batch of every data set once, in random order. Large
     data sets are therefore drawn more often. ``round-robin``: the data sets take turns, one batch
-    each. An epoch ends with the smallest data set; in the next epoch, the others continue from
-    there.
+    each. An epoch ends with the smallest data set; the others continue in the next epoch.
     """
 
     def __init__(

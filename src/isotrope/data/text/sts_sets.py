@@ -125,9 +125,9 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
     absent = [task for task in tasks if not _source(folder, task, "test").path.parent.is_dir()]
     if absent and len(absent) == len(tasks):
         raise InputError(
-            f"{place(folder)}: holds none of the STS tasks; give SentEval's folder downstream, or "
-            "a folder with sts12/MSRpar.tsv ... stsb/test.tsv, sickr/test.tsv, with lines "
-            "score<TAB>sentence1<TAB>sentence2"
+            f"{place(folder)}: give SentEval's folder downstream, or a folder with "
+            "sts12/MSRpar.tsv ... stsb/test.tsv, sickr/test.tsv, with lines "
+            "score<TAB>sentence1<TAB>sentence2; this folder holds none of the STS tasks"
         )
     if absent:
         raise InputError(

@@ -1,9 +1,9 @@
 """Computes how strongly the rows of a training file would push each other: the *ledger*.
 
-An objective pushes an anchor i from a negative j with the force GD_i W_ij. For two rows, the ledger
-stores the geometric mean of this push in both directions: of the anchor from the other row's
-positive, and of the positive from the other row's anchor. The geometric mean over the two rows is
-their *reciprocal push*.
+An objective pushes an anchor i from a negative j with the force GD_i W_ij. For a row that another
+row pushes, the ledger stores the geometric mean of two pushes: on its anchor by the other row's
+positive, and on its positive by the other row's anchor. The geometric mean of the values of both
+rows is their *reciprocal push*.
 
 The push on an anchor depends on the rows that it is compared with. With more such rows, false
 negatives are ranked better (``benchmarks/audit.py``), so a block is larger than a training batch.
@@ -11,8 +11,8 @@ Up to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 r
 a row is compared with its nearest rows, found in the clusters around it, and with 4,096 random
 rows: this takes linear time. The ledger keeps only the strongest *partners* of each row.
 
-This needs a push that does not depend on other anchors (``coupling`` "none"). For other objectives,
-all pairs are compared, in square batches of two blocks.
+This is possible if the push on an anchor does not depend on other anchors (``coupling`` "none").
+For other objectives, all pairs are compared, in square batches of two blocks.
 """
 
 from collections.abc import Iterator, Sequence

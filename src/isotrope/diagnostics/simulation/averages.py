@@ -124,8 +124,7 @@ def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list
     """Return the ratio R if every angle equals its mean (Li et al., 2024, figure 4).
 
     Angles are not drawn: the caption in the paper mentions averages, but the figure shows the
-    formula. The ratio counts as undefined where there is no training: mu_pos > mu_neg, or GD <
-    0.01.
+    formula. The ratio is undefined where there is no training: mu_pos > mu_neg, or GD < 0.01.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.

@@ -217,7 +217,8 @@ DIVERGING = Verdict(
             "loss at the end",
             "loss at the end, divided by the loss at step 0 or by that of random guessing among "
             "positive and negatives, whichever is smaller",
-            "our choice; the trainings from which `lost_room` was chosen have 0.95 to 1.8",
+            "our choice; this number is 0.95 to 1.8 in the trainings from which we chose "
+            "`lost_room`",
             above=0.9,
             unit="of the start, or of the loss of guessing",
         ),

@@ -166,7 +166,8 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "copies",
             "texts with a near-copy",
-            "share of the texts in a sample of the data that equal another text up to a few words",
+            "share of the texts in a sample of the data that equal another text except for a few "
+            "words",
             ZOO,
             above=0.2,
             unit="of the texts",
