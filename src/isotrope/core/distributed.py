@@ -124,7 +124,7 @@ def all_gather_views(views: Views) -> GlobalBatch:
     In each process, the views must have one positive for every anchor. The numbers of rows and of
     additional negatives may differ between processes. The gather is differentiable: a row receives
     the sum of its gradients from the losses of all processes. Half-precision rows become float32,
-    as inside an objective, so that the sum is in float32. All processes must share ``groups``.
+    as inside an objective, so that the sum is in float32. ``groups`` must agree across processes.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

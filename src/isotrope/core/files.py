@@ -96,7 +96,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
     """Yield a temporary path; its content replaces ``path`` on success.
 
     The caller creates a file or a folder at the temporary path. A folder that exists at ``path`` is
-    replaced as a whole. If the body raises, the temporary path is removed, and ``path`` stays.
+    replaced as a whole. If the body raises, the temporary path is removed and ``path`` is kept.
 
     Raises:
         InputError: The disk is full, or the place is not writable.

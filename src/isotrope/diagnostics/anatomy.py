@@ -296,8 +296,9 @@ class Anatomy:
             notes += ["pass the loss's temperature=; without it, dissipation is not judged"]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
-                "dissipation is not judged in steps where all anchors have nearly the same one, "
-                "far from that of InfoNCE: the loss has an unknown factor, or is not InfoNCE"
+                "dissipation is not judged in steps in which it is nearly equal for all anchors "
+                "and far from InfoNCE's dissipation: the loss has an unknown factor, or is not "
+                "InfoNCE"
             ]
         if self.factor not in (None, 1):
             notes += [

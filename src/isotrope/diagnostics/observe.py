@@ -49,16 +49,16 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
     Returns:
         The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``
-        are None if no anchor has negatives. ``above_bound`` is for small steps and the hardest
-        negative. ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al.
-        (2023) without 1/||h||. ``embedding_gradient`` is the mean length of n dL/dz_i (Draganov et
-        al., 2024, Prop. 3.1). ``negatives`` counts all vectors that the objective compares an
-        anchor with, including all candidates for the hardest negative. Angles to a zero row are
-        pi/2. ``false_negatives`` is the share of anchors with a negative that looks like a
-        positive: it is as near to the anchor as the anchor's own positive, or has a cosine of
-        0.999. Its 1 - cos must also be at most a quarter of the average negative's 1 - cos; a
-        collapsed batch therefore has no such negative. A copy of the positive counts too: its 1 -
-        cos to the positive is at most a tenth of the average negative's 1 - cos.
+        are None if no anchor has negatives. ``above_bound`` holds for small steps, with the hardest
+        negative alone as the push. ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to
+        22 of Nie et al. (2023) without 1/||h||. ``embedding_gradient`` is the mean length of n
+        dL/dz_i (Draganov et al., 2024, Prop. 3.1). ``negatives`` counts all vectors that the
+        objective compares an anchor with, including all candidates for the hardest negative. Angles
+        to a zero row are pi/2. ``false_negatives`` is the share of anchors with a negative that
+        looks like a positive: it is as near to the anchor as the anchor's own positive, or has a
+        cosine of 0.999. Its 1 - cos must also be at most a quarter of the average negative's 1 -
+        cos; a collapsed batch therefore has no such negative. A copy of the positive counts too:
+        its 1 - cos to the positive is at most a tenth of the average negative's 1 - cos.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)

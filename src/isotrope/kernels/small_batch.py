@@ -55,7 +55,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
         raise Unfused("the formula does not have one constant temperature")
     (((kind, against), tau),) = questions.temperatures.items()
     if kind != "logsumexp" or against == "within" or (against == "both" and not both):
-        raise Unfused("the statistic is not a log-sum-exp of rows and columns")
+        raise Unfused("the statistic is not a log-sum-exp across the views, or over both")
     if tau * _UNSHIFTED.get(views.anchors.dtype, 0.0) < 1:
         raise Unfused("exponentials could overflow at so low a temperature")
     n = views.anchors.shape[0]

@@ -53,7 +53,7 @@ Step = Annotated[
 
 Normaliser = Annotated[
     Literal["batch", "row"],
-    Hyper("", "whether all weights of the batch sum to 1, or those of each anchor"),
+    Hyper("", "whether the weights sum to 1 over the batch or for each anchor"),
 ]
 
 DirectVariant = Annotated[

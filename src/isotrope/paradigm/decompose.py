@@ -84,7 +84,7 @@ class Decomposition:
 
     @property
     def testable(self) -> Tensor:
-        """Whether some gradients cannot fit (rank below d - 1), so that a fit shows something."""
+        """Whether some gradients cannot fit (rank below d - 1), so that a good fit is evidence."""
         if self.rank is None:
             return torch.ones_like(self.unique)
         return self.rank < self.gradient.shape[1] - 1

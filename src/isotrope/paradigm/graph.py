@@ -60,7 +60,7 @@ class Similarity:
         parts: ``gradient``, divided among the operations that use the result or a multiple of it.
         tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
-        lengths: Norms of the embeddings before normalisation, in any order; None without one.
+        lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
         roots: Graph nodes that each side comes from.
         picked: Number of rows of the largest matrix from which an operand selects rows, or 0.
         scale: Number that the result is multiplied by before it is exponentiated, or None.

@@ -97,7 +97,7 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
 
     Args:
         objective: Instance of a registered class. It may be modified (:meth:`Objective.modify`),
-            then symmetric, then one of its parts, the order in which ``build`` applies changes.
+            then symmetric, then one of its parts, in the order of ``build``.
 
     Raises:
         InputError: an objective that no settings describe.

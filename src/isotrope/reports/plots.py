@@ -50,7 +50,7 @@ class Curve:
         y: Vertical positions of the points, m values.
         spread: Standard deviations of y, m values, or None.
         origin: Number that is subtracted from y before the line is drawn.
-        unit: Number by which y - origin is divided. If all runs share an axis, it is 1, origin 0.
+        unit: Number by which y - origin is divided. On a shared axis, origin is 0 and unit 1.
     """
 
     run: int

@@ -112,7 +112,7 @@ class Checkpoints:
 
     Args:
         folder: Folder of all checkpoints.
-        every: Number of steps between checkpoints. The last step has none, as nothing is left.
+        every: Number of steps between checkpoints. The last step needs none.
         keep: Number of steps between permanent checkpoints; the last step has one too. With None,
             no checkpoint is permanent.
         last: Last step of the run.

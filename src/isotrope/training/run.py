@@ -78,8 +78,7 @@ class Outcome:
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
         encoder: The encoder after the last step (``model/`` may have an earlier, better step).
             None if the run was already finished, or ran in other processes.
-        first: Whether this is the first (or only) process. Only this one prints, and has the
-            numbers.
+        first: Whether this is the first (or only) process, which alone has and prints the numbers.
     """
 
     result: Result

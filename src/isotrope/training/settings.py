@@ -34,8 +34,8 @@ of_trained = Used(
 no_loss = Used(lambda loss: loss is None, "not with `--loss`, whose settings are `--loss.ARGUMENT`")
 no_prompt = Used(
     lambda prompt: not prompt,
-    "set no prompt: the encoder already puts its own prompt {prompt!r} before every text; or "
-    "remove default_prompt_name from its config_sentence_transformers.json",
+    "set no prompt, or remove default_prompt_name from config_sentence_transformers.json: the "
+    "encoder puts its own prompt {prompt!r} before every text",
 )
 with_dev = Used(lambda dev: dev is not None, "there is no dev score; add `--dev`", note=True)
 with_lora = Used(lambda lora: lora, "needs `--lora RANK`, the rank of the matrices")
@@ -79,8 +79,8 @@ class RunSettings(Settings, ABC):
     objective_settings: dict[str, float | str] = setting(
         {},
         "Hyperparameters of the objective, such as --objective.temperature 0.05 (for text also "
-        "auto: the value that `isotrope audit` recommends). Also components that replace those of "
-        "its gradient: --objective.dissipation margin:0.3.",
+        "auto: the value that `isotrope audit` recommends). Also replacements of its gradient's "
+        "components: --objective.dissipation margin:0.3.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -97,8 +97,8 @@ class RunSettings(Settings, ABC):
     backend: Literal["auto", "eager", "rowblock", "bfloat16"] = of_objective(
         "auto",
         "How to compute the loss. auto: chosen by the batch size and device. eager: store all "
-        "similarities of a batch. rowblock: store only those of some rows at a time. bfloat16: "
-        "as rowblock, with matrix products in bfloat16.",
+        "similarities of a batch. rowblock: store the similarities of some rows at a time. "
+        "bfloat16: as rowblock, with matrix products in bfloat16.",
     )
     cut: float = in_model(
         1.0,

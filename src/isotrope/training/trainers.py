@@ -1,4 +1,4 @@
-"""The trainers of a run: for text that of sentence-transformers, for images that of transformers.
+"""The trainers of a run: sentence-transformers' trainer for text, transformers' for images.
 
 Subclasses extend both trainers. Batches and random numbers depend only on seed and step, so a
 resumed run repeats them. Learning rates follow the plan, numbers that are not finite end the run

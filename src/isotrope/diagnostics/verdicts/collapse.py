@@ -177,8 +177,8 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread",
             "spread of the embeddings in the first third of the run",
-            "mean standard deviation of the coordinates in the first third, divided by that at "
-            "step 0",
+            "mean standard deviation of the coordinates in the first third, divided by its value "
+            "at step 0",
             ZOO,
             below=0.2,
             unit="of the start",
@@ -195,7 +195,7 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
-            "mean standard deviation of the coordinates at the end, divided by that at step 0",
+            "mean standard deviation of the coordinates at the end, divided by its value at step 0",
             "the value of `lost_spread`. If embeddings were evenly spread at the start, 0.2 means "
             "a mean cosine of 0.96. A healthy training of a masked language model at a temperature "
             "of 0.02 ends at 0.73",
@@ -234,9 +234,9 @@ DIVERGING = Verdict(
         Threshold(
             "lost_rank",
             "effective rank in the first third of the run",
-            "effective rank of the embeddings in the first third, divided by that at step 0",
-            "for a network with batch normalisation, it is 0.62 at 100 times the usual learning "
-            "rate, and 1.0 at the usual one (benchmarks/hosts.py)",
+            "effective rank of the embeddings in the first third, divided by its value at step 0",
+            "for a network with batch normalisation, this number is 0.62 at 100 times the usual "
+            "learning rate, and 1.0 at the usual one (benchmarks/hosts.py)",
             below=0.75,
             unit="of the start",
         ),

@@ -390,7 +390,8 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "done_by_temperature",
             "GD below 0.01 at the first logged step",
-            "for other scores: share of the anchors with GD < 0.01, at the first logged step",
+            "for scores other than cosines: share of the anchors with GD < 0.01, at the first "
+            "logged step",
             "for all-MiniLM-L6-v2 on docstrings (see `hardest_at_first`), this share is 0.07 to "
             "0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
             above=0.3,
@@ -399,8 +400,8 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "decided",
             "mean GD plus share of anchors with GD below 0.01, at the first logged step",
-            "for other scores: mean GD plus the share of the anchors with GD < 0.01, at the first "
-            "logged step",
+            "for scores other than cosines: mean GD plus the share of the anchors with GD < 0.01, "
+            "at the first logged step",
             "the sum is 1 at a temperature of 0, where each GD is 0 or 1. For a masked language "
             "model, it is 0.86 at a temperature of 0.02 (31 negatives) and 0.90 at 0.05 (63 "
             "negatives)",

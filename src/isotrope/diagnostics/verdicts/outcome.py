@@ -176,8 +176,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "positive_closer",
             "change of the angle to positives since the first logged step",
-            "mean angle between anchors and positives at the end, minus that at the first logged "
-            "step. If this threshold is crossed, the verdict is not given",
+            "mean angle between anchors and positives at the end, minus its value at the first "
+            "logged step. If this threshold is crossed, the verdict is not given",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -325,13 +325,13 @@ SPREADING = Verdict(
     "spreading",
     "healthy: similarities to positives and negatives fall, because the embeddings spread out",
     "Nothing is wrong. The embeddings were close together at first and spread out. The similarity "
-    "of anchors to their positives therefore falls, and that to their negatives falls more.",
+    "of anchors to positives therefore falls; their similarity to negatives falls more.",
     (
         Threshold(
             "both_fall",
             "change of the angle to positives since the first logged step",
-            "mean angle between anchors and positives at the end, minus that at the first logged "
-            "step. The mean angle between anchors and negatives must have risen by more",
+            "mean angle between anchors and positives at the end, minus its value at the first "
+            "logged step. The mean angle between anchors and negatives must have risen by more",
             "our choice; it only decides whether `spreading` is printed after `healthy`",
             above=0.05,
             unit="rad",

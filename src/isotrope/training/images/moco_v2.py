@@ -30,7 +30,7 @@ class MoCoV2Options(Options):
 
 
 class MoCoV2(ImageMethod):
-    r"""Compare embeddings with those of a momentum encoder, whose older ones are the negatives.
+    r"""Compare embeddings with those of a momentum encoder; its older embeddings are negatives.
 
     Pairs of views: (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). The query q = g(f(x))
     comes from one crop. The key k' comes from the other crop, through moving averages of encoder f
