@@ -17,7 +17,8 @@ examples:
 
 An anchor's gradient is dissipation * (sum over negatives j of weight_j * (negative_j - ratio_j *
 positive)). The columns of --components:
-  dissipation  1: the gradient never vanishes; 1 or 0: it is 0 beyond a margin; 1 to 0: it fades
+  dissipation  1: the gradient never vanishes; 1 or 0: it is 0 beyond a margin; 1 to 0: it fades as
+               the positive comes nearer than the negatives
   weight       hardest: only the most similar negative pushes; all: all push; signed: some pull
   ratio        a number; dynamic: it depends on the angles; matrix: one number for each coordinate;
                only pull: no negative pushes

@@ -2,7 +2,8 @@
 
 A sum of k products has an error of about k units in the last place, relative to the lengths of its
 factors. The solution of a linear system, or a length computed from its square, keeps half of the
-digits: the tolerance of a length is the square root of that of its square, :func:`rounding`.
+digits. If :func:`rounding` is the tolerance of the square, its square root is the tolerance of the
+length.
 """
 
 import math

@@ -4,7 +4,7 @@ A text file is ``.csv`` or ``.tsv`` (with a separator that is recognised), ``.js
 (an object or a list of texts on each line, or one list of objects), or ``.txt`` (one text on each
 line). Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file and
 the line. :mod:`isotrope.data.schemas` recognises the meaning of the columns. :func:`files_of` finds
-the files that a user names, also those in folders; their names tell which split they belong to.
+the files that a user names, also in folders; a file's name tells its split.
 """
 
 import importlib

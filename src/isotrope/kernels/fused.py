@@ -5,8 +5,8 @@ block's statistics are known (d value / d log-sum-exp is the gradient dissipatio
 gradient is two matrix products with the block:
 
 - *one pass* (6 n c d floating-point operations, the minimum), if the objective declares that rows
-  are not coupled (InfoNCE, DCL, triplets, mixed negatives), or only by numbers that are known
-  beforehand (DCLW), or only by one common factor (uniformity across the views);
+  are not coupled (InfoNCE, DCL, triplets, mixed negatives), or coupled only by numbers known
+  beforehand (DCLW) or by one common factor (uniformity across the views);
 - *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of both
   directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost;
 - *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and

@@ -148,10 +148,10 @@ def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
     At this temperature, e^{1/tau} / tau is still finite. This number bounds the value and the
-    gradient with respect to normalised embeddings. (Divide the gradient by the norm of other
-    embeddings.) Embeddings in half precision are compared in float32, whose limit applies. Their
-    gradient is rounded: at temperatures of 0.11 and below, derivatives exceed 65504, float16's
-    largest number.
+    gradient with respect to normalised embeddings. For other embeddings, the bound of the gradient
+    is divided by their norm. Embeddings in half precision are compared in float32, whose limit
+    applies. Their gradient is rounded: at temperatures of 0.11 and below, derivatives exceed 65504,
+    float16's largest number.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted

@@ -101,8 +101,8 @@ class MixedInfoNCE(
     pull is weaker. With ``renormalise=False``, R = 1.
 
     The mixtures v_i are constant: no gradient flows through them to the mixed embeddings. An anchor
-    gets no mixture if it has no negatives for n and g, or if the weighted sum of the two vectors is
-    0. All sums over j or k include additional negatives.
+    gets no mixture if it has too few negatives for n and g, or if the weighted sum of the two
+    vectors is 0. All sums over j or k include additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

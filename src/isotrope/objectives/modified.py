@@ -288,7 +288,8 @@ class ModifiedMHE(
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. "GD"
     replaces only GD, so W and the pull are those of ``MHE`` with weight nu = 10, the authors'
-    value. "GD+W" also replaces W; the pull stays 2/N or, with variant="released", has R = 1.
+    value. "GD+W" also replaces W; the pull stays 2/N or, with variant="released", becomes that of R
+    = 1.
 
     Example:
         >>> import torch

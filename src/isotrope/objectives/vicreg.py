@@ -36,8 +36,8 @@ class VICReg(
     the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate
     push, is -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)) in coordinate k. The
     residual is (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
-    centre the rows: it is the gradient of another loss, ``VICRegGrad``. space="raw" has no GD, W
-    and R.
+    centre the rows: it is the gradient of another loss, ``VICRegGrad``. GD, W and R need
+    space="sphere".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

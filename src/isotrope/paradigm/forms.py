@@ -73,9 +73,9 @@ class OneWay(Derived, register=False):
 class Symmetric(Derived, register=False):
     """The mean of an objective over both directions: (H, H') and (H', H).
 
-    The components are those of the first direction. The residual is the part of an anchor's
-    gradient that they do not cover, in closed form: the gradient that the anchor receives in the
-    second direction, as a positive and as a negative.
+    The components are those of the first direction. The residual is the rest of an anchor's
+    gradient, in closed form: the part that the anchor receives in the second direction, as a
+    positive and as a negative.
     """
 
     two_directions = True

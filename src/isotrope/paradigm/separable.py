@@ -49,8 +49,8 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
 
     Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
-    s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh, so
-    its parameters receive W (dL/dh_p) dh_p/dtheta: the mean over processes, which DDP takes, is
+    s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh. The
+    parameters of process p then receive W (dL/dh_p) dh_p/dtheta. DDP takes the mean over processes:
     dL/dtheta. The same holds for a parameter of the objective (a temperature). If an objective
     declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise each process
     computes the whole loss, s_p = L / W.

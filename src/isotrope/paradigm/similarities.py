@@ -2,9 +2,9 @@
 
 A loss compares two embeddings by an entry of some similarity S: a product of two activations (rows
 with rows, a row with its own candidates, tokens with tokens), a cosine or a negated distance. dL/dS
-is the signed weight of that pair: it is pulled together below zero, and pushed apart above zero.
-GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the loss, the
-trainer, the module and the layout of rows are.
+is the signed weight of that pair. Below zero, the pair is pulled together; above zero, it is pushed
+apart. GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the loss,
+the trainer, the module and the layout of rows are.
 
 S is found in the autograd graph of a loss that is already computed; the operations that compute it
 are not intercepted. So a compiled model is not compiled again, and operations that torch fuses (a

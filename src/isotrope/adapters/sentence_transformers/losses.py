@@ -305,10 +305,10 @@ def _groups(labels: Tensor | None) -> Tensor:
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return the embeddings of each column of a batch, n x d.
 
-    Some columns cannot be joined, so each gets its own forward pass: images whose patches are not
-    rows, inputs without padding, columns for different ``Router`` routes, and columns from which a
-    wrapper reads other model outputs (``AdaptiveLayerLoss``). Every process makes the same number
-    of forward passes, as DDP, FSDP and ZeRO-3 require.
+    Columns that cannot be joined get a forward pass each: images whose patches are not rows, inputs
+    without padding, columns for different ``Router`` routes, and columns from which a wrapper reads
+    other model outputs (``AdaptiveLayerLoss``). Every process makes the same number of forward
+    passes, as DDP, FSDP and ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:

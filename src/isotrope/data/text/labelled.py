@@ -63,9 +63,9 @@ class Features:
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
     """Load a training and a test set from two files or a folder, or split a single file.
 
-    A single file is split by class: a random four fifths of the texts of each class, rounded up,
-    are for training, but at least one is for testing if the class has two or more. A repeated text
-    can be in both parts; the scores report the number of such texts.
+    A single file is split by class: four fifths of the texts of each class, at random and rounded
+    up, are for training. If a class has two texts or more, at least one is for testing. A repeated
+    text can be in both parts; the scores report the number of such texts.
     """
     path = Path(path)
     if test is None and is_folder(path):

@@ -74,8 +74,8 @@ def held_out_together(
 
     Returns None if each record is held out by itself, which is the case
 
-    - if a positive has at least three pairs on average: such positives are taken for the answers
-      that a search will find, so new questions are held out and the answers are trained on;
+    - if a positive has at least three pairs on average: such positives are probably the answers
+      that a search will find, so questions are held out and all answers are trained on;
     - if whole sets would be less than a quarter of the records asked for, or too few to compare two
       models although enough were asked for;
     - if records have groups or only one text.

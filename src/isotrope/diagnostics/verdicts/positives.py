@@ -267,10 +267,10 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. Crossed both in the "
-            "first third and at the end, it means that the negatives contain copies of positives; "
-            "positives are then no nearer without a fault. The verdict is not given, unless a "
-            "sample of the data shows the fault",
+            "share of anchors with a negative that looks like a positive. If it is crossed both in "
+            "the first third and at the end, the negatives contain copies of positives, so "
+            "positives can be no nearer without a fault. The verdict is then given only if the "
+            "Doctor has a sample of the data",
             "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
             "with shuffled captions (benchmarks/hosts.py)",
             above=0.5,
