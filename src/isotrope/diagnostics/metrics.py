@@ -257,7 +257,7 @@ METRICS = (
         "Mean distance of an anchor to its negatives, minus the distance to its positive. Below 0, "
         "the negatives are nearer (Nie et al. 2023, figure 3).",
         symbol="d",
-        panel=Panel("angles", "How much farther than the positive the negatives lie.", floor=0.0),
+        panel=Panel("angles", "How much farther the negatives lie than the positive.", floor=0.0),
     ),
     Metric(
         "opposite_halves",

@@ -102,8 +102,8 @@ class Objective:
     def pairwise(self) -> bool:
         """Whether the objective compares rows with each other.
 
-        If so, rows of one group are not negatives of each other. If not (VICReg), groups do
-        nothing.
+        If so, rows of one group are not negatives of each other. If not (VICReg, BYOL), groups have
+        no effect.
         """
         return True
 

@@ -86,7 +86,7 @@ class EncodedImages:
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"copy the pictures again: none of {len(self)} can be decoded, for example not "
+            f"copy the pictures again: none of {len(self)} can be decoded, such as "
             f"{quoted(self.names[i])}"
         )
 
@@ -142,7 +142,7 @@ def readable_pictures(
     images = EncodedImages(tuple(keys), opened, facts, labels, _flags(len(keys)))
     skipped = tuple(images.names[i] for i in np.flatnonzero(~good))
     if not good.any():
-        such = f", for example not {quoted(skipped[0])}" if skipped else ""
+        such = f", such as {quoted(skipped[0])}" if skipped else ""
         raise InputError(
             f"{place(where)}: give PNG, JPEG, WebP, GIF, BMP or TIFF; none of {len(keys)} files "
             f"can be read as a picture{such}"

@@ -42,7 +42,7 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return where positives come from (``views``), which the first record decides for ``auto``."""
+    """Return the source of positives that fits the first record; refuse ``views`` that do not."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"

@@ -68,7 +68,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Mined:
-    """Hard negatives of the rows, in the order of the rows and the hardest of a row first.
+    """Hard negatives of the rows, sorted by row and, for each row, from the hardest on.
 
     Attributes:
         rows: Row of an anchor, and row whose positive is its hard negative, int64 (m x 2).

@@ -99,8 +99,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "the same number. This threshold replaces `hardest_times_uniform` if the loss compares "
-            "cosines and `high_temperature` is crossed",
+            "the same number as `hardest_times_uniform`, whose threshold this one replaces if the "
+            "loss compares cosines and `high_temperature` is crossed",
             "small networks that start from random weights have 1.6 to 2.2 times an even share at "
             "a temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,
@@ -111,8 +111,8 @@ NEGATIVES_NOT_HARD = Verdict(
             "temperature",
             "temperature of the loss, divided by the number of cosines in a score. It is no fault "
             "by itself, but decides which of the two thresholds above applies",
-            "our choice. Encoders of texts found held-out pairs less often with 0.5 (mean "
-            "reciprocal rank 0.133) than with 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
+            "our choice. Encoders of texts found held-out pairs less often with a temperature of "
+            "0.5 (mean reciprocal rank 0.133) than of 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
             above=0.4,
         ),
         Threshold(
