@@ -184,7 +184,7 @@ class NoTerms(TypeError):
 
     Args:
         objective: Class of the objective.
-        space: Space of the embeddings in the formula; ``sphere`` for an attraction alone.
+        space: Space of the embeddings in the formula; ``sphere`` for an attraction or repulsion.
     """
 
     def __init__(self, objective: str, space: str) -> None:

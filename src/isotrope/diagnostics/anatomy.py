@@ -258,7 +258,8 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
-        Training measures ``step`` again, but not its dev score, so only that is kept of its row.
+        Training measures ``step`` again, but not its dev score; the saved row keeps only this
+        score.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows

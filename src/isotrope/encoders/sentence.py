@@ -207,7 +207,7 @@ class SentenceEncoder(nn.Module):
     def freeze_embeddings(self) -> None:
         """Freeze everything before the first layer of the transformer.
 
-        Frozen is its module ``embeddings`` (embeddings of words, positions and types, and their
+        This freezes the module ``embeddings`` (embeddings of words, positions and types, and their
         norm), or only the table of word embeddings if there is no such module.
         """
         transformer = self.transformer("freeze")
