@@ -212,8 +212,8 @@ def test_records_of_two_kinds(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read([tmp_path]))
     assert str(caught.value) == (
-        f"{tmp_path / 'b.tsv'} holds pairs, but {tmp_path / 'a.txt'} holds texts; give files of "
-        "one kind"
+        f"give files of one kind: {tmp_path / 'b.tsv'} holds pairs, but "
+        f"{tmp_path / 'a.txt'} holds texts"
     )
 
 

@@ -155,7 +155,7 @@ def test_over_both_views_the_matrix_is_four_times_as_large() -> None:
     [
         (MIOv1(), "not a log-sum-exp"),
         (InfoNCE(temperature=0.01), "could overflow"),
-        (NTXent(), "not a log-sum-exp across the views, or over both"),  # asked for one direction of it
+        (NTXent(), "not a log-sum-exp across the views, or over both"),  # one direction of it
     ],
     ids=["softplus", "cold", "half"],
 )

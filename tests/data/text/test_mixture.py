@@ -75,7 +75,11 @@ def test_settings_of_one_data_set_win_over_those_of_all() -> None:
         ("qa=met", {}, "nli is not a data set with an objective; the data sets are qa, nli"),
         ("qa=met,nli=met,x=met", {}, "x is not a data set with an objective"),
         ("met", {"x.margin": 1.0}, "x is not a data set with an objective"),
-        ("qa=met,nli=met", {"margin": 1.0}, "name the data set: objective_settings={.qa.margin"),
+        (
+            "qa=met,nli=met",
+            {"margin": 1.0},
+            "name the data set too, such as objective_settings={.qa",
+        ),
     ],
 )
 def test_objectives_that_fit_no_data_set(

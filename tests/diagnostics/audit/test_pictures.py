@@ -54,7 +54,7 @@ def test_labels_are_a_check_of_the_pairs_that_are_listed() -> None:
     assert audit.same_label["listed"] == 1.0
     assert "100% of these pairs have equal labels, but only 50% of all pairs." in str(audit)
     quiet = audited(labels=labels, suspect=2.0)
-    assert "No two pictures are as alike" in str(quiet)
+    assert "no two pictures are as alike" in str(quiet)
     assert "share a label" not in str(quiet)
 
 

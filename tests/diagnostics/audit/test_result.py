@@ -144,7 +144,7 @@ def test_it_is_printed_as_tables() -> None:
     assert "18 and 121" in text
     assert "the positive is farther than most other positives" in text
     quiet = audited(InfoNCE(), suspect=2.0)
-    assert "No two rows are as alike" in str(quiet)
+    assert "no two rows are as alike" in str(quiet)
     assert repr(quiet).endswith("0 likely false negatives)")
 
 

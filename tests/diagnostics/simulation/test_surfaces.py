@@ -183,7 +183,9 @@ def test_what_is_no_function_of_the_angles() -> None:
     for measure in (ratio, gradient_norm):
         with pytest.raises(InputError, match="computes with the embeddings themselves"):
             measure([BarlowTwins()], one)
-        with pytest.raises(InputError, match="Coordinates pulls each coordinate separately"):
+        with pytest.raises(
+            InputError, match="Coordinates pulls each coordinate with another strength"
+        ):
             measure([Coordinates()], one)
 
 
