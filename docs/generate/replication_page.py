@@ -45,64 +45,68 @@ _UNMEASURED = "not measured yet"
 _NEVER_FELL = "in no seed does the value fall in every training, so the claim has no number"
 
 _SHORT: dict[str, str] = {
-    "Li et al. 2024": "Replacing all [components](notation.md) of a loss raises the STS average "
-    "of MHE ({li-table3-mhe}; paper: 15.8), Barlow Twins ({li-table3-barlowtwins}; 12.7) and "
-    "VICReg ({li-table3-vicreg}; 12.7), and lowers that of MHS ({li-table3-mhs}; 5.5). The "
-    "gain comes from the weight (MHE {li-table5-mhe-weight}). Some results are the opposite of "
-    "the paper's. A ratio of 2 instead of 1 lowers the average ({li-figure6-ratio-above}). "
-    "Replacing the ratio lowers it for MHE ({li-table5-mhe-ratio}) and Barlow Twins "
-    "({li-table5-barlowtwins-ratio}). Replacing all components lowers the transfer average for "
-    "Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}).",
-    "Nie et al. 2023": "InfoNCE ends above DCL ({nie-table1-infonce-dcl}; paper: 4.9) and above "
-    "alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). MET and MAT are "
-    "ahead of InfoNCE in the paper, but not here ({nie-table1-met-infonce}, "
-    "{nie-table1-mat-infonce}). Other effects of a margin or a cut-off are mostly too small to "
-    "decide.",
-    "Manna et al. 2023": "MIOv3 is ahead of its earlier versions ({manna-table2-miov1}, "
-    "{manna-table2-miov2}) and of four other losses. Its lead over SimCLR is not clear "
+    "Li et al. 2024": "The authors replace the three factors of a loss's gradient. {letters} "
+    "Replacing all three raises the STS average of [MHE](objectives/mhe.md) (hyperspherical "
+    "energy; {li-table3-mhe}; paper: 15.8), Barlow Twins ({li-table3-barlowtwins}; 12.7) and "
+    "VICReg ({li-table3-vicreg}; 12.7). It lowers that of [MHS](objectives/mhs.md) "
+    "(hyperspherical separation; {li-table3-mhs}; 5.5). The gain comes from W: for MHE, replacing "
+    "W after GD adds {li-table5-mhe-weight}. Some results are the opposite of the paper's: "
+    "replacing R last lowers the STS average of MHE ({li-table5-mhe-ratio}) and Barlow Twins "
+    "({li-table5-barlowtwins-ratio}). R = 2 instead of 1 lowers the STS-B dev score "
+    "({li-figure6-ratio-above}). Replacing all three lowers the transfer average of Barlow Twins "
+    "({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}).",
+    "Nie et al. 2023": "InfoNCE ends above [DCL](objectives/dcl.md) ({nie-table1-infonce-dcl}; "
+    "paper: 4.9) and above alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). "
+    "The triplet losses [MET](objectives/met.md) and [MAT](objectives/mat.md) are ahead of "
+    "InfoNCE in the paper, but not here ({nie-table1-met-infonce}, {nie-table1-mat-infonce}). "
+    "Most other claims that we tested are undecided.",
+    "Manna et al. 2023": "On images, MIOv3 is ahead of MIOv1 ({manna-table2-miov1}), MIOv2 "
+    "({manna-table2-miov2}) and four other losses. Its lead over SimCLR is not clear "
     "({manna-table2-simclr}; paper: 5.0). BYOL is ahead of MIOv3 in the paper and behind it here "
     "({manna-table2-byol}).",
-    "Draganov et al. 2024": "Dividing the initial weights helps at a thirtieth of the recipes' "
-    "learning rates (SimCLR {draganov-table3-simclr}; paper: 3.9) and harms at the recipes' own "
-    "rates ({draganov-table3-simclr-recipe}).",
+    "Draganov et al. 2024": "Dividing the initial weights (a *cut*) raises accuracy at a thirtieth "
+    "of the recipes' learning rates (SimCLR {draganov-table3-simclr}; paper: 3.9). It lowers "
+    "accuracy at the recipes' own rates ({draganov-table3-simclr-recipe}).",
 }
 _PAGE = """# Do the papers replicate?
 
-The papers replicate in part, on small encoders. Their large effects (10 points of STS and more) have the same direction on all three of our text encoders, with a quarter to nine tenths of their size. Smaller effects are often undecided.
+The papers replicate in part, on small encoders. Three large effects on text (12.7 to 15.8 points in the paper) have the same direction on all three of our text encoders, with a quarter to nine tenths of their size. Smaller effects are often undecided.
 
 {counts}
+
+Claims that follow from another one are not counted. All other numbers are points out of 100. The STS average is over seven tasks of sentence similarity, the transfer average over seven of classification.
 
 {short}
 
 ![Our effects divided by the papers' effects, with intervals](replication.svg)
 
-Numbers are points out of 100; positive ones support the paper.
+In the table, positive numbers support the paper.
 
 - *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
-- An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)).
-- † marks claims about images; the others were measured on the encoder `{encoder}`.
+- An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)). *Same direction, weaker*: the interval is above 0, but includes effects that do not matter.
+- † marks claims about images. The others, about text, were measured on the encoder `{encoder}`; seed0 and seed1 are two more.
 - ‡ marks claims written down after their results were known.
-- *+GD* replaces the dissipation, *+W* also the weight. {letters}
+- *Effective* losses: InfoNCE, ArcCon, MPT, MET. *Small rate*: a thirtieth of the recipe's learning rate.
 
 {headline}
 {waiting}
 ## What the results depend on
 
 - **The encoder.** {encoders}
-- **How good the encoder is before training.** {starts}
-- **The weight nu.** {held}
-- **The learning rate.** Dividing the initial weights (a cut) raises the accuracy at a thirtieth of the recipe's learning rate (SimSiam not clearly) and lowers it at the recipe's own rate: {cuts}. We left out the warm-up of the paper's code{warm}.
+- **The score before training.** {starts}
+- **The setting nu.** {held}
+- **The learning rate.** A cut raises the accuracy at a small rate (SimSiam not clearly) and lowers it at the recipe's rate: {cuts}. We left out the warm-up of the paper's code{warm}.
 
 ## What the intervals leave out
 
-- Intervals cover only training seeds, not the encoder or the tuning (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than the interval.
-- Rows share trainings. Intervals are not corrected for the number of rows, so some miss the true effect.
-- `{encoder}` replaced an earlier encoder after results were known. This changed the verdicts about MHS, MET and "not behind".
+- Intervals cover only the training seeds. The gains of MHE on the three encoders differ by more than the intervals. The tuning used one seed and 250 steps; such scores vary by 1 to 3.5 points.
+- Several rows use the same trainings. Intervals are not corrected for the number of rows, so some miss the true effect.
+- `{encoder}` replaced seed0 after results on seed0 were known. This changed three verdicts: on MHS, on MET, and on modified against effective losses.
 - Every training here lowers the transfer average (65.6 at the start). In the papers it changes by -1.0 to +3.3.
 
-**Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}). Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
+**Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions), trained for 500 steps; {whitening}. Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
-**More results**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` trains your loss likewise.
+**More**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` trains your loss likewise.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
@@ -174,7 +178,7 @@ def _elsewhere(claim: Claim, others: Mapping[str, Mapping[str, ClaimJudgement]])
         for name, of in others.items()
         if of[claim.id].change is not None
     ]
-    return "; ".join(cells) or "not trained"
+    return "; ".join(cells) or "-"
 
 
 def replication_page(judged: Judged) -> str:
@@ -186,7 +190,6 @@ def replication_page(judged: Judged) -> str:
         counts=_by_paper(judged),
         headline=_headline([row for row in judged if row[0].headline], others),
         encoder=reference_encoder(),
-        letters=legend("GD"),
         errata=sum(row.kind in ("result", "misprint") for row in errata()),
         encoders=_encoders(by_id, others),
         starts=starts.sentence() + (_OF_STARTS if starts.recorded() else ""),
@@ -202,9 +205,13 @@ def replication_page(judged: Judged) -> str:
 def _short(judged: Judged) -> str:
     """Say of each paper what became of it, in a line; test_replication.py holds the words to it."""
     numbers = {claim.id: f"{j.change.mean:+.1f}" for claim, j in judged if j.change is not None}
+    letters = (
+        f"{legend('GD')} W (weight) is the push of each negative, R (ratio) the pull of the "
+        "positive divided by that push."
+    )
     lines = []
     for paper, says in _SHORT.items():
-        lines.append(f"- **{paper}**: {says.format(**numbers)}")
+        lines.append(f"- **{paper}**: {says.format(letters=letters, **numbers)}")
     return "\n".join(lines)
 
 
@@ -220,10 +227,12 @@ def _encoders(
         if len({word in _FOR for word in words & _DECIDED}) == 2:
             turned.append(claim.headline)
     first = (
-        "MHE and Barlow Twins gain most on the encoder that was used for tuning, and VICReg on "
-        "seed0, which is an earlier encoder with its own tuning (weights lost)."
+        f"The settings were tuned on `{reference_encoder()}` and used on seed1; seed0, an earlier "
+        "encoder (weights lost), had its own tuning. MHE and Barlow Twins gain most on "
+        f"`{reference_encoder()}`, VICReg on seed0."
     )
-    return f"{first} The verdict depends on the encoder for: {', '.join(turned) or 'no claim'}."
+    named = ", ".join(f'"{name}"' for name in turned) or "no claim"
+    return f"{first} The verdict depends on the encoder for {named}."
 
 
 def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
@@ -235,12 +244,13 @@ def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
             for name in _LOSS_NAMES
             if (j := by_id[f"li-table5-{name}-dissipation-held-{form}"]).change is not None
         ]
-        where = {"released": "in the code", "printed": "in the paper"}[form]
-        told += [f"{where}: {'; '.join(known)}"] if known else []
+        where = {"released": "the authors' code", "printed": "the paper"}[form]
+        told += [f"GD of {where}: {'; '.join(known)}."] if known else []
     return (
-        "In the first step of table 5, nu changes too: from our tuned value to the published one. "
-        "With nu and learning rate held, the new dissipation changes the average, "
-        f"{'; '.join(told) or 'nothing yet: not measured'}."
+        "nu is the weight of the part of a loss that spreads embeddings. In table 5, "
+        "replacing GD also changes nu: here, from our tuned value to the published one. With nu "
+        "and the learning rate held, replacing GD changes the STS average as follows. "
+        f"{' '.join(told) or 'Not measured yet.'}"
     )
 
 
@@ -333,10 +343,10 @@ def _by_paper(judged: Judged) -> str:
         of = [count[word, paper] for paper in papers]
         if any(of):
             lines.append([word, *map(str, of), str(sum(of))])
-    if open_:
-        of = [open_[paper] for paper in papers]
-        lines.append([f"(undecided because {_UNMEASURED})", *map(str, of), str(sum(of))])
-    return grid(["claims, each fact counted once", *papers, "all"], lines).rstrip()
+        if word == "undecided" and open_:
+            of = [open_[paper] for paper in papers]
+            lines.append([f"- of these, {_UNMEASURED}", *map(str, of), str(sum(of))])
+    return grid(["number of claims", *papers, "all"], lines).rstrip()
 
 
 def _words(judged: Judged) -> str:
@@ -345,15 +355,19 @@ def _words(judged: Judged) -> str:
 
 
 def _headline(judged: Judged, others: Mapping[str, Mapping[str, ClaimJudgement]]) -> str:
-    header = ["claim", "paper", "ours (interval)", "ours/paper", "n", "verdict", "other encoders"]
+    header = ["claim", "paper", "ours (interval)", "verdict (ours/paper)", "other encoders"]
     rows = []
     for claim, judgement in judged:
-        _, where, paper, ours, count, word, _ = _row(claim, judgement, "")
-        ratio = "-"
+        _, _, paper, ours, count, word, _ = _row(claim, judgement, "")
         if claim.printed and claim.effect and judgement.change is not None:
-            ratio = f"{judgement.change.mean / claim.effect:.2f}"
-        said = f"{claim.headline}{' †' * (claim.on == 'images')}{' ‡' * claim.after} ({where})"
-        rows.append([said, paper, ours, ratio, count, word, _elsewhere(claim, others)])
+            word += f" ({judgement.change.mean / claim.effect:.2f})"
+        author = claim.paper.partition(" ")[0]  # with the list above, it names the paper
+        marks = (
+            " †" * (claim.on == "images") + (" ‡" if claim.on != "images" else "‡") * claim.after
+        )
+        where = claim.where.partition(", ")[0] if claim.on == "text" else claim.where
+        said = f"{claim.headline}{marks} ({author}, {where})"
+        rows.append([said, paper, f"{ours}, n={count}", word, _elsewhere(claim, others)])
     return grid(header, rows).rstrip()
 
 
