@@ -20,16 +20,16 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 _PAGE = """# Verdicts and thresholds
 
 Use this page to look up a verdict. `isotrope diagnose RUN_OR_MODEL` prints verdicts on a training
-or a model, the likely cause first. Each verdict comes with the numbers behind it and one setting to
-change ([options](commands/diagnose.md)). In other trainers and in your own loop,
+or a model, the likely cause first. With each verdict it prints the measured numbers and one setting
+to change ([options](commands/diagnose.md)). In other trainers and in your own loop,
 [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) prints the same verdicts, and names
 the setting as your trainer calls it. ["Is this normal?"](questions.md) has examples.
 
 ## All verdicts
 
 The page of each verdict explains its meaning, what to do, and when to ignore it. A report lists
-verdicts in the order of this table. It leaves out a verdict if the fault of another one can produce
-the numbers that decide it. For example, if all embeddings are one point, no negative can be harder
+verdicts in the order of this table. It leaves out a verdict whose numbers can also come from a
+fault that it already lists. For example, if all embeddings are one point, no negative can be harder
 than another.
 
 | verdict | what it means |
@@ -38,12 +38,12 @@ than another.
 
 ## Thresholds
 
-The table has all thresholds. A threshold is crossed if the measured number is above or below its
-value, as the third column says. Most thresholds show a fault if they are crossed. Some only decide
-which other threshold or which change is used, or they prevent the verdict; the page of the verdict
-says so. A threshold is skipped if its number was not measured. A number "at the end" is the median
-of the last third of the logged steps; a number "in the first third" is the median of the first
-third, without the first step. A saved model is measured on 256 inputs.
+The table has all thresholds. A threshold is *crossed* if the condition in the third column holds
+for the measured number. Most thresholds show a fault if they are crossed. Others only decide which
+other threshold or which change is used, or they prevent the verdict; the page of the verdict says
+so. A threshold whose number was not measured has no effect. A number "at the end" is the median of
+the last third of the logged steps. A number "in the first third" is the median of the first third
+of these steps, without the first step. A saved model is measured on 256 inputs.
 
 | threshold | verdict | crossed if | unit |
 |---|---|---|---|
@@ -55,9 +55,9 @@ The page of each verdict explains what its thresholds measure and where their va
 
 The benchmark of the Doctor is a set of small trainings. Some are healthy; into each of the others,
 we built one of twelve faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty
-training is right if its first verdict is this fault and if it proposes the change that undoes the
-fault. The diagnosis of a healthy training is right if it finds nothing. Healthy trainings whose
-held-out score fell are not counted.
+training is right if its first verdict is the built-in fault and it proposes the change that undoes
+this fault. The diagnosis of a healthy training is right if it finds nothing. Healthy trainings
+whose held-out score fell are not counted.
 
 {zoo}
 
@@ -65,12 +65,12 @@ The pages of the verdicts abbreviate the source of a threshold:
 
 - *tuned*: The value was chosen with the trainings of the part `tuning`, and tested with those of
   the part `first`, where three of 14 diagnoses were wrong. Two thresholds were then changed, so the
-  part `first` no longer is an independent test. The part `judged` is one: it has other encoders,
-  texts and seeds.
+  part `first` is no longer an independent test. The part `judged` is an independent test: it has
+  other encoders, texts and seeds.
 - *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
   training of the benchmark got this verdict.
-- *our choice, added later*: The threshold was added after these results. With it, only the healthy
-  text trainings of the part `judged` were diagnosed again, and none of them got this verdict.
+- *our choice, added later*: The threshold was added after these results. We then diagnosed only the
+  healthy text trainings of the part `judged` again. None of them got this verdict.
 """
 
 _SOURCES = {
@@ -95,8 +95,8 @@ _TIMES = {
     "in the first third": '"In the first third" is the median of the first third of the logged '
     "steps, without the first step.",
     "step 0": "Step 0 is the first logged step, before the first update.",
-    "crossed": "A threshold is crossed if the measured number is above or below the value in "
-    "the second column, as that column says.",
+    "crossed": "A threshold is *crossed* if the condition in the second column holds for the "
+    "measured number.",
 }
 """Explanations of words in the table of thresholds, for the pages that have them."""
 

@@ -44,7 +44,7 @@ USES = {
 
 _DECIDED = {
     "together": "*Together* means that a crop gets either all four changes or none.",
-    "each by itself": "*Each by itself* means that chance decides on each of the four changes.",
+    "each by itself": "*Each by itself* means that each of the four changes is drawn separately.",
 }
 
 _EVALUATED = (
@@ -92,12 +92,12 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     return (
         "# Methods on images\n\n"
         "A method, such as SimCLR, is a way to train an image encoder without labels. It makes two "
-        "or more views of each image from random crops, and an objective compares the views of a "
+        "or more views (random crops) of each image, and an objective compares the views of a "
         "batch. Choose a method with `isotrope train-images IMAGES --method NAME`. If you have no "
         "reason to choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the "
         "objective and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
-        '"In proportion to the batch" means that the learning rate is multiplied by the batch '
-        "size divided by 128.\n\n" + grid(header, lines)
+        '"In proportion to the batch" means that the learning rate is for a batch of 128; for '
+        "other sizes, it is multiplied by the batch size divided by 128.\n\n" + grid(header, lines)
     )
 
 
@@ -182,15 +182,16 @@ def _crops(cls: type[Any]) -> str:
         "share of the area",
         "brightness, contrast, saturation, hue",
     ]
-    chances = ["colours", "grey", "blur", "solarize"]
+    chances = ["P(colours)", "P(grey)", "P(blur)", "P(solarisation)"]
     shown = " ".join(cell for line in lines for cell in line)
     meanings = " ".join(text for word, text in _DECIDED.items() if word in shown)
     text = (
-        "Each line is one kind of crop, for images of the given size. *Crops* is the number of "
-        "such crops per image. *Side* is the side of a crop in pixels. *Share of the area* is the "
-        "part of the image that a crop covers before it is resized. The next column has the "
-        f"largest changes of colour. {meanings} The last four columns are the probabilities of the "
-        "changes of colour, of greyscale, of blur and of solarisation."
+        "Each line is one kind of crop, for images of the size in the first column. *Crops* is the "
+        "number of such crops per image. *Side* is the side of a crop in pixels. *Share of the "
+        "area* is the part of the image that a crop covers before it is resized. The next column "
+        "has the "
+        f"largest changes of colour. {meanings} The columns P(...) have the probabilities that a "
+        "crop gets these changes of colour, becomes grey, is blurred or is solarised."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

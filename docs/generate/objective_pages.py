@@ -40,16 +40,16 @@ _INVARIANCES = {
 }
 _FADES = {
     "1": "GD, the factor on the whole gradient of an anchor, is 1 at every angle{default}: an "
-    "anchor keeps learning even if its positive is much closer than its negatives. On text, such "
-    "objectives tend to overfit, so watch the held-out score "
+    "anchor keeps learning even if its positive is much closer than its negatives. On text, an "
+    "objective with such a gradient tends to overfit, so watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
     "1 or 0": "GD, the factor on the whole gradient of an anchor, falls from 1 to 0 at a "
     "threshold: the anchor stops learning as soon as its positive is far enough ahead of its "
-    "negatives. If most anchors stop soon after the start, more training changes nothing "
+    "negatives. If most anchors stop soon after the start, more training changes little "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
     "1 to 0": "The gradient on an anchor fades as its positive becomes more similar to it than its "
     "negatives are. If the gradients of most anchors fade soon after the start, more training "
-    "changes nothing ([`dissipated-early`](../diagnoses/dissipated-early.md)).",
+    "changes little ([`dissipated-early`](../diagnoses/dissipated-early.md)).",
 }
 """Advice for each kind of dissipation."""
 
@@ -64,6 +64,18 @@ _LEFT = {
     "the model; `{folder}/metrics.csv` is the log. "
     "[Example of the output](../commands/train-images.md#output).",
 }
+_LETTERS = {
+    "h_i": "h_i is an anchor and h'_i its positive. h_j and h'_j are the two views of another row. "
+    "They {unit}",
+    "s_i": "s_ij is the cosine of h_i and h_j, s_ij' that of h_i and h'_j",
+    "theta_i": "theta_ij' is the angle between h_i and h'_j",
+    r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
+    r"\bN\b": "N is the number of anchors in the batch",
+    r"1/D|\(D \(": "D is the number of coordinates",
+    r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
+}
+"""The letters of the formulas that are not settings, and what they mean."""
+
 _HEADS = (
     "Loss", "Gradient", "Shapes", "Reference",
     "Pairs of views", "Heads", "Target update", "Recipe", "Ours",
@@ -128,11 +140,11 @@ def index(names: Sequence[str]) -> str:
         ["", "`all`: all negatives push"],
         ["", "`signed`: some negatives push, others pull"],
         ["", "`none`: nothing pushes"],
-        ["ratio", "a number: the ratio is the same at every angle"],
+        ["ratio", "a number: the ratio has this value at every angle"],
         ["", "`dynamic`: the ratio depends on the angles"],
         ["", "`matrix`: each coordinate of the embedding has its own ratio"],
         ["", "`only pull`: nothing pushes, so there is no ratio"],
-        ["all", "`-`: GD, W and R are not defined, because the loss compares no unit vectors"],
+        ["all three", "`-`: not defined, because the loss compares no vectors of length 1"],
     ]
     return (
         "# Objectives\n\n"
@@ -141,7 +153,7 @@ def index(names: Sequence[str]) -> str:
         f"trains with it.\n\n{legend('', everything=True)} Together, they give the gradient on "
         "anchor i: GD_i · Σ_j W_ij (x_j − R_i h'_i), where the x_j are the negatives and h'_i is "
         "the positive ([notation](../notation.md)).\n\nThe first table explains the words of the "
-        "second. The row `Paradigm` has the default components; each of them can be replaced.\n\n"
+        "second. The row `Paradigm` has the default components; you can replace each of them.\n\n"
         + grid(["component", "values"], values)
         + "\n"
         + grid(header, lines)
@@ -168,16 +180,18 @@ def page(cls: type[Objective]) -> str:
         blocks += [
             legend("", everything=True),
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
-            "The picture shows one anchor with 31 negatives. GD is on the left, R on the right. In "
-            "these two panels, the vertical axis is the angle between the anchor and its positive, "
-            "and the horizontal axis is the mean angle between the anchor and its negatives. The "
-            "angles of the single negatives are spread around this mean with a standard deviation "
-            "of 0.1 radians. In the middle panel, the vertical axis is W of a negative, and the "
-            "horizontal axis is the angle between that negative and the anchor; the angle between "
-            "the anchor and its positive is π/6. Except for their parts along the anchor, the "
-            "positive and the negatives are orthogonal to each other. Both views of a negative are "
-            "equal.",
+            "The picture shows one anchor with 31 negatives, at the default settings. GD is on the "
+            "left, R on the right. In these two panels, the vertical axis is the angle between the "
+            "anchor and its positive, and the horizontal axis is the mean angle between the anchor "
+            "and its negatives. The angles of the single negatives are spread around this mean "
+            "with a standard deviation of 0.1 radians. In the middle panel, the vertical axis is W "
+            "of a negative, and the horizontal axis is the angle between that negative and the "
+            "anchor; the angle between the anchor and its positive is π/6. The picture assumes "
+            "that the positive and the negatives are similar only through the anchor: without "
+            "their parts along the anchor, they are orthogonal to each other. The two views of a "
+            "negative are equal.",
         ]
+    blocks += filter(None, [_letters(objective, "\n\n".join(paragraphs))])
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]
     if cls.presets:
@@ -185,6 +199,17 @@ def page(cls: type[Objective]) -> str:
     blocks += ["## Properties", _declared(objective), "## Source"]
     blocks += [source(cls.paper)]
     return "\n\n".join(blocks) + "\n"
+
+
+def _letters(objective: Objective, text: str) -> str:
+    """Return a line that explains the letters of a docstring, except for those of settings."""
+    if objective.space == "logits":
+        return ""
+    found = [meaning for letter, meaning in _LETTERS.items() if re.search(letter, text)]
+    unit = "all have length 1" + " with the default `space`" * ("space" in hypers(type(objective)))
+    return "Letters of the formulas:\n\n" + "\n".join(
+        f"- {escaped(one).format(unit=unit)}" for one in found
+    )
 
 
 def source(paper: Paper) -> str:
@@ -275,9 +300,9 @@ def _presets(cls: type[Objective]) -> str:
         for name, preset in cls.presets.items()
     ]
     text = (
-        "`--objective.preset NAME` sets the values in the line NAME of this table. It does not set "
-        "the learning rate and the batch size with which these values were tuned; give them with "
-        "`--learning-rate` and `--batch-size`."
+        "`--objective.preset NAME` sets the values in the line NAME of the table below. It does "
+        "not set the learning rate and the batch size with which these values were tuned; give "
+        "them with `--learning-rate` and `--batch-size`."
     )
     sources = " ".join(preset.source for preset in cls.presets.values())
     for field, value in dict.fromkeys(re.findall(r"\(with (\w+)=(\w+)\)", sources)):
@@ -348,6 +373,8 @@ def _declared(objective: Objective) -> str:
 
 def _held(objective: Objective) -> str:
     """Return what an objective holds constant; the released code pulls positives as well."""
+    if objective.space == "logits":
+        return "the positives (the teacher's logits) are held constant"
     pulled = objective.holds == "everything" and _released(objective)
     return _HELD[objective.holds] + ('; with `variant="released"`, the positive is not' * pulled)
 

@@ -72,8 +72,8 @@ _TRIPLET = (
 )
 _VIEWS = (
     "Use it on images, as its paper does. It compares each anchor with both views of the other "
-    "rows, `infonce` with one. Large batches therefore need more time and memory than with "
-    "`infonce`."
+    "rows; `infonce` uses only one view. Large batches therefore need more time and memory than "
+    "with `infonce`."
 )
 _GRADIENT = (
     "Use it only in trainings and measurements that compare gradients. Following Tao et al. "
@@ -81,8 +81,9 @@ _GRADIENT = (
 )
 
 USES = {
-    "alignuniform": "Use it to weigh alignment against uniformity directly. In many passes over "
-    "the same sentences it overfits, so train with `--dev`.",
+    "alignuniform": "Use it to choose directly how much alignment (near positives) and uniformity "
+    "(spread embeddings) count. In many passes over the same sentences it overfits, so train with "
+    "`--dev`.",
     "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
     "pairs: the added angle brings positives closer.",
     "barlowtwins": "Use it on images. On sentences it never stops pushing; use "
@@ -90,9 +91,9 @@ USES = {
     "barlowtwinsgrad": _GRADIENT.format(
         gradient="that of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),
-    "dcl": "Use it for small batches: the fewer the negatives, the sooner the gradient of "
-    "`infonce` fades; that of `dcl` does not. In many passes over the same sentences it overfits, "
-    "so train with `--dev`.",
+    "dcl": "Use it for small batches. The gradient of `infonce` fades sooner with fewer "
+    "negatives, but the gradient of `dcl` never fades. In many passes over the same sentences "
+    "`dcl` overfits, so train with `--dev`.",
     "dclplus": "Use it in place of `dcl` if `dcl` overfits: with `dclplus`, the gradient on an "
     "anchor stops when the loss of this anchor reaches 0.",
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
@@ -103,9 +104,11 @@ USES = {
     "Its name in sentence-transformers is `MultipleNegativesRankingLoss`.",
     "mat": _TRIPLET,
     "met": _TRIPLET,
-    "mhe": "Use it to study hyperspherical energy. To train on sentences, use `modifiedmhe`: in "
+    "mhe": "Use it to study hyperspherical energy, which is low if the embeddings are spread "
+    "evenly over the sphere. To train on sentences, use `modifiedmhe`: in "
     "our measurements `mhe` lowered the encoder's STS score.",
-    "mhs": "Use it to study hyperspherical separation. If the encoder was not yet trained on "
+    "mhs": "Use it to study hyperspherical separation, the distance to the nearest neighbour on "
+    "the sphere. If the encoder was not yet trained on "
     "pairs, you can also train on sentences with it; then use `--dev`.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
@@ -122,8 +125,9 @@ USES = {
     "negativecosine": "Use it only in BYOL or SimSiam. It does not push embeddings apart, so alone "
     "it collapses.",
     "ntxent": "Use it for pairs of texts, where it is the default of `isotrope train`, and for "
-    "images with `--method simclr`. It compares each anchor with both views of the other rows, "
-    "`infonce` with one. Large batches therefore need more time and memory than with `infonce`.",
+    "images with `--method simclr`. It compares each anchor with both views of the other rows; "
+    "`infonce` uses only one view. Large batches therefore need more time and memory than with "
+    "`infonce`.",
     "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
     "simclrgrad": _GRADIENT.format(
         gradient="the gradient that an anchor receives from its own term of NT-Xent "
