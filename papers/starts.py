@@ -293,9 +293,9 @@ def sentence(results: Path = RESULTS) -> str:
         slopes = spread([float(np.polyfit(dev[seed], of, 1)[0]) for seed, of in by_seed.items()])
         told.append(f"{name} {with_interval(slopes)}, n={len(by_seed)}")
     scores = [score for of in dev.values() for score in of]
-    unfinished = "" if there >= 360 else f", {there} of 360 trainings"
+    unfinished = "" if there >= 360 else f"; {there} of 360 trainings are done"
     return (
-        f"Our starts score {min(scores):.1f} to {max(scores):.1f} on STS-B dev. For each point "
-        "more, the gain from replacing GD, W and R changes by (means over n pretrainings"
-        f"{unfinished}): {'; '.join(told)}."
+        f"Our starts score {min(scores):.1f} to {max(scores):.1f} on STS-B dev. With each point "
+        f"more, the gain from replacing GD, W and R changes by: {'; '.join(told)} (means over n "
+        f"pretrainings{unfinished})."
     )

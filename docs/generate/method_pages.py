@@ -47,6 +47,11 @@ _DECIDED = {
     "each by itself": "*Each by itself* means that each of the four changes is drawn separately.",
 }
 
+_THETA = (
+    "theta stands for the weights that are trained, theta' for those of the target network. The "
+    "target network is not trained: its weights are a moving average of theta."
+)
+
 _EVALUATED = (
     "The second command prints the accuracy of nearest neighbours and of a linear classifier, both "
     "on frozen embeddings. It needs labels. If IMAGES has none, give labelled images with "
@@ -114,7 +119,8 @@ def method_page(cls: type[Any]) -> str:
     evaluate = f"isotrope evaluate runs/{cls.name} --knn --linear"
     blocks += ["## When to use it", USES[cls.name], "## Train with it"]
     blocks += [f"```bash\n{command}\n{evaluate}\n```", left(command), _EVALUATED]
-    blocks += ["## How it works", *map(paragraph, paragraphs)]
+    blocks += ["## How it works", *([_THETA] if "theta'" in "".join(paragraphs) else [])]
+    blocks += map(paragraph, paragraphs)
     blocks += ["## Options", settings(cls.options_class, "--method.")]
     blocks += ["## Recipe", _recipe(cls.recipe), "## Crops", _crops(cls), "## Source"]
     blocks += [source(cls.paper)]

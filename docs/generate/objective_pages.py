@@ -65,12 +65,13 @@ _LEFT = {
     "[Example of the output](../commands/train-images.md#output).",
 }
 _LETTERS = {
-    "h_i": "h_i is an anchor and h'_i its positive. h_j and h'_j are the two views of another row. "
-    "They {unit}",
-    "s_i": "s_ij is the cosine of h_i and h_j, s_ij' that of h_i and h'_j",
+    r"\b(h|s|d|theta)_i": "h_i is an anchor, and h'_i is its positive. h_j and h'_j are the two "
+    "views of another row. All rows {unit}",
+    r"\bx_j": "x_j is a negative of anchor i",
+    r"\bs_[ik]": "s_ij is the cosine of h_i and h_j, s_ij' that of h_i and h'_j",
     "theta_i": "theta_ij' is the angle between h_i and h'_j",
     r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
-    r"\bN\b": "N is the number of anchors in the batch",
+    r"\b2?N\b": "N is the number of rows of each view",
     r"1/D|\(D \(": "D is the number of coordinates",
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
@@ -82,7 +83,7 @@ _HEADS = (
 )  # fmt: skip
 """The headings with which a paragraph of the docstring of an objective or method may begin."""
 
-_TITLES = {"Ours": "Where we differ"}
+_TITLES = {"Ours": "Where we differ from the paper"}
 """The headings that a page prints in other words."""
 
 
@@ -206,9 +207,9 @@ def _letters(objective: Objective, text: str) -> str:
     if objective.space == "logits":
         return ""
     found = [meaning for letter, meaning in _LETTERS.items() if re.search(letter, text)]
-    unit = "all have length 1" + " with the default `space`" * ("space" in hypers(type(objective)))
+    unit = "have length 1" + " with the default `space`" * ("space" in hypers(type(objective)))
     return "Letters of the formulas:\n\n" + "\n".join(
-        f"- {escaped(one).format(unit=unit)}" for one in found
+        f"- {escaped(one).format(unit=unit)}." for one in found
     )
 
 

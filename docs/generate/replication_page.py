@@ -78,7 +78,7 @@ Claims that follow from another one are not counted. All other numbers are point
 
 {short}
 
-![Our effects divided by the papers' effects, with intervals](replication.svg)
+![Our effects divided by the papers'](replication.svg)
 
 In the table, positive numbers support the paper.
 

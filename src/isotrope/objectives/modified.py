@@ -178,9 +178,9 @@ class ModifiedBarlowTwins(
     denominator of row i is sum_{k != i} e^{h'_i.h'_k/tau}, as in an earlier version of Li et al.
     (2024). That version also prints h_i.h'_j in W, but Barlow Twins weighs by h'_i.h'_j.
 
-    With variant="released" three things differ. The directions are summed, not averaged. GD_i =
-    1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
-    = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights of the other view.
+    With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
+    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the weights of the
+    other view; then R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
@@ -227,9 +227,9 @@ class ModifiedVICReg(
     e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the
     denominator is sum_{k != i} e^{h_i.h_k/tau}, as in an earlier version of Li et al. (2024).
 
-    With variant="released" three things differ. The directions are summed, not averaged. GD_i =
-    1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
-    = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights of the other view.
+    With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
+    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the weights of the
+    other view; then R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
@@ -279,9 +279,9 @@ class ModifiedMHE(
     (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum has each pair of rows once (k < l), so h_j
     pushes h_i in one term only.
 
-    With variant="released" three things differ. The directions are summed, not averaged. GD_i =
-    1[1 - max_k h_i.h_k < m]. h_i is pulled twice, as an anchor and as the positive of h'_i, so R_i
-    = r sum_j (W_ij + W'_ij) / sum_j W_ij, with W' the weights of the other view.
+    With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
+    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W' be the weights of the
+    other view; then R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
@@ -346,8 +346,8 @@ class ModifiedMHS(
 
     With variant="released" both directions are summed. The nearest row is sought in the other view,
     at the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. h_i is pulled
-    twice, as an anchor and as the positive of h'_i, so R_i = r (1 + W'_i / W_i), with W' the weight
-    of h'_i as an anchor.
+    as an anchor and also as the positive of h'_i. Let W'_i be the weight with h'_i as the anchor;
+    then R_i = r (1 + W'_i / W_i).
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
