@@ -25,7 +25,7 @@ class DINO(
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
 
     Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
-    logits z_i. GD, W and R are not defined, because logits are not unit vectors.
+    logits z_i. It has no components, because logits are not unit vectors.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).
