@@ -9,13 +9,13 @@ gradient is two matrix products with the block:
   beforehand (DCLW) or by one common factor (uniformity across the views);
 - *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of both
   directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost;
-- *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
-  additional negatives, and temperatures so low that each row needs its own maximum.
+- *one pass for each direction*, for means of both directions that two passes cannot compute: with
+  triplets, mixed or additional negatives, or so low a temperature that each row needs its maximum.
 
-A pass checks the declaration at its end. Embeddings are not normalised beforehand. If the columns
-take at most 32 MB, they are copied once with unit length; otherwise each block is divided by the
-norms. The gradients are computed with the value; the backward pass only scales them in place.
-There are no second derivatives (``NeedsEager``).
+A pass checks the declaration at its end. Embeddings are not normalised beforehand. If the compared
+vectors take at most 32 MB, they are copied once with unit length; otherwise each block of
+similarities is divided by the norms. The gradients are computed with the value; the backward pass
+only scales them in place. There are no second derivatives (``NeedsEager``).
 """
 
 import functools

@@ -113,8 +113,8 @@ class Run:
     def dev_data(self) -> str:
         """Fingerprint of the scored data; two dev scores are comparable only if it is the same.
 
-        Older versions recorded no such fingerprint. For their runs, the result is the name of the
-        score and its settings, with the training data's fingerprint for ``--dev auto`` and kNN.
+        Older versions recorded no such fingerprint. Their runs are compared by name and settings of
+        the score and, for ``--dev auto`` and kNN, by the training data's fingerprint.
         """
         if recorded := self._dev("data"):
             return recorded
