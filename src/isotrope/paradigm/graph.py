@@ -183,7 +183,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter that a node yields, perhaps reordered, cut or cast; None for a scalar."""
+    """Return the parameter that a node yields, perhaps reordered or cast; None for a scalar."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -439,7 +439,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of edges that lead to an operand of ``seen`` by reordering or cutting alone."""
+    """Return the values of edges that lead to an operand of ``seen``, perhaps reordered or cut."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:
