@@ -73,6 +73,8 @@ _LETTERS = {
     r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
     r"\b2?N\b": "N is the number of rows of each view",
     r"1/D|\(D \(": "D is the number of coordinates",
+    r"\bdirections\b": "The two directions of the loss are: the first view gives the anchors, or "
+    "the second",
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
 """The letters of the formulas that are not settings, and what they mean."""
