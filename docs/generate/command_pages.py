@@ -21,47 +21,48 @@ _SHORT = 30  # lines of an output that is printed before the options
 
 RESULTS = {
     "train": "prints the settings, the scores during training, and whether training improved "
-    "the model. `--output` receives `model/`, an ordinary sentence-transformers folder; "
-    "`metrics.csv`, a row for each logged step; `config.yaml`, the settings; and `result.json`, "
-    "the scores. It trains bi-encoders only: for rerankers or sparse encoders, use another library "
-    "([comparison](../guide/compare.md)).",
+    "the model. `--output` receives `model/` (an ordinary sentence-transformers folder), "
+    "`metrics.csv` (a row for each logged step), `config.yaml` (the settings) and `result.json` "
+    "(the scores). The command trains bi-encoders only. For rerankers or sparse encoders, use "
+    "another library ([comparison](../guide/compare.md)).",
     "train-images": "prints the settings and the loss. If the images have labels and a test "
     "split, it also prints the accuracy of nearest neighbours. `--output` receives `model/`, "
     "`metrics.csv` (a row for each logged step), `config.yaml` (the settings) and `result.json` "
     "(the scores). To train a text encoder, use [`train`](train.md).",
-    "evaluate": "prints a table of scores out of 100. With `--compare` it also prints the "
-    "differences from the first model, each with its interval. Name the data with at least one of "
+    "evaluate": "prints a table of scores out of 100. With `--compare`, it also prints the "
+    "differences from the first model, each with an interval. Name the data with at least one of "
     "the options under [Data to score on](#data-to-score-on-in-any-combination). Without data, the "
     "command lists these options and ends with exit code 2. To find out why a training failed, use "
     "[`diagnose`](diagnose.md).",
     "encode": "writes one `.npy` file with a float32 row for each text or picture, and prints "
     "the shape of the matrix. To find the texts that are nearest to a query, use "
     "[`search`](search.md).",
-    "search": "prints the nearest texts for each query, each with its cosine and line number. It "
-    "encodes the whole file for each call. To search the same file often, encode it once with "
-    "[`encode`](encode.md) and give the matrix with `--embeddings`.",
+    "search": "prints the nearest texts for each query, and the cosine and line number of each "
+    "text. It encodes the whole file for each call. To search the same file often, encode it once "
+    "with [`encode`](encode.md) and give the matrix with `--embeddings`.",
     "objectives": "prints a line for each objective (loss), and the components of the gradient "
     "that you can put into an objective. With a name, it prints the objective's formula, gradient, "
     "settings and presets (values that a paper tuned). It writes no file.",
     "check": "prints a line for each comparison: `ok`, `WRONG`, or `-`. A dash is not a fault: "
-    "a line below the table explains what the loss does differently. If a line is `WRONG`, the "
+    "a line below the table explains why the numbers differ. If a line is `WRONG`, the "
     "exit code is 1. The command writes no file, and does not show whether the loss trains a good "
     "model.",
-    "simulate": "writes a picture (`.png`, `.svg`) and its numbers (`.csv`) to `--output`, and "
-    "prints the main number of each objective. It uses no data. To see what an objective does to "
-    "your texts, use [`audit`](audit.md).",
+    "simulate": "writes a picture (`.png`, `.svg`) and the plotted numbers (`.csv`) to `--output`, "
+    "and prints the main number of each objective. It uses no data. To see what an objective does "
+    "to your texts, use [`audit`](audit.md).",
     "audit": "prints recommended settings, texts that a training would push apart although they "
     "belong together (false negatives), rows that look wrong, and whether whitening raises the "
-    "score of the encoder. With `--output` it also writes an HTML page and, for texts, cleaned "
-    "files to train on. It trains nothing. To judge a training, use [`diagnose`](diagnose.md).",
+    "score of the encoder. With `--output`, it also writes an HTML page, and for texts also "
+    "cleaned files to train on. The command trains nothing. To judge a training, use "
+    "[`diagnose`](diagnose.md).",
     "diagnose": "prints a verdict, the numbers behind it, and one setting to change. If it "
-    "diagnoses a run, it also writes `diagnosis.json` to the run's folder. The page of each "
-    "[verdict](../diagnosis.md) says when to ignore it. To find out whether one model is better "
-    "than another, use [`evaluate --compare`](evaluate.md).",
+    "diagnoses a run, it also writes `diagnosis.json` to the run's folder. The page of a "
+    "[verdict](../diagnosis.md) says when to ignore this verdict. To find out whether one "
+    "model is better than another, use [`evaluate --compare`](evaluate.md).",
     "sweep": "trains every trial (one combination of values) with three seeds. It prints a table "
     "of the trials' scores, and the command that trains the best trial. `--output` receives the "
-    "table and a run folder for each training. With `--dry-run` it only prints what it would "
-    "train. To compare runs that you already have, use [`report`](report.md).",
+    "table and a run folder for each training. With `--dry-run`, it only prints the trainings "
+    "that it would run. To compare runs that you already have, use [`report`](report.md).",
     "report": "writes one HTML file with the charts, scores and verdicts of the runs, and prints "
     "the path of the file. To find out whether a difference in score is more than noise, use "
     "[`evaluate --compare`](evaluate.md).",

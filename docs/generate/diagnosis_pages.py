@@ -28,9 +28,9 @@ the setting as your trainer calls it. ["Is this normal?"](questions.md) has exam
 ## All verdicts
 
 The page of each verdict explains its meaning, what to do, and when to ignore it. A report lists
-verdicts in the order of this table. It leaves out a verdict whose numbers can also come from a
-fault that it already lists. For example, if all embeddings are one point, no negative can be harder
-than another.
+verdicts in the order of this table. It leaves out a verdict if a fault that it already lists can
+also produce the numbers of this verdict. For example, if all embeddings are one point, no negative
+can be harder than another.
 
 | verdict | what it means |
 |---|---|
@@ -38,12 +38,12 @@ than another.
 
 ## Thresholds
 
-The table has all thresholds. A threshold is *crossed* if the condition in the third column holds
-for the measured number. Most thresholds show a fault if they are crossed. Others only decide which
-other threshold or which change is used, or they prevent the verdict; the page of the verdict says
-so. A threshold whose number was not measured has no effect. A number "at the end" is the median of
-the last third of the logged steps. A number "in the first third" is the median of the first third
-of these steps, without the first step. A saved model is measured on 256 inputs.
+The table has all thresholds. A threshold is *crossed* if the measured number meets the condition in
+the third column. Most thresholds show a fault if they are crossed. Some thresholds only decide
+which other threshold or which change is used, and some prevent the verdict. The page of the verdict
+says so. A threshold whose number was not measured has no effect. A number "at the end" is the
+median of the last third of the logged steps. A number "in the first third" is the median of the
+first third of these steps, without the first step. A saved model is measured on 256 inputs.
 
 | threshold | verdict | crossed if | unit |
 |---|---|---|---|
@@ -53,7 +53,7 @@ The page of each verdict explains what its thresholds measure and where their va
 
 ## How it was tested
 
-The benchmark of the Doctor is a set of small trainings. Some are healthy; into each of the others,
+The benchmark of the Doctor is a set of small trainings. Some are healthy. Into each of the others,
 we built one of twelve faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty
 training is right if its first verdict is the built-in fault and it proposes the change that undoes
 this fault. The diagnosis of a healthy training is right if it finds nothing. Healthy trainings
@@ -64,7 +64,7 @@ whose held-out score fell are not counted.
 The pages of the verdicts abbreviate the source of a threshold:
 
 - *tuned*: The value was chosen with the trainings of the part `tuning`, and tested with those of
-  the part `first`, where three of 14 diagnoses were wrong. Two thresholds were then changed, so the
+  the part `first`, where three of 14 diagnoses were wrong. We then changed two thresholds, so the
   part `first` is no longer an independent test. The part `judged` is an independent test: it has
   other encoders, texts and seeds.
 - *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
@@ -95,8 +95,8 @@ _TIMES = {
     "in the first third": '"In the first third" is the median of the first third of the logged '
     "steps, without the first step.",
     "step 0": "Step 0 is the first logged step, before the first update.",
-    "crossed": "A threshold is *crossed* if the condition in the second column holds for the "
-    "measured number.",
+    "crossed": "A threshold is *crossed* if the measured number meets the condition in the second "
+    "column.",
 }
 """Explanations of words in the table of thresholds, for the pages that have them."""
 
@@ -215,13 +215,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "A report with this verdict does not list the following verdicts, because the fault of "
-            "this page can produce their numbers",
+            "A report with this verdict does not list the following verdicts, because the fault "
+            "that this page describes can also produce the numbers that decide them",
             {*VERDICTS[word].explains} - {word},
         ),
         (
             f"A report leaves out `{word}` if the training has one of the following verdicts, "
-            "because their faults can produce the numbers in the table above",
+            "because a fault with such a verdict can also produce the numbers in the table above",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -254,8 +254,8 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     return [
         "To test the Doctor, we built faults into small trainings "
         "([how](../diagnosis.md#how-it-was-tested)). "
-        f"{'This training has' if one else 'These trainings have'} the fault of this page. The "
-        "table shows what `isotrope diagnose` printed: the "
+        f"{'This training has' if one else 'These trainings have'} the fault that this page "
+        "describes. The table shows what `isotrope diagnose` printed: the "
         + ("verdicts, and a change for the first of them" if several else "verdict and the change")
         + ". Words in capitals stand for names of encoders, files and columns. Options that only "
         "make the training small are left out.",

@@ -26,19 +26,20 @@ USES = {
     "mocov3": "Use it for vision transformers, for which its authors designed it. The authors "
     "train with batches of 4,096 images. We have not measured smaller batches.",
     "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
-    "eight epochs, nearest neighbours by its embeddings were no more accurate than nearest "
-    "neighbours by pixels "
+    "eight epochs, nearest neighbours by BYOL's embeddings predicted classes no more accurately "
+    "than nearest neighbours by pixels "
     f"{_MEASURED}.",
     "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
-    "not use it for short trainings: after eight epochs, nearest neighbours by its embeddings were "
-    f"hardly more accurate than nearest neighbours by pixels {_MEASURED}.",
+    "not use it for short trainings: after eight epochs, nearest neighbours by SimSiam's "
+    "embeddings predicted classes hardly more accurately than nearest neighbours by pixels "
+    f"{_MEASURED}.",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
     f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
     "`--objective.cov_coeff` to 0: the embeddings then collapse to a few dimensions "
     "([`dimensional-collapse`](../diagnoses/dimensional-collapse.md)).",
-    "dino": "Use it for vision transformers and images larger than 64 x 64, from which its student "
-    "network also sees small crops. We have not measured DINO.",
+    "dino": "Use it for vision transformers and images larger than 64 x 64. From such images, the "
+    "student network also gets small crops. We have not measured DINO.",
 }
 """When to use a method, and when not."""
 
@@ -48,14 +49,14 @@ _DECIDED = {
 }
 
 _THETA = (
-    "theta stands for the weights that are trained, theta' for those of the target network. The "
-    "target network is not trained: its weights are a moving average of theta."
+    "theta stands for the weights that are trained, and theta' for the weights of a second "
+    "network, the target network. No gradient changes theta': it is a moving average of theta."
 )
 
 _EVALUATED = (
     "The second command prints the accuracy of nearest neighbours and of a linear classifier, both "
-    "on frozen embeddings. It needs labels. If IMAGES has none, give labelled images with "
-    "`--labels`."
+    "on frozen embeddings. This command needs labels. If IMAGES has none, name labelled images "
+    "with `--labels`."
 )
 
 
@@ -101,8 +102,9 @@ def method_index(methods: Sequence[type[Any]]) -> str:
         "batch. Choose a method with `isotrope train-images IMAGES --method NAME`. If you have no "
         "reason to choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the "
         "objective and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
-        '"In proportion to the batch" means that the learning rate is for a batch of 128; for '
-        "other sizes, it is multiplied by the batch size divided by 128.\n\n" + grid(header, lines)
+        '"In proportion to the batch size" means that the learning rate is meant for a batch size '
+        "of 128. For another batch size, isotrope multiplies it by this size divided by 128.\n\n"
+        + grid(header, lines)
     )
 
 
@@ -128,7 +130,11 @@ def method_page(cls: type[Any]) -> str:
 
 
 def _rate(recipe: Any) -> str:  # noqa: ANN401 - a Recipe, of the floor above
-    at = f" at a batch of {recipe.batch_size}, in proportion to the batch" if recipe.scaled else ""
+    at = (
+        f" at batch size {recipe.batch_size}, in proportion to the batch size"
+        if recipe.scaled
+        else ""
+    )
     return f"{recipe.learning_rate:g}{at}"
 
 
@@ -164,7 +170,7 @@ def _recipe(recipe: Any) -> str:  # noqa: ANN401
 
 
 def _warmup(epochs: float) -> str:
-    return f"the first {epochs:g} of them with a rising learning rate" if epochs else "no warm-up"
+    return f"of which the first {epochs:g} are the warm-up" if epochs else "no warm-up"
 
 
 def _listed(values: Mapping[str, Any]) -> str:
@@ -194,9 +200,9 @@ def _crops(cls: type[Any]) -> str:
     text = (
         "Each line is one kind of crop, for images of the size in the first column. *Crops* is the "
         "number of such crops per image. *Side* is the side of a crop in pixels. *Share of the "
-        "area* is the part of the image that a crop covers before it is resized. The next column "
-        "has the "
-        f"largest changes of colour. {meanings} The columns P(...) have the probabilities that a "
+        "area* is the part of the image that a crop covers before it is resized. The column "
+        "*brightness, contrast, saturation, hue* has the largest changes of colour. "
+        f"{meanings} The columns P(...) have the probabilities that a "
         "crop gets these changes of colour, becomes grey, is blurred or is solarised."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"

@@ -55,9 +55,9 @@ _FADES = {
 
 _LEFT = {
     "train": "The command fine-tunes {encoder} and prints the score on held-out pairs "
-    "before and after training. `{folder}/model` is the trained model, or the original model if "
-    "training only lowered the score. `{folder}/metrics.csv` is the log of the training, with "
-    "measures of the gradient. "
+    "before and after training. `{folder}/model` is the trained model. If the score never rose "
+    "above its value before training, the folder has the original model instead. "
+    "`{folder}/metrics.csv` is the log of the training, with measures of the gradient. "
     "[Example of the output](../commands/train.md#output).",
     "train-images": "The command trains a ResNet-18 from random weights. If the pictures have "
     "labels and a test part, it prints the accuracy of nearest neighbours. `{folder}/model` is "
@@ -68,13 +68,13 @@ _LETTERS = {
     r"\b(h|s|d|theta)_i": "h_i is an anchor, and h'_i is its positive. h_j and h'_j are the two "
     "views of another row. All rows {unit}",
     r"\bx_j": "x_j is a negative of anchor i",
-    r"\bs_[ik]": "s_ij is the cosine of h_i and h_j, s_ij' that of h_i and h'_j",
+    r"\bs_[ik]": "s_ij is the cosine of h_i and h_j, and s_ij' is the cosine of h_i and h'_j",
     "theta_i": "theta_ij' is the angle between h_i and h'_j",
     r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
     r"\b2?N\b": "N is the number of rows of each view",
     r"1/D|\(D \(": "D is the number of coordinates",
-    r"\bdirections\b": "The two directions of the loss are: the first view gives the anchors, or "
-    "the second",
+    r"\bdirections\b": "The loss has two directions: in one, the rows of the first view are the "
+    "anchors; in the other, those of the second view",
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
 """The letters of the formulas that are not settings, and what they mean."""
@@ -155,8 +155,9 @@ def index(names: Sequence[str]) -> str:
         "compares the scores after training. The page of each objective has the command that "
         f"trains with it.\n\n{legend('', everything=True)} Together, they give the gradient on "
         "anchor i: GD_i · Σ_j W_ij (x_j − R_i h'_i), where the x_j are the negatives and h'_i is "
-        "the positive ([notation](../notation.md)).\n\nThe first table explains the words of the "
-        "second. The row `Paradigm` has the default components; you can replace each of them.\n\n"
+        "the positive ([notation](../notation.md)).\n\nThe first table explains the words that "
+        "the second table uses for the components. The row `Paradigm` has its default components; "
+        "you can replace each of them.\n\n"
         + grid(["component", "values"], values)
         + "\n"
         + grid(header, lines)
@@ -183,16 +184,16 @@ def page(cls: type[Objective]) -> str:
         blocks += [
             legend("", everything=True),
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
-            "The picture shows one anchor with 31 negatives, at the default settings. GD is on the "
-            "left, R on the right. In these two panels, the vertical axis is the angle between the "
-            "anchor and its positive, and the horizontal axis is the mean angle between the anchor "
-            "and its negatives. The angles of the single negatives are spread around this mean "
-            "with a standard deviation of 0.1 radians. In the middle panel, the vertical axis is W "
-            "of a negative, and the horizontal axis is the angle between that negative and the "
-            "anchor; the angle between the anchor and its positive is π/6. The picture assumes "
-            "that the positive and the negatives are similar only through the anchor: without "
-            "their parts along the anchor, they are orthogonal to each other. The two views of a "
-            "negative are equal.",
+            "The picture shows one anchor with 31 negatives, at the default settings. The left "
+            "panel has GD, and the right panel has R. In these two panels, the vertical axis is "
+            "the angle between the anchor and its positive, and the horizontal axis is the mean "
+            "angle between the anchor and its negatives. The angles between the anchor and each of "
+            "its negatives have a standard deviation of 0.1 radians around this mean. In the "
+            "middle panel, the vertical axis is W of one negative, and the horizontal axis is the "
+            "angle between this negative and the anchor; the angle between the anchor and its "
+            "positive is π/6. The picture assumes that the "
+            "components of the positive and of the negatives that are orthogonal to the anchor "
+            "are also orthogonal to each other. The two views of a negative are equal.",
         ]
     blocks += filter(None, [_letters(objective, "\n\n".join(paragraphs))])
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
@@ -304,14 +305,14 @@ def _presets(cls: type[Objective]) -> str:
     ]
     text = (
         "`--objective.preset NAME` sets the values in the line NAME of the table below. It does "
-        "not set the learning rate and the batch size with which these values were tuned; give "
-        "them with `--learning-rate` and `--batch-size`."
+        "not set the learning rate and the batch size with which these values were tuned: set "
+        "them by `--learning-rate` and `--batch-size`."
     )
     sources = " ".join(preset.source for preset in cls.presets.values())
     for field, value in dict.fromkeys(re.findall(r"\(with (\w+)=(\w+)\)", sources)):
         text += (
-            f" It does not set `{field}` either, although the values were tuned with "
-            f"`{field}={value}`. To train as the authors did, add `--objective.{field} {value}`."
+            f" The values were tuned with `{field}={value}`, which the preset does not set either. "
+            f"To train as the authors did, add `--objective.{field} {value}`."
         )
     table = grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
     return f"{text}\n\n{table}"
@@ -334,7 +335,7 @@ def _limits(objective: Objective) -> list[str]:
     limits = [_FADES[fades].format(default=default)] if fades in _FADES else []
     if objective.holds == "everything":
         limits.append(
-            "Ignore the loss curve: the loss is a surrogate. It is built to have a chosen "
+            "Ignore the loss curve: the loss is a surrogate, which was built to have a chosen "
             "gradient, and its value has no meaning."
         )
     if not objective.takes_negatives:
@@ -345,7 +346,7 @@ def _limits(objective: Objective) -> list[str]:
 
 
 def _declared(objective: Objective) -> str:
-    both = "the rows of each view in turn"
+    both = "first the rows of one view, then the rows of the other view"
     usual = " (with the default settings)" if "space" in hypers(type(objective)) else ""
     value = (
         "one number for the whole batch"
@@ -379,7 +380,9 @@ def _held(objective: Objective) -> str:
     if objective.space == "logits":
         return "the positives (the teacher's logits) are held constant"
     pulled = objective.holds == "everything" and _released(objective)
-    return _HELD[objective.holds] + ('; with `variant="released"`, the positive is not' * pulled)
+    return _HELD[objective.holds] + (
+        '; with `variant="released"`, the positive is not constant' * pulled
+    )
 
 
 def _input(objective: Objective) -> str:

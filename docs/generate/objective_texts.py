@@ -61,9 +61,9 @@ FORMULAS = {
 }
 
 _MODIFIED = (
-    "Use it for sentences, with the preset of your encoder, if the encoder was pretrained but not "
-    "yet trained on pairs, like BERT. If it was already trained on pairs, use `infonce`: in our "
-    "measurements, the scores of such encoders rose more with it."
+    "Use it for sentences if the encoder was pretrained but not yet trained on pairs, like BERT. "
+    "Add the preset for your encoder. If the encoder was already trained on pairs, use `infonce`: "
+    "in our measurements, `infonce` raised the scores of such encoders more."
 )
 _TRIPLET = (
     "Use it for sentences if the encoder was pretrained but not yet trained on pairs, like BERT. "
@@ -77,17 +77,17 @@ _VIEWS = (
 )
 _GRADIENT = (
     "Use it only in trainings and measurements that compare gradients. Following Tao et al. "
-    "(2022), it is defined by its gradient: {gradient}."
+    "(2022), its definition is a gradient: {gradient}."
 )
 
 USES = {
-    "alignuniform": "Use it to choose directly how much alignment (near positives) and uniformity "
-    "(spread embeddings) count. In many passes over the same sentences it overfits, so train with "
-    "`--dev`.",
+    "alignuniform": "Use it to set the weights of alignment (positives are near) and of uniformity "
+    "(embeddings are spread out) directly. In many passes over the same sentences, this loss "
+    "overfits, so train with `--dev`.",
     "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
     "pairs: the added angle brings positives closer.",
-    "barlowtwins": "Use it on images. On sentences it never stops pushing; use "
-    "`modifiedbarlowtwins` or `infonce` there.",
+    "barlowtwins": "Use it on images. On sentences, use `modifiedbarlowtwins` or `infonce`, "
+    "because `barlowtwins` never stops pushing.",
     "barlowtwinsgrad": _GRADIENT.format(
         gradient="that of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),
@@ -109,7 +109,7 @@ USES = {
     "our measurements `mhe` lowered the encoder's STS score.",
     "mhs": "Use it to study hyperspherical separation, the distance to the nearest neighbour on "
     "the sphere. If the encoder was not yet trained on "
-    "pairs, you can also train on sentences with it; then use `--dev`.",
+    "pairs, you can also train on sentences with it. In this case, add `--dev`.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",
@@ -134,7 +134,8 @@ USES = {
         "([`ntxent`](ntxent.md)), without the gradients from the terms of other anchors"
     ),
     "unigrad": "Use it to study what siamese objectives have in common (Tao et al., 2022).",
-    "vicreg": "Use it on images. On sentences it never stops pushing; use `modifiedvicreg` there.",
+    "vicreg": "Use it on images. On sentences, use `modifiedvicreg`, because `vicreg` never stops "
+    "pushing.",
     "vicreggrad": _GRADIENT.format(
         gradient="the one that Li et al. (2024) give for VICReg ([`vicreg`](vicreg.md)), without "
         "centring and without the hinge on standard deviations"

@@ -24,9 +24,9 @@ change that it proposed, and trained again.
 ## {count} questions
 
 The numbers in the last column are the MRR@10 (out of 100) before training, after the training in
-question, and after the changed training. If the changed training was not healthy either, the column
-*change made* has the new verdict in parentheses. *(wrong)* marks a verdict that we did not expect
-([how the answers were judged](#how-the-answers-were-judged)).
+question, and after the changed training. If the verdict on the changed training was not healthy,
+the column *change made* has this verdict in parentheses. *(wrong)* marks a verdict that we did not
+expect ([how the answers were judged](#how-the-answers-were-judged)).
 
 {questions}
 
@@ -39,10 +39,10 @@ rise: some changed trainings end with a lower score than the encoder had before 
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| without the {seen} because of which we changed a rule or the training | {judged} of {judging} |
+| all except the {seen} that made us change a rule or the training | {judged} of {judging} |
 
-The [table](results/questions.csv) once had two more wrong answers. The log [says why we removed
-them](LOG.md#public-questions-that-left-the-table). {misses}
+The [table](results/questions.csv) once had two more rows, both with wrong answers. The log
+[says why we removed them](LOG.md#public-questions-that-left-the-table). {misses}
 
 | setting | value |
 | --- | --- |
@@ -55,9 +55,10 @@ them](LOG.md#public-questions-that-left-the-table). {misses}
 
 ## Symptoms and numbers
 
-sentence-transformers lists [23 symptoms]({list}) of failed trainings. {visible} of them show in the
-embeddings and their gradient, and isotrope can help with three more: the table has these. The other
-symptoms are about machines, files, accounts and other kinds of model.
+sentence-transformers lists [23 symptoms]({list}) of failed trainings. {visible} of these symptoms
+show in the embeddings and their gradient. isotrope can help with three other symptoms. The table
+has all these symptoms. The other symptoms in the list are about machines, files, accounts and other
+kinds of model.
 
 {table}
 """

@@ -33,7 +33,7 @@ def report(
     """Compare runs in one self-contained HTML file, with the diagnoses of ``isotrope.diagnose``.
 
     Args:
-        runs: One or several run folders or outcomes of ``isotrope.fit``, finished or in progress.
+        runs: A run folder or an outcome of ``isotrope.fit``, finished or not; or a list of them.
         output: The file to write. An existing file is replaced.
         title: Title of the page.
         pictures: Folder to which every picture is also written, as SVG and as PNG.
@@ -72,7 +72,7 @@ def audit(
 
     Args:
         data: One file of single texts or pairs that ``isotrope train`` can read; or a list of texts
-            or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of either.
+            or of pairs, a DataFrame, a ``datasets.Dataset``, or a column of a DataFrame or Dataset.
         encoder: The encoder to be trained: a name, a folder, or a loaded encoder.
         objective: Objective whose gradient is measured.
         plugins: Python files with objectives of your own.
@@ -179,8 +179,8 @@ def sweep(
 
     Args:
         data: Path or name of the data, as for ``isotrope.fit`` or ``isotrope.fit_images``.
-        vary: Values to try for each setting: ``{"learning_rate": [1e-5, 3e-5],
-            "objective.temperature": "0.03..0.1"}``. A string is read as by ``--vary``.
+        vary: A dict from setting to the values to try: ``{"learning_rate": [1e-5, 3e-5],
+            "objective.temperature": "0.03..0.1"}``. A string is read like VALUES of ``--vary``.
         output: Folder of the sweep.
         images: Whether to train on images instead of text.
         report: Function that receives a line of text for each finished run.
@@ -193,7 +193,7 @@ def sweep(
         ``details["best_command"]`` the command that trains with them.
 
     Raises:
-        InputError: A setting or the data are wrong (before any training), or no trial has a score.
+        InputError: A setting or the data are wrong, before any training; or no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):

@@ -84,5 +84,5 @@ def test_what_cannot_be_scored_is_said(pairs: Path) -> None:
     model = scratch()
     with pytest.raises(InputError, match="give data to evaluate on"):
         ProtocolEvaluator()(model)
-    with pytest.raises(InputError, match=r"set primary to one of .*: there is no 'sts'"):
+    with pytest.raises(InputError, match=r"set primary to one of .*; found 'sts'"):
         ProtocolEvaluator(sts=pairs, primary="sts")(model)

@@ -46,10 +46,10 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
     found = run("audit", pairs, *asked, "--output", pairs)
     assert (found.code, "is a file; give a folder" in found.err) == (2, True)
     found = run("audit", f"qa={pairs}", f"nli={pairs}", *asked)
-    assert (found.code, "audit takes one file; found 2" in found.err) == (2, True)
+    assert (found.code, "a single data set; found 2" in found.err) == (2, True)
     (tmp_path / "one.txt").write_text("one text\n")
     found = run("audit", f"qa={tmp_path / 'one.txt'}", *asked)
-    assert (found.code, "too few to compare" in found.err) == (2, True)
+    assert (found.code, "give at least 2 rows with text" in found.err) == (2, True)
     found = run("audit", pairs, *asked, "--objective", "barlowtwins")
     assert (found.code, "compares coordinates" in found.err) == (2, True)
     (tmp_path / "texts.txt").write_text("one text\nanother\nthird\n")
@@ -65,7 +65,7 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
         (["digits", "--methd", "simclr"], "did you mean --method"),
         (["digits", "--batch-size", "1"], "--batch-size 1: "),
         (["nowhere.npz"], "nowhere.npz: no such file"),
-        (["digits", "photos"], "audit takes one file; found 2"),
+        (["digits", "photos"], "a single data set; found 2"),
         (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width 4 .the data are texts"),
         (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue 4.0 .the data are"),
     ],
@@ -87,7 +87,7 @@ def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) ->
     folder, output = tmp_path / "photos", tmp_path / "audit"
     folder.mkdir()
     asked = ("audit", folder, "--encoder", "resnet9", "--output", output)
-    for message in ("no pictures", "at least 2 pictures to train on", None):
+    for message in ("put pictures into this folder", "at least 2 pictures to train on", None):
         if message is not None:
             found = run(*asked)
             assert (found.code, message in found.err) == (2, True)

@@ -69,8 +69,8 @@ def test_everything_together(run, models, sts, files, tmp_path) -> None:
     assert table["STS12"]["model"] == str(models[0])
     assert {"retrieval", "knn", "linear"} <= set(details)
     said = "STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R, retrieval, knn, linear"
-    assert f": {said} (--again repeats them)" in again.err
-    assert "finished before" not in run("evaluate", models[0], *asked, "--again").err
+    assert f": {said} (to repeat: --again)" in again.err
+    assert "already scored" not in run("evaluate", models[0], *asked, "--again").err
 
 
 def test_some_of_it(run, models, files, tmp_path, cache) -> None:
@@ -217,7 +217,7 @@ def test_what_smaller_vectors_cost(run, models, files) -> None:
     ):
         refused = run("evaluate", *words, "--retrieval", files["pairs"])
         assert (refused.code, refused.out) == (2, "")
-        assert f"{flag}: compares the vectors of one text encoder" in refused.err
+        assert f"{flag} takes one text encoder" in refused.err
 
 
 def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
@@ -277,13 +277,13 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
         r"^linear +x 100 +from +to$",
     ):
         assert re.search(words, found.out, re.MULTILINE)
-    assert "all training examples vote, because there are only 80 and not 200" in found.out
+    assert "all 80 training examples vote, because there are fewer than 200" in found.out
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{**arrays, "y": arrays["y"] % 2})
     unseen = run("evaluate", runs[0], "--knn", "--labels", tmp_path / "few.npz")
     assert "20 of 40 test examples count as wrong" in unseen.out
     again = run("evaluate", runs[0], "--knn", "--json")
-    assert "finished before" in again.err
+    assert "already scored" in again.err
     assert json.loads(again.out)["knn"]["test"] == 40
     both = run("evaluate", "--compare", *runs, "--knn", "--csv", tmp_path / "table.csv")
     assert both.code == 0, both.err
@@ -291,11 +291,11 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (
-        ((runs[0],), "add --knn or --linear, which use the run's own images or yours"),
+        ((runs[0],), "add --knn or --linear, the scores of an encoder of images such as"),
         ((*runs[:1], "--labels-test", data), "needs the training part, --labels"),
         ((runs[0], "--sts", files["own"]), "own.tsv (the encoder takes pictures)"),
         (("--compare", runs[0], models[0], "--knn"), "needs labelled texts"),
-        ((runs[0] / "model", "--knn"), "is not a run folder, so it has no pictures of its own"),
+        ((runs[0] / "model", "--knn"), "is not the folder of a run on images"),
     ):
         refused = run("evaluate", *arguments)
         assert (refused.code, refused.out) == (2, "")

@@ -185,7 +185,10 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
         (["norm", "--objective", "mpt", "--objective.m", "1"], "objective mpt has no setting 'm'"),
         (["ratio", "--objective", "barlowtwins"], "BarlowTwins: measure this objective on real"),
         (["ratio", "--grid", "1"], "a grid needs 2 or more values of each angle; found 1"),
-        (["dissipation", "--batches", "1"], "at least 1 negative and 2 batches; found 127 and 1"),
+        (
+            ["dissipation", "--batches", "1"],
+            "2 batches; found negatives=127 and batches=1",
+        ),
         (["dissipation", "--seed", "-1"], "the seed must be 0 or more; found -1"),
         (["ratio", "--plugin", "nowhere.py"], "plugin nowhere.py is not a file"),
     ],

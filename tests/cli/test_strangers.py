@@ -401,7 +401,7 @@ def test_a_closed_stdout_is_one_line(closed: str) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
-    assert lines == [] if "2>&-" in closed else "standard output is closed" in lines[0]
+    assert lines == [] if "2>&-" in closed else "standard output, which is closed" in lines[0]
     assert len(lines) <= 1
 
 

@@ -233,7 +233,7 @@ def test_a_folder_that_vanishes_is_noticed(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'run'} was removed")):
             ensure_not_replaced(folder)
         (folder / LOCK).touch()  # by another run
-        with pytest.raises(InputError, match="while this process wrote to it"):
+        with pytest.raises(InputError, match="was removed or replaced during the run"):
             ensure_not_replaced(folder)
     assert (folder / LOCK).exists(), "it is not ours to remove"
     ensure_not_replaced(folder)

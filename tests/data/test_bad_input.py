@@ -65,13 +65,13 @@ CASES: list[tuple[str, Maker, str]] = [
     ("dangling.txt", lambda path: path.symlink_to("nowhere"), "no such file"),
     ("loop.txt", lambda path: path.symlink_to(path), "cannot be read (Too many levels"),
     ("n" * 300 + ".txt", lambda path: None, "cannot be read (File name too long)"),
-    ("pipe.txt", os.mkfifo, "not a regular file (a pipe); save it to a file first"),
-    ("socket.txt", listening, "not a regular file (a socket)"),
-    ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
+    ("pipe.txt", os.mkfifo, "save the content to a regular file first; this is a pipe"),
+    ("socket.txt", listening, "this is a socket"),
+    ("device.txt", lambda path: path.symlink_to("/dev/zero"), "this is a device"),
     (
         "folder",
         lambda path: path.mkdir(),
-        "no file with text in this folder; put in a file that ends in",
+        "put in a file that ends in",
     ),
     ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known: .txt, .tsv"),
     ("kind.jsn", content("{}"), "unknown kind of file '.jsn' (did you mean '.json'?)"),
@@ -79,7 +79,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ("kind.gz", zipped("text"), "unknown kind of file ''"),
     ("line\nend.txt", content(""), "is empty"),
     # text
-    ("empty.txt", content(""), "is empty; give a file with at least one line of text"),
+    ("empty.txt", content(""), "give a file with a line of text; this file is empty"),
     ("empty.txt.gz", zipped(""), "is empty"),
     ("blank.txt", content(" \n\n\t\r\n"), "holds only blank lines"),
     ("mark.txt", content(b"\xef\xbb\xbf"), "holds only blank lines"),
@@ -94,9 +94,9 @@ CASES: list[tuple[str, Maker, str]] = [
     ("cut.txt", content("one\ntwo è".encode()[:-1]), "line 2: invalid UTF-8 at byte 5 (0xc3)"),
     ("surrogate.txt", content(b"\xed\xa0\x80\n"), "line 1: invalid UTF-8 at byte 1"),
     ("zipped.txt", zipped("text\n"), "so it is not text; end its name in .gz"),
-    ("long.txt", content(f"one\n{LONG}\n"), "line 2: longer than 100,000 characters; break"),
-    ("long.txt.gz", zipped(LONG), "line 1: longer than 100,000 characters"),
-    ("wide.txt", content("𝄞" * 250_000), "line 1: longer than 100,000 characters"),
+    ("long.txt", content(f"one\n{LONG}\n"), "passage; it has more than 100,000 characters"),
+    ("long.txt.gz", zipped(LONG), "line 1: break this line into lines"),
+    ("wide.txt", content("𝄞" * 250_000), "line 1: break this line into lines"),
     # gzip
     ("plain.txt.gz", content("not compressed\n"), "is not a complete .gz file (Not a gzipped"),
     (
@@ -126,20 +126,20 @@ CASES: list[tuple[str, Maker, str]] = [
     ),
     ("quote.csv", content('text\n"a\nb\n'), "broken CSV"),
     ("inner.csv", content('text\n"a "b" c"\n'), "line 2: write a quote"),
-    ("header.csv", content("text\n"), "give at least one record; it holds no text"),
+    ("header.csv", content("text\n"), "give at least one record; this table holds no text"),
     (
         "columns.csv",
         content("id,body\n1,a\n"),
-        "no column has a usual name (text; anch",
+        "no column has a usual name (text, or anch",
     ),
-    ("twice.csv", content("text,text\na,b\n"), "more than one column 'text'"),
+    ("twice.csv", content("text,text\na,b\n"), "rename one of the columns 'text'"),
     ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV: quote without an end"),
     ("cell.csv", content('text\n"' + "x" * 60_000 + "\n" + "x" * 60_000 + '"\n'), "longer than"),
     # JSON lines
     (
         "broken.jsonl",
         content('{"text": "a"}\n{"text": "b\n'),
-        "each line; this is not JSON (Untermin",
+        "each line; this line is not JSON (Untermin",
     ),
     ("deep.jsonl", content("[" * 90_000), "line 1: write one JSON object"),
     ("bare.jsonl", content("5\n"), "line 1: give an object such as"),
@@ -149,23 +149,23 @@ CASES: list[tuple[str, Maker, str]] = [
     (
         "later.jsonl",
         content('{"text": "a"}\n' * 101 + '{"test": "b"}\n'),
-        "key 'test' is in none of the first 100 objects (did you mean 'text'?)",
+        "none of them has the key 'test' (did you mean 'text'?)",
     ),
     ("half.jsonl", content('{"text": "\\ud83d"}\n'), "line 1: column 'text' holds a character"),
     ("nul.jsonl", content('{"text": "a\\u0000"}\n'), "line 1: column 'text' holds a character"),
     ("long.jsonl", content(f'{{"text": "{LONG[:200_000]}"}}'), "column 'text' is longer than"),
-    ("longer.jsonl", content(f'{{"text": "{LONG}"}}'), "line 1: longer than 1,000,000 characters"),
+    ("longer.jsonl", content(f'{{"text": "{LONG}"}}'), "line 1: break this line into lines"),
     ("nulls.jsonl", content('{"text": null}\n'), "holds no text"),
     ("empty.jsonl", content("\n"), "holds only blank lines"),
     # parquet
-    ("text.parquet", content("text\n"), "not a parquet file, or it is damaged"),
-    ("empty.parquet", content(b""), "not a parquet file, or it is damaged"),
+    ("text.parquet", content("text\n"), "not a parquet file, or is damaged"),
+    ("empty.parquet", content(b""), "not a parquet file, or is damaged"),
     (
         "cut.parquet",
         content(lambda: table(text=["a"])[:-20]),
-        "not a parquet file, or it is damaged",
+        "not a parquet file, or is damaged",
     ),
-    ("damaged.parquet", content(damaged_table), "not a parquet file, or it is damaged"),
+    ("damaged.parquet", content(damaged_table), "not a parquet file, or is damaged"),
     ("rows.parquet", content(lambda: table(text=[])), "holds no text"),
     ("number.parquet", content(lambda: table(text=[1.5])), "column 'text' holds 1.5 (float)"),
     (
@@ -173,7 +173,7 @@ CASES: list[tuple[str, Maker, str]] = [
         content(lambda: table(a=["x"], b=["y"])),
         "choose columns by name:",
     ),
-    ("text.parquet.gz", zipped("text"), "unpack it first; .parquet files are read"),
+    ("text.parquet.gz", zipped("text"), "unpack this file first; .parquet must not be packed"),
 ]
 
 
@@ -202,7 +202,8 @@ def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read([path], columns=["titel"]))
     assert str(caught.value) == (
-        f"{path}: no column 'titel' (did you mean 'title'?); the table has 'title', 'body'"
+        f"{path}: choose other columns; the table has no column 'titel' (did you mean 'title'?), "
+        "but has 'title', 'body'"
     )
 
 
@@ -212,13 +213,15 @@ def test_records_of_two_kinds(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read([tmp_path]))
     assert str(caught.value) == (
-        f"give files of one kind: {tmp_path / 'b.tsv'} holds pairs, but "
+        f"give files with one kind of records: {tmp_path / 'b.tsv'} holds pairs, but "
         f"{tmp_path / 'a.txt'} holds texts"
     )
 
 
 def test_nothing_given() -> None:
-    with pytest.raises(InputError, match="no text given; name at least one file or folder"):
+    with pytest.raises(
+        InputError, match="name at least one file or folder with text; none is named"
+    ):
         read([])
 
 

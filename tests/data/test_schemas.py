@@ -190,7 +190,7 @@ def test_longest_line_is_read_and_no_longer_one(tmp_path: Path) -> None:
     path.write_text("𝄞" * MAX_CHARACTERS + "\r\nshort\n", encoding="utf-8")
     assert [len(text) for _, text in lines(path)] == [MAX_CHARACTERS, 5]
     path.write_text("x" * (MAX_CHARACTERS + 1), encoding="utf-8")
-    with pytest.raises(InputError, match="line 1: longer than 100,000 characters"):
+    with pytest.raises(InputError, match=r"line 1: .* more than 100,000 characters"):
         list(lines(path))
 
 
@@ -201,7 +201,7 @@ def test_a_huge_line_is_never_held(tmp_path: Path) -> None:
         for _ in range(50):
             handle.write(b"x" * 1_000_000)
     tracemalloc.start()
-    with pytest.raises(InputError, match="line 2: longer than"):
+    with pytest.raises(InputError, match=r"line 2: .* has more than"):
         texts_of([path])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

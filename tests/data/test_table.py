@@ -53,9 +53,7 @@ def test_of_several_splits_the_one_to_train_on(tmp_path: Path) -> None:
     assert texts(tmp_path / "both") == [("train text",)]
     assert texts(tmp_path / "both" / "test") == [("test text",)]
     datasets.DatasetDict({"a": parts["test"]}).save_to_disk(tmp_path / "other")
-    with pytest.raises(
-        InputError, match=r"no split is called 'train'; give one of its splits \(a\)"
-    ):
+    with pytest.raises(InputError, match=r"give a split \(a\), .*; no split is called 'train'"):
         texts(tmp_path / "other")
 
 

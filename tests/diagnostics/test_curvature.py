@@ -260,13 +260,13 @@ def test_a_quadratic_with_a_parameter_that_does_not_matter() -> None:
 
 def test_what_is_no_hessian() -> None:
     p = torch.ones(2, requires_grad=True)
-    with pytest.raises(InputError, match="found 0 parameters"):
+    with pytest.raises(InputError, match="and 0 parameters"):
         Hessian([lambda: p.sum()], [])
     with pytest.raises(InputError, match="0 losses"):
         Hessian([], [p])
-    with pytest.raises(InputError, match="the loss is nan"):
+    with pytest.raises(InputError, match="finite loss; found nan"):
         Hessian([lambda: p.sum() * torch.nan], [p])
-    with pytest.raises(ValueError, match=r"2 rows; found a vector of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"2 numbers; found the shape \(3,\)"):
         Hessian([lambda: p.square().sum()], [p]) @ torch.ones(3)
 
 

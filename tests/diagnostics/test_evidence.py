@@ -85,7 +85,7 @@ def test_images_are_scored_by_their_neighbours(tmp_path: Path) -> None:
         (
             "0,2.5\n10,1,1,1\n",
             "files: [a]\n",
-            r"metrics.csv, line 2: 2 cells in a row of 4 columns",
+            r"metrics.csv, line 2: 2 cells where the header has 4",
         ),
         (",2.5,1,\n", "files: [a]\n", r"metrics.csv, line 2: the row has no step"),
         ("0,1,1,1\n", "{", r"config.yaml:1 is not YAML"),
@@ -100,7 +100,7 @@ def test_damaged_files_are_named(tmp_path: Path, lines: str, settings: str, mess
 def test_a_log_that_is_no_text_is_named(tmp_path: Path) -> None:
     run = unfinished(tmp_path, "")
     (run / "metrics.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"metrics.csv: is not UTF-8 text"):
+    with pytest.raises(InputError, match=r"metrics.csv: restore this file; it is not UTF-8 text"):
         of_run(run)
 
 
@@ -121,7 +121,7 @@ def test_a_step_that_no_run_has_is_refused(tmp_path: Path, step: str) -> None:
 
 def test_an_objective_is_a_name(tmp_path: Path) -> None:
     run = unfinished(tmp_path, "0,1.5,0.5,\n", "files: [a.txt]\nobjective: [1, 2]\n")
-    with pytest.raises(InputError, match=r"it must be a name, but is \[1, 2\]"):
+    with pytest.raises(InputError, match=r"of the objective in .*: found \[1, 2\]"):
         of_run(run)
 
 
@@ -129,7 +129,7 @@ def test_a_loss_of_sentence_transformers_has_no_objective(tmp_path: Path) -> Non
     lines = "0,0.5,,\n10,0.4,,\n"
     case = of_run(unfinished(tmp_path / "run", lines, "files: [a.txt]\nloss: CoSENTLoss\n"))
     assert case.objective is None
-    assert "the components GD, W and R of CoSENTLoss are not logged" in case.notes
+    assert "the gradient components of the loss CoSENTLoss are not logged" in case.notes
     (found,) = diagnose(case).findings
     assert found.verdict == "not-enough-seen"
     assert found.change == "train with this loss in your own trainer, watched by isotrope.Doctor()"

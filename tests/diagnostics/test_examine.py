@@ -106,7 +106,7 @@ def test_vanished_data_leave_the_log(encoder: Path, tmp_path: Path) -> None:
 def test_a_run_without_a_model(encoder: Path, lines: Path, tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", encoder, [str(lines)])
     shutil.rmtree(run / "model")
-    assert examine(run).notes[-1] == "there is no saved model to embed data with"
+    assert examine(run).notes[-1] == "no data were embedded, because the run has no saved model"
 
 
 def test_an_objective_of_ones_own(encoder: Path, pairs: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_model_of_images_needs_some(tmp_path: Path) -> None:
 
 def test_too_few_texts(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a single line\n")
-    with pytest.raises(InputError, match=r"one.txt: 1 text is too few to compare"):
+    with pytest.raises(InputError, match=r"give at least 2 texts: one.txt has 1"):
         read_texts([tmp_path / "one.txt"])
 
 

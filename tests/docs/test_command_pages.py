@@ -35,7 +35,7 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "\n\nFine-tune a sentence encoder" in train
     chosen = "[chosen by --recipe auto; papers: 64]"
     assert (
-        f"| `--batch-size N` | Sentences or pairs per step, all devices together {chosen}. |"
+        f"| `--batch-size N` | Number of texts or pairs per step, on all devices {chosen}. |"
         in train
     )
     assert "```console\nisotrope train wiki.txt.gz --dev" in train
@@ -46,5 +46,5 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "## Data to score on, in any combination" in evaluate
     assert "| `--mode full\\|prototyping` | Protocol of the transfer tasks [full]. |" in evaluate
     simulate = command_page("simulate")
-    assert "```text\ndissipation  GD, a factor on the gradient, from 1 to 0" in simulate
+    assert "```text\ndissipation  gradient dissipation GD, a factor from 1 to 0" in simulate
     assert "%" not in command_page("sweep"), "filled in as in the help"

@@ -97,12 +97,12 @@ def test_one_changes_nothing_and_a_half_makes_larger():
 
 @pytest.mark.parametrize("c", [0, -3, float("nan"), float("inf")])
 def test_a_constant_that_is_none(c):
-    with pytest.raises(InputError, match="must be a finite number above 0; found"):
+    with pytest.raises(InputError, match="above 0, a finite number; found"):
         cut_initialize(nn.Linear(2, 2), c)
 
 
 def test_another_word():
-    with pytest.raises(InputError, match="must be 'weights' or 'all'; found 'biases'"):
+    with pytest.raises(InputError, match="set `what` to 'weights' or 'all'; found 'biases'"):
         cut_initialize(nn.Linear(2, 2), 3, what="biases")
 
 

@@ -132,14 +132,14 @@ class TestBuild:
         [
             ("resnet19", {}, r"no image encoder 'resnet19' \(did you mean 'resnet\d+'\?\); known"),
             ("resnet18", {"stem": "small"}, "'auto', 'cifar' or 'imagenet'; found 'small'"),
-            ("resnet18", {"width": 0}, "sizes must be at least 1; found image 32, width 0"),
-            ("resnet18", {"image_size": 0}, "sizes must be at least 1; found image 0"),
+            ("resnet18", {"width": 0}, "image size and width of at least 1; found 32 and 0"),
+            ("resnet18", {"image_size": 0}, "image size and width of at least 1; found 0"),
             ("vit-tiny", {"stem": "cifar"}, "use the stem 'auto' for vit-tiny"),
             ("vit-tiny", {"image_size": 30}, "30 pixels cannot be cut into patches of 4"),
-            ("vit-tiny", {"width": 13}, "width must be a multiple of its 3 heads; found 13"),
-            ("resnet9", {"std": (0.2, 0, 0.2)}, "standard deviation must be above 0"),
-            ("resnet9", {"mean": (0.5,)}, r"the mean must be 3 finite numbers; found \(0.5,\)"),
-            ("resnet9", {"std": (1, 1, float("nan"))}, "deviation must be 3 finite numbers"),
+            ("vit-tiny", {"width": 13}, "a width that 3, the number of heads, divides; found 13"),
+            ("resnet9", {"std": (0.2, 0, 0.2)}, "standard deviations above 0"),
+            ("resnet9", {"mean": (0.5,)}, r"the mean as 3 finite numbers; found \(0.5,\)"),
+            ("resnet9", {"std": (1, 1, float("nan"))}, "deviation as 3 finite numbers"),
         ],
     )
     def test_what_cannot_be_built(self, name, choice, message):
@@ -233,18 +233,18 @@ class TestEncode:
         assert "3/3" in capsys.readouterr().err
 
     def test_what_cannot_be_encoded(self, vit):
-        with pytest.raises(InputError, match="the batch size must be at least 1; found 0"):
+        with pytest.raises(InputError, match="a batch size of at least 1; found 0"):
             vit.encode(pictures(1, 16), batch_size=0)
-        with pytest.raises(InputError, match=r"found the single path a\.png"):
+        with pytest.raises(InputError, match=r"found the path a\.png"):
             vit.encode("a.png")
-        with pytest.raises(InputError, match=r"h x w x 3 or h x w; found \(16, 16, 5\)"):
+        with pytest.raises(InputError, match=r"h x w x 3 or h x w pixels; found \(16, 16, 5\)"):
             vit.encode([np.zeros((16, 16, 5), np.uint8)])
 
     def test_broken_weights(self, vit):
         encoder = copy.deepcopy(vit).train()
         with torch.no_grad():
             encoder.model.layernorm.bias.fill_(float("nan"))
-        with pytest.raises(InputError, match=r"train .* again .*: its weights are broken"):
+        with pytest.raises(InputError, match=r"train .* again .*, because its weights are broken"):
             encoder.encode(pictures(1, 16))
         assert encoder.training
 

@@ -245,7 +245,7 @@ class TestBroken:
     def test_text_is_no_image_encoder_and_the_other_way_round(self, tiny, folder, tmp_path):
         tiny.save(tmp_path / "text")
         assert isinstance(load(tmp_path / "text", device="cpu"), SentenceEncoder)
-        with pytest.raises(InputError, match="give an image encoder of a type in resnet"):
+        with pytest.raises(InputError, match=r"a type that isotrope reads \(resnet"):
             ImageEncoder.load(tmp_path / "text")
         with pytest.raises(
             InputError, match=r"load .* with isotrope\.load: it takes images, not text"
@@ -255,7 +255,7 @@ class TestBroken:
     def test_a_pooling_is_for_text(self, folder):
         with pytest.raises(InputError, match=r"leave out pooling, .* takes images"):
             load(folder, pooling="mean")
-        with pytest.raises(InputError, match="leave out model_kwargs, which is for text only"):
+        with pytest.raises(InputError, match="leave out model_kwargs, an option for text"):
             load(folder, model_kwargs={"dtype": "float16"})
 
     @pytest.mark.parametrize("kind", ["cifar", "resnet"])
@@ -298,7 +298,7 @@ class TestBroken:
     @pytest.mark.parametrize(("key", "value"), [("image_mean", 0.5), ("image_std", ["a"] * 3)])
     def test_no_colours(self, folder, key, value):
         edit(folder / "preprocessor_config.json", **{key: value})
-        with pytest.raises(InputError, match="must be 3 finite numbers; found"):
+        with pytest.raises(InputError, match="as 3 finite numbers; found"):
             ImageEncoder.load(folder)
 
     @pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json"])

@@ -67,9 +67,9 @@ def test_what_is_shared_inside_stays_shared():
 
 @pytest.mark.parametrize("decay", [-0.1, 1.5, float("nan")])
 def test_a_decay_that_is_none(decay):
-    with pytest.raises(InputError, match=r"must lie in \[0, 1\]; found"):
+    with pytest.raises(InputError, match=r"the moving average in \[0, 1\]; found"):
         Momentum(net(), decay)
-    with pytest.raises(InputError, match=r"must lie in \[0, 1\]; found"):
+    with pytest.raises(InputError, match=r"the moving average in \[0, 1\]; found"):
         Momentum(net(), 0.5).update(net(), decay)
 
 

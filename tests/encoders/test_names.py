@@ -52,11 +52,11 @@ def test_modules_of_a_router_are_checked_like_the_others(tmp_path):
         pickle.unlink()
     (model / "1_R" / "x_Dense" / "inner" / "deeper").mkdir()
     (model / "1_R" / "x_Dense" / "inner" / "deeper" / "x").symlink_to("/etc/hostname")
-    with pytest.raises(InputError, match="is a link out of"):
+    with pytest.raises(InputError, match="replace this link, which leads out of"):
         resolve(model)
     (model / "1_R" / "x_Dense" / "inner" / "deeper" / "x").unlink()
     (model / "1_R" / "router_config.json").write_text(json.dumps({"types": {"../../x": dense}}))
-    with pytest.raises(InputError, match="leads out of the folder"):
+    with pytest.raises(InputError, match="leads out of the model's folder"):
         resolve(model)
 
 
@@ -88,7 +88,7 @@ def test_an_id_while_the_hub_is_switched_off():
     with pytest.raises(
         InputError,
         match=r"^'bert-base-uncased' is neither a folder here nor in the local Hugging Face cache, "
-        r"and the hub is switched off: HF_HUB_OFFLINE is set$",
+        r"and the hub is switched off: unset HF_HUB_OFFLINE to use it$",
     ):
         resolve("bert-base-uncased")
 
@@ -171,7 +171,7 @@ def test_a_model_of_the_hub_is_downloaded_without_pickles(monkeypatch, online, f
         raise OSError("connection reset")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fails)
-    with pytest.raises(InputError, match=r"downloading '.*tiny-model' failed: connection reset"):
+    with pytest.raises(InputError, match=r"download of '.*tiny-model' again: connection reset"):
         resolve("tiny-model")
 
 
@@ -189,7 +189,7 @@ def test_the_cache_is_used_without_the_network(monkeypatch, tmp_path, folder):
 
 def test_a_file_is_no_encoder(tmp_path):
     (tmp_path / "x.txt").write_text("x")
-    with pytest.raises(InputError, match=r"x\.txt is a file; an encoder is a folder"):
+    with pytest.raises(InputError, match=r"give a folder with .*x\.txt is a file"):
         resolve(tmp_path / "x.txt")
 
 
@@ -203,7 +203,7 @@ def test_a_run_folder_means_its_model(folder, tmp_path):
     run.mkdir()
     (run / "config.yaml").write_text("seed: 0\n")
     with pytest.raises(
-        InputError, match=r"continue the training .* is a run folder without a model in .*model"
+        InputError, match=r"finish the training .* is a run folder without a model in .*model"
     ):
         resolve(run)
     shutil.copytree(folder, run / "model")
@@ -217,7 +217,7 @@ def spoil(folder, name, content):
 @pytest.mark.parametrize("name", ["config.json", "modules.json", "tokenizer.json"])
 def test_a_broken_configuration_is_named(folder, name):
     spoil(folder, name, b'{"cut": ')
-    with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); was it cut short\?"):
+    with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); restore it"):
         resolve(folder)
 
 
@@ -236,7 +236,9 @@ def test_a_configuration_that_cannot_be_opened(folder):
 
 def test_a_first_module_without_configuration(folder):
     (folder / "config.json").unlink()
-    with pytest.raises(InputError, match=r"give a transformers model: .* has no config\.json"):
+    with pytest.raises(
+        InputError, match=r"give the folder of a transformers model: .* has no config\.json"
+    ):
         resolve(folder)
 
 
@@ -244,7 +246,9 @@ def test_broken_weights_are_named(folder):
     weights = (folder / "model.safetensors").read_bytes()
     for content in (weights[: len(weights) // 2], b"garbage" * 50, b""):
         spoil(folder, "model.safetensors", content)
-        with pytest.raises(InputError, match=r"model\.safetensors cannot be read .*cut short\?"):
+        with pytest.raises(
+            InputError, match=r"download .*model\.safetensors again: it cannot be read"
+        ):
             resolve(folder)
 
 
@@ -256,7 +260,7 @@ def test_pickles_are_refused(folder):
 
 def test_missing_weights(folder):
     (folder / "model.safetensors").unlink()
-    with pytest.raises(InputError, match=r"model\.safetensors is missing in"):
+    with pytest.raises(InputError, match=r"has no model\.safetensors"):
         resolve(folder)
 
 
@@ -320,5 +324,5 @@ def test_settings_that_are_a_list_are_refused(tmp_path, file):
     model.save(tmp_path)
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("[]")
-    with pytest.raises(InputError, match="must hold settings by name"):
+    with pytest.raises(InputError, match="by a JSON object of settings"):
         names.resolve(tmp_path)

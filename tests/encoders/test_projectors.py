@@ -66,7 +66,7 @@ def test_heads_as_the_papers_write_them(name):
 
 @pytest.mark.parametrize("widths", [(0, [3], 2), (3, [0], 2), (3, [], -1)])
 def test_a_width_of_nothing(widths):
-    with pytest.raises(InputError, match="widths of a head must be at least 1; found"):
+    with pytest.raises(InputError, match="give the head widths of at least 1; found"):
         projector(*widths)
 
 

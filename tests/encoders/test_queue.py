@@ -69,5 +69,5 @@ def test_the_state_is_whole():
 
 
 def test_a_queue_for_nothing():
-    with pytest.raises(InputError, match="a queue must hold at least 1 row; found 0"):
+    with pytest.raises(InputError, match="give the queue a size of at least 1 row; found 0"):
         Queue(0, 3, 0)

@@ -173,5 +173,5 @@ def test_lora_finds_the_layers_of_gpt(tmp_path: Path) -> None:
     facts = lora_facts(encoder)
     assert facts is not None
     assert facts["targets"] == ["c_attn"]
-    with pytest.raises(InputError, match="use c_attn, c_fc, c_proj; all-linear means all of them"):
+    with pytest.raises(InputError, match="use some of c_attn, c_fc, c_proj, or all-linear for all"):
         add_lora(SentenceEncoder.load(tmp_path / "plain"), 2, targets=["query"])

@@ -68,7 +68,7 @@ class TestEncode:
     def test_a_shorter_maximum_length(self, tiny):
         cut = tiny.encode(["the tall ship left the harbour"], max_length=4)
         assert_same(cut, tiny.encode(["the tall"], max_length=4))
-        with pytest.raises(InputError, match="between 3 and 32 tokens; found 0"):
+        with pytest.raises(InputError, match=r"between 3 and 32 tokens, .*; found 0"):
             tiny.encode(["the tall ship"], max_length=0)
 
     def test_no_texts(self, tiny):
@@ -98,11 +98,11 @@ class TestEncode:
     def test_what_is_not_a_text(self, tiny):
         with pytest.raises(InputError, match=r"give only texts: texts\[1\] is 3 \(int\)"):
             tiny.encode(["a", 3])
-        with pytest.raises(InputError, match="give a list of texts; found the single text 'a'"):
+        with pytest.raises(InputError, match=r"give a list of texts, .* found the text 'a'"):
             tiny.encode("a")
 
     def test_a_batch_of_nothing(self, tiny):
-        with pytest.raises(InputError, match="the batch size must be at least 1; found 0"):
+        with pytest.raises(InputError, match="a batch size of at least 1; found 0"):
             tiny.encode(["a"], batch_size=0)
 
 
@@ -130,7 +130,7 @@ class TestTokens:
 
     @pytest.mark.parametrize("length", [0, 2, 33])
     def test_a_length_the_model_cannot_take(self, tiny, length):
-        with pytest.raises(InputError, match=f"between 3 and 32 tokens; found {length}"):
+        with pytest.raises(InputError, match=rf"between 3 and 32 tokens, .*; found {length}"):
             tiny.tokenize(["a"], length)
 
     def test_rows_may_be_arrays(self, tiny):
@@ -227,15 +227,17 @@ class TestPooling:
         assert (encoder.pooling, encoder.dimension) == ("cls+mean", 256)
         assert_same(encoder.encode(TEXTS), model.encode(TEXTS))
         encoder.save(tmp_path / "both")
-        with pytest.raises(InputError, match=r"joins several poolings, .* do not fit 'mean' alone"):
+        with pytest.raises(InputError, match=r"joins several poolings, .* need all of them"):
             SentenceEncoder.load(tmp_path / "both", pooling="mean")
 
     def test_no_pooling_at_all(self, tiny, tmp_path):
         model = SentenceTransformer(modules=[tiny.model[0]], device="cpu")
         model.save_pretrained(str(tmp_path / "none"), create_model_card=False)
-        with pytest.raises(InputError, match=r"add a pooling to .*: it gives one vector per token"):
+        with pytest.raises(
+            InputError, match=r"add a pooling module to .*, which gives a vector per token"
+        ):
             SentenceEncoder.load(tmp_path / "none")
-        with pytest.raises(InputError, match=r"do not set the pooling 'cls': .* has no pooling"):
+        with pytest.raises(InputError, match=r"leave out the pooling 'cls': .* has no pooling"):
             SentenceEncoder.load(tmp_path / "none", pooling="cls")
 
 
@@ -392,7 +394,7 @@ class TestLoad:
         small, large = sorted((tiny, other), key=lambda e: len(e.tokenizer))
         small.save(folder)
         large.tokenizer.save_pretrained(folder)
-        with pytest.raises(InputError, match=r"save .* with its own tokenizer"):
+        with pytest.raises(InputError, match=r"save .* with the tokenizer that belongs to it"):
             SentenceEncoder.load(folder)
 
     @pytest.mark.parametrize("device", ["cuda:63", "mps", "meta"])
@@ -411,18 +413,18 @@ class TestModelsThatDoNotFit:
     def test_no_transformer_first(self, tiny):
         words = BoW(vocab=["river", "boat"])
         model = SentenceTransformer(modules=[words], device="cpu")
-        with pytest.raises(InputError, match=r"x starts with .*BoW"):
+        with pytest.raises(InputError, match="the first module of x is BoW"):
             SentenceEncoder(model, "x")
 
     def test_not_only_text(self, tiny, monkeypatch):
         both = {**tiny.model[0].modality_config, "image": {}}
         monkeypatch.setattr(tiny.model[0], "modality_config", both)
-        with pytest.raises(InputError, match="give an encoder of plain text: x reads text, image"):
+        with pytest.raises(InputError, match="give an encoder of plain text: x takes text, image"):
             SentenceEncoder(tiny.model, "x")
 
     def test_cut_embeddings(self, tiny, monkeypatch):
         monkeypatch.setattr(tiny.model, "truncate_dim", 16)
-        with pytest.raises(InputError, match="x cuts its embeddings to 16 dimensions"):
+        with pytest.raises(InputError, match="of x, which cuts the embeddings"):
             SentenceEncoder(tiny.model, "x")
 
     def test_token_types_that_are_not_all_0(self, folder):
@@ -435,7 +437,7 @@ class TestModelsThatDoNotFit:
         file = folder / "tokenizer_config.json"
         names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
         file.write_text(json.dumps(json.loads(file.read_text()) | names))
-        with pytest.raises(InputError, match=r"are all 0: .* several types \(\[1, 0"):
+        with pytest.raises(InputError, match=r"the token_type_ids \[1, 0, 0\]"):
             SentenceEncoder.load(folder)
 
     def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch):

@@ -48,5 +48,5 @@ def test_it_trains(folder: Path, tmp_path: Path) -> None:
     same(trained, outcome.output / "model")
     assert np.abs(trained.encode(TEXTS) - SentenceEncoder.load(folder).encode(TEXTS)).max() > 1e-3
     for setting in ({"lora": 4}, {"gradient_checkpointing": True}):
-        with pytest.raises(InputError, match="has static embeddings and no layers"):
+        with pytest.raises(InputError, match=r"the static embeddings of .* have no layers"):
             isotrope.fit(pairs, output=tmp_path / "other", head="none", **options, **setting)

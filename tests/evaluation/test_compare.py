@@ -204,5 +204,5 @@ def test_what_cannot_be_compared() -> None:
         broken = scored("b", 1)
         broken.items.clear()
         broken.items.update(items)
-        with pytest.raises(InputError, match="those of a and b have different items"):
+        with pytest.raises(InputError, match="the results of a and b do not have the same scored"):
             compare_results([first, broken])

@@ -87,8 +87,8 @@ def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     assert second.items.keys() == first.items.keys()
     assert second.provenance["reused"] == ["retrieval"]
     said = capsys.readouterr().err
-    assert "finished before, in " in said
-    assert ": retrieval (--again repeats them)" in said
+    assert "already scored, in " in said
+    assert ": retrieval (to repeat: --again)" in said
 
     assert len(evaluate(again=True)[1]) == 1
     assert len(evaluate(Known(vectors, "other weights"))[1]) == 1

@@ -94,11 +94,11 @@ def test_too_few_texts():
     records = [[text] for text in TEXTS[:19]] + [["too short"]] * 30
     with pytest.raises(
         InputError,
-        match=r"with holdout=0.2 \(the default is 0.1\), or give dev an STS file .* at least "
-        r"20 held-out texts of at least 8 words; found 19 among 49 records",
+        match=r"with holdout=0.2, or give dev an STS file .*: found 19 texts of at least 8 words "
+        r"among 49 held-out records, but dev='auto' needs 20",
     ):
         holdout_set(records, "dropout")
-    with pytest.raises(InputError, match="held-out pairs that differ; found 1 among 50"):
+    with pytest.raises(InputError, match="found 1 pairs that differ among 50 held-out records"):
         holdout_set([PAIRS[0]] * 49 + [("a", "a")], "pairs")
 
 

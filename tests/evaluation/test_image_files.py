@@ -86,7 +86,7 @@ def test_what_is_refused(model, folder, tmp_path):
     with pytest.raises(InputError, match="give a folder of pictures, which an image encoder takes"):
         encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"holds no pictures \(\.bmp"):
+    with pytest.raises(InputError, match=r"give a folder with pictures \(\.bmp"):
         pictures_below(tmp_path / "empty")
     with pytest.raises(InputError, match="the encoder takes pictures"):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
@@ -106,7 +106,7 @@ def test_broken_pictures_are_left_out_and_counted(model, folder, tmp_path, monke
     expected = ImageEncoder.load(model, device="cpu").encode([folder / name for name in NAMES])
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, atol=1e-6)
     (said,) = {record.getMessage() for record in caplog.records}
-    assert said.startswith("left out 8 of 12 pictures that cannot be read, such as: ")
+    assert said.startswith("left out 8 of 12 pictures that cannot be read; the first: ")
     assert "0.png is not a picture that can be read" in said
 
     found = search(model, folder, str(folder / "b.png"), top=9, device="cpu")
@@ -119,6 +119,8 @@ def test_broken_pictures_are_left_out_and_counted(model, folder, tmp_path, monke
 def test_only_broken_pictures(model, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG")
-    with pytest.raises(InputError, match=r"none of 1 files can be read: .*a\.png is not a picture"):
+    with pytest.raises(
+        InputError, match=r"copy 1 unreadable files again: .*a\.png is not a picture"
+    ):
         encode_file(model, tmp_path / "pictures", tmp_path / "x.npy", device="cpu")
     assert [file.name for file in tmp_path.iterdir()] == ["pictures"]

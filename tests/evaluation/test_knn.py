@@ -156,9 +156,9 @@ def test_memory_does_not_grow_with_the_training_part():
     ("options", "message"),
     [
         ({"k": 0}, "k of at least 1 and a temperature above 0; found k = 0"),
-        ({"temperature": 0.0}, "found k = 200 and t = 0.0"),
-        ({"temperature": float("inf")}, "t = inf"),
-        ({"temperature": float("nan")}, "t = nan"),
+        ({"temperature": 0.0}, "found k = 200 and temperature 0.0"),
+        ({"temperature": float("inf")}, "temperature inf"),
+        ({"temperature": float("nan")}, "temperature nan"),
     ],
 )
 def test_settings_out_of_range(options, message):
@@ -171,7 +171,7 @@ def test_features_that_are_not_finite(value):
     """They would vote, and be voted on, with a cosine of 0."""
     train, test = (part.vectors.copy() for part in (TRAIN, TEST))
     train[-1, 0] = test[-1, 0] = value
-    with pytest.raises(InputError, match=r"the training features again, .* not finite"):
+    with pytest.raises(InputError, match=r"the training examples again, .* not finite"):
         knn(Features(train, TRAIN.labels), TEST)
-    with pytest.raises(InputError, match=r"the test features again, .* not finite"):
+    with pytest.raises(InputError, match=r"the test examples again, .* not finite"):
         knn(TRAIN, Features(test, TEST.labels))

@@ -88,7 +88,7 @@ class TestSGD:
 
     def test_divergence(self):
         probe = Probe(learning_rate=3e38, epochs=50)
-        with pytest.raises(InputError, match=r"lower the learning rate .* diverges at 3e\+38"):
+        with pytest.raises(InputError, match=r"lower the learning rate .* at 3e\+38, it diverges"):
             linear_probe(TRAIN, TEST, probe)
 
 
@@ -162,7 +162,7 @@ def test_features_that_are_not_finite(value):
 def test_test_features_that_are_not_finite(value):
     rows = TEST.vectors.astype(float)
     rows[-1, 2] = value
-    with pytest.raises(InputError, match=r"the test features again, .* not finite"):
+    with pytest.raises(InputError, match=r"encode the test examples again, .* NaN or infinite"):
         linear_probe(TRAIN, Features(rows, TEST.labels), Probe(epochs=1))
 
 

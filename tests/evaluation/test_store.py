@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on(sts_folder: Path, tmp_path: Path) -> None:
     assert 2 <= len(kept) < 7
 
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "finished before" in again.stderr
+    assert "already scored" in again.stderr
     assert "STS12, STS13" in again.stderr
     for name, written in kept.items():
         assert (tmp_path / "kept" / name).stat().st_mtime_ns == written
@@ -182,6 +182,6 @@ def test_a_killed_run_goes_on(sts_folder: Path, tmp_path: Path) -> None:
 
     other = [*command[:-1], str(tmp_path / "other")]
     whole = subprocess.run(other, env=environment, capture_output=True, text=True, check=True)
-    assert "finished before" not in whole.stderr
+    assert "already scored" not in whole.stderr
     numbers = [json.loads(run.stdout)["details"] for run in (again, whole)]
     assert numbers[0] == numbers[1]

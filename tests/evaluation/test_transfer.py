@@ -218,7 +218,7 @@ def test_the_smallest_task() -> None:
         for way in (fit, fit_sequential)
     ]
     assert scores[0].accuracy == scores[1].accuracy > 0
-    with pytest.raises(InputError, match=r"MR: give at least 13 .* the rarest class has 12"):
+    with pytest.raises(InputError, match=r"at least 13 examples of each class of MR, .* 12"):
         transfer_task(Unused(), task("MR", size=25), mode="prototyping")
 
 
@@ -231,7 +231,7 @@ class Unused:
 
 def test_what_is_wrong_is_said_before_encoding(seven, monkeypatch) -> None:
     seven["TREC"] = task("TREC", size=29, classes=3)
-    with pytest.raises(InputError, match=r"TREC: give at least 13 .* the rarest class has 9"):
+    with pytest.raises(InputError, match=r"at least 13 examples of each class of TREC, .* 9"):
         transfer(Unused())
     monkeypatch.setitem(sys.modules, "sklearn.model_selection", None)
     with pytest.raises(MissingExtra, match=r"pip install '\.\[eval\]'.*'sklearn'"):

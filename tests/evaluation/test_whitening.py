@@ -33,10 +33,10 @@ def test_statistics_are_those_of_the_texts_that_are_given():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.ones((1, 2)), "two rows or more; found 1"),
+        (np.ones((1, 2)), "at least two embeddings; found 1"),
         (np.ones((4, 2)), "are equal"),
-        (np.arange(4), r"a matrix, n x d; found shape \(4,\)"),
-        (np.array([[0, 1], [np.inf, 2]]), "found NaN or infinity"),
+        (np.arange(4), r"a matrix of embeddings, n x d; found shape \(4,\)"),
+        (np.array([[0, 1], [np.inf, 2]]), "with NaN or infinity"),
     ],
 )
 def test_what_cannot_be_whitened_is_refused(rows: np.ndarray, message: str):

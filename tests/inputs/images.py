@@ -66,7 +66,7 @@ def png(width: int, height: int) -> bytes:
 X = np.zeros((4, 8, 8, 3), np.uint8)
 # arrays of an .npz file, and what is said
 ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "no pictures among them": ({"labels": np.arange(4)}, "name the array of pictures images"),
+    "no pictures among them": ({"labels": np.arange(4)}, "call the array of pictures images"),
     "floats": ({"images": X.astype(float)}, "as uint8 from 0 to 255, not float64"),
     "signed": ({"images": X.astype(np.int8)}, "255, not int8"),
     "two dimensions": ({"images": X[0, :, :, 0]}, "has the shape (8, 8)"),
@@ -78,20 +78,20 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "objects": ({"images": np.array([None, {}], object)}, "without Python objects"),
     "text": ({"images": np.array(["a", "b"])}, "255, not <U1"),
     "records": ({"images": np.zeros(4, [("a", "u1")])}, "as uint8 from 0 to 255"),
-    "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each picture"),
-    "labels of floats": ({"images": X, "labels": np.ones(4)}, "give integers or names as"),
+    "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each of the"),
+    "labels of floats": ({"images": X, "labels": np.ones(4)}, "give integers or names in"),
     "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "without Python objects"),
     "labels beyond the names": (
         {"images": X, "labels": np.array([0, 1, 2, 9]), "class_names": np.array(["a", "b"])},
-        "they are from 0 to 9",
+        "labels in the file go from 0 to 9",
     ),
     "negative labels": (
         {"images": X, "labels": np.array([-1, 0, 1, 1]), "class_names": np.array(["a", "b"])},
-        "they are from -1 to 1",
+        "go from -1 to 1",
     ),
     "a label without a name": (
         {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
-        "is not one of the 2 known ones",
+        "to the array class_names, which has 2 other names",
     ),
     "a test part of floats": (
         {"images": X, "x_test": X.astype(float)},
@@ -99,45 +99,45 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a test part with fewer labels": (
         {"images": X, "labels": np.arange(4), "x_test": X, "y_test": np.arange(3)},
-        "give one label for each picture",
+        "give one label for each of the",
     ),
     "strips given as a file": (
         {"webp": np.zeros(9, np.uint8), "offsets": np.array([0, 9]), "labels": np.arange(1)},
-        "name the array of pictures images",
+        "call the array of pictures images",
     ),
 }
 # names in a file of strips
 STRIPS: dict[str, tuple[dict[str, Any], str]] = {
     "no offsets": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2)},
-        "write 'offsets' again",
+        "save the array 'offsets'",
     ),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
-        "strip 0 is damaged",
+        "strip 0 in it is damaged",
     ),
     "no pictures in them": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([0, 9])},
-        "strip 0 is damaged",
+        "strip 0 in it is damaged",
     ),
     "offsets beyond the end": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([5, 99])},
-        "strip 0 is damaged",
+        "strip 0 in it is damaged",
     ),
 }
 # raw files that claim to be .npz
 RAW: dict[str, tuple[Made, str]] = {
-    "text": (lambda path: content(path, "hello"), "not an .npz file of pictures"),
-    "no bytes": (lambda path: content(path, b""), "not an .npz file of pictures"),
+    "text": (lambda path: content(path, "hello"), "as an .npz file of pictures"),
+    "no bytes": (lambda path: content(path, b""), "as an .npz file of pictures"),
     "a cut archive": (
         lambda path: (npz(path, images=X), content(path, path.read_bytes()[:-40])),
-        "not an .npz file of pictures",
+        "as an .npz file of pictures",
     ),
     "an .npy file": (
         lambda path: content(path, header_only("(0,)")),
-        "not an .npz file of pictures",
+        "as an .npz file of pictures",
     ),
-    "a pickle": (lambda path: content(path, pickle.dumps({"images": 1})), "not an .npz file"),
+    "a pickle": (lambda path: content(path, pickle.dumps({"images": 1})), "as an .npz file"),
     "a pickle inside": (
         lambda path: zipped(path, **{"images.npy": pickle.dumps([1])}),
         "cannot be read",
@@ -162,7 +162,7 @@ RAW: dict[str, tuple[Made, str]] = {
     ),
     "a member above it": (
         lambda path: zipped(path, **{"..__..__images.npy": header_only("(4,)")}),
-        "name the array of pictures images",
+        "call the array of pictures images",
     ),
     "a damaged member": (
         lambda path: (npz(path, images=X), content(path, _flipped(path.read_bytes()))),
@@ -217,8 +217,8 @@ def _archives() -> Iterator[Case]:
         return train("cifar-10-python.tar.gz")
 
     yield Case("archives/the archive itself", packed, "give a folder of pictures")
-    yield Case("archives/pickles of CIFAR", pickles, "no pictures here")
-    yield Case("archives/bytes of STL-10", binary, "copy on the Hugging Face hub")
+    yield Case("archives/pickles of CIFAR", pickles, "put pictures into this folder")
+    yield Case("archives/bytes of STL-10", binary, "files from the Hugging Face hub")
 
 
 def _table(room: Path, **columns: list[Any]) -> Path:
@@ -241,7 +241,9 @@ def _tables() -> Iterator[Case]:
     yield Case("hugging face/broken info", bad("dataset_info.json", "{"), "not valid JSON")
     yield Case("hugging face/broken dict", bad("dataset_dict.json", "{"), "not valid JSON")
     yield Case(
-        "hugging face/no state", bad("dataset_info.json", "{}"), "save it again; it cannot be read"
+        "hugging face/no state",
+        bad("dataset_info.json", "{}"),
+        "save the dataset again; it cannot be read",
     )
     yield Case(
         "hugging face/splits above it",
@@ -251,10 +253,12 @@ def _tables() -> Iterator[Case]:
     yield Case(
         "hugging face/broken parquet",
         bad("train.parquet", b"PAR1"),
-        "save it again; it cannot be read",
+        "save the dataset again; it cannot be read",
     )
     yield Case(
-        "hugging face/empty parquet", bad("train.parquet", b""), "save it again; it cannot be read"
+        "hugging face/empty parquet",
+        bad("train.parquet", b""),
+        "save the dataset again; it cannot be read",
     )
 
     def words(room: Path, bench: Bench) -> Sequence[object]:
@@ -288,21 +292,23 @@ def _tables() -> Iterator[Case]:
         return train(_table(room, text=["a"]))
 
     yield Case(
-        "hugging face/no pictures", words, "call the column of pictures image; the columns are text"
+        "hugging face/no pictures",
+        words,
+        "rename the column of pictures to image; the columns are text",
     )
-    yield Case("hugging face/pictures of numbers", numbers, "of encoded pictures; it holds")
+    yield Case("hugging face/pictures of numbers", numbers, "the bytes of picture files")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
     yield Case("hugging face/labels of lists", labels, "some are not numbers")
     yield Case(
         "hugging face/a card with an address",
         card,
-        "call the column of pictures image; the columns are text",
+        "rename the column of pictures to image; the columns are text",
     )
     yield Case(
         "hugging face/a script beside it",
         script,
-        "call the column of pictures image; the columns are text",
+        "rename the column of pictures to image; the columns are text",
     )
 
 
@@ -375,7 +381,9 @@ def _folders() -> Iterator[Case]:
     Image.fromarray(ramp(64, 64)).save(cut, "PNG")
     yield Case("pictures/none", of(), "no pictures")
     yield Case(
-        "pictures/other files", of(("a.txt", "x"), ("b.svg", "x")), "no pictures here; give files"
+        "pictures/other files",
+        of(("a.txt", "x"), ("b.svg", "x")),
+        "put pictures into this folder: it needs files",
     )
     yield Case("pictures/words", of(("a.png", "hello"), ("b.jpg", "x")), many)
     yield Case("pictures/no bytes", of(("a.png", b""), ("b.webp", b"")), many)
@@ -400,8 +408,8 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/pipes", piped, many)
     yield Case("pictures/devices", devices, many)
     yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
-    yield Case("pictures/beside folders", beside, "are beside 2 folders")
-    yield Case("pictures/held out without labels", unlabelled, "have no labels")
+    yield Case("pictures/beside folders", beside, "lie beside 2 folders")
+    yield Case("pictures/held out without labels", unlabelled, "without labels")
     yield Case("pictures/output inside them", inside, "choose an output folder outside the data")
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
     yield Case("pictures/sides of a million", sized(1_000_000), "")

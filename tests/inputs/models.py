@@ -183,11 +183,11 @@ def _huge(name: str) -> Spoil:
 # what is spoilt, how, and what is said
 TEXT: dict[str, tuple[Spoil, str]] = {
     "no config": (gone("config.json"), "no config.json"),
-    "no weights": (gone("model.safetensors"), "model.safetensors is missing in"),
+    "no weights": (gone("model.safetensors"), "has no model.safetensors"),
     "no tokenizer": (gone("tokenizer.json"), "has no tokenizer"),
     "weights only as a pickle": (_pickled, "a pickle, which can run code"),
-    "weights cut short": (_cut, "cut short?"),
-    "no bytes of weights": (put("model.safetensors", b""), "cut short?"),
+    "weights cut short": (_cut, "again: it cannot be read"),
+    "no bytes of weights": (put("model.safetensors", b""), "again: it cannot be read"),
     "weights of words": (put("model.safetensors", "hello" * 20), "cannot be read"),
     "a header longer than the file": (_length(1 << 40), "cannot be read"),
     "a header of 2^64 bytes": (_length(2**64 - 1), "cannot be read"),
@@ -226,7 +226,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
     ),
     "layers of a thousand million": (
         changed("config.json", num_hidden_layers=10**9),
-        "copy or save the model again",
+        "copy the model again from its source",
     ),
     "an unknown architecture": (
         changed("config.json", model_type="nonsense"),
@@ -243,7 +243,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
         changed("config.json", quantization_config={"quant_method": "gptq", "bits": 4}),
         "not a model that can be",
     ),
-    "a config of lists": (put("config.json", "[]"), "must hold settings by name"),
+    "a config of lists": (put("config.json", "[]"), "by a JSON object of settings"),
     "a config of words": (put("config.json", "hello"), "is not valid JSON"),
     "a config of bytes": (put("config.json", b"\xff\xfe\0"), "is not UTF-8 text"),
     "a config without end": (put("config.json", "[" * 100_000), "config.json"),
@@ -269,9 +269,9 @@ TEXT: dict[str, tuple[Spoil, str]] = {
         modules(lambda found: found[0].update(path=5)),
         "is not a list of modules",
     ),
-    "modules above": (_above("../elsewhere"), "leads out of the folder"),
-    "modules above, in between": (_above("a/../../elsewhere"), "leads out of the folder"),
-    "modules at the root": (_above("/etc"), "leads out of the folder"),
+    "modules above": (_above("../elsewhere"), "leads out of the model's folder"),
+    "modules above, in between": (_above("a/../../elsewhere"), "leads out of the model's folder"),
+    "modules at the root": (_above("/etc"), "leads out of the model's folder"),
     "modules at a name with a NUL": (_above("a\0b"), "modules.json"),
     "an unknown module": (
         modules(lambda found: found[1].update(type="sentence_transformers.models.Nonsense")),
@@ -340,8 +340,8 @@ def _other(name: str, data: bytes | str) -> Spoil:
 
 IMAGES: dict[str, tuple[Spoil, str]] = {
     "no config": (gone("config.json"), ""),
-    "no weights": (gone("model.safetensors"), "model.safetensors is missing in"),
-    "weights cut short": (_cut, "cut short?"),
+    "no weights": (gone("model.safetensors"), "has no model.safetensors"),
+    "weights cut short": (_cut, "again: it cannot be read"),
     "weights only as a pickle": (_pickled, "a pickle, which can run code"),
     "names of another model": (_weights(_renamed), "not a model that can be"),
     "other shapes": (changed("config.json", hidden_sizes=[9, 9, 9, 9]), "not a model that can be"),
@@ -376,7 +376,11 @@ def _named() -> Iterator[Case]:
     names: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "nothing there": ("./nowhere", lambda room: None, "there is no folder './nowhere'"),
         "an id while the hub is off": ("some/model", lambda room: None, "the hub is switched off"),
-        "an id that the hub cannot have": ("0.", lambda room: None, "nor an allowed id of the hub"),
+        "an id that the hub cannot have": (
+            "0.",
+            lambda room: None,
+            "give a folder or an id of the hub",
+        ),
         "an id that is none": ("a b c", lambda room: None, "there is no folder 'a b c'"),
         "an address": ("https://example.invalid/x", lambda room: None, "there is no folder"),
         "an id above": ("../../x", lambda room: None, "there is no folder"),
@@ -399,7 +403,7 @@ def _named() -> Iterator[Case]:
         "only a config": (
             "m",
             lambda room: content(room / "m/config.json", "{}"),
-            "model.safetensors is missing",
+            "has no model.safetensors",
         ),
         "an archive": ("m.zip", lambda room: content(room / "m.zip", b"PK\3\4"), "is a file"),
     }

@@ -135,7 +135,7 @@ def _evaluated() -> Iterator[Case]:
         "details of words": (
             "result.json",
             '{"kind": "train-images", "name": "a", "metrics": {}, "details": {"data": "x"}}',
-            "was trained on other pictures",
+            "was trained on others",
         ),
         "a side of words": (
             "result.json",

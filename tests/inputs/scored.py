@@ -10,10 +10,10 @@ from tests.inputs.text import content, train
 
 # of one STS file, for `evaluate --sts` and for `train --dev`
 STS: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "3\tone\n", "not a scored pair"),
-    ("score.tsv", "three\ta\tb\n", "not a scored pair"),
-    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "not a scored pair"),
-    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "not a scored pair"),
+    ("fields.tsv", "3\tone\n", "this is no scored pair"),
+    ("score.tsv", "three\ta\tb\n", "this is no scored pair"),
+    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "this is no scored pair"),
+    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "this is no scored pair"),
     ("sentence.tsv", "1\ta\t\n2\tb\tc\n", "with an empty text"),
     ("one-score.tsv", "1\ta\tb\n1\tc\td\n", "different scores"),
     ("empty.tsv", "", "is empty"),
@@ -45,12 +45,12 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "no corpus": ({"queries.jsonl": '{"_id": "q", "text": "a"}\n'}, "corpus.jsonl: no such file"),
     "no queries": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n'}, "queries.jsonl: no such file"),
     "no judgements": ({"qrels.tsv": ""}, "is empty"),
-    "unknown query": ({"qrels.tsv": "x\td\t1\n"}, "no query 'x' in queries.jsonl"),
-    "unknown document": ({"qrels.tsv": "q\tx\t1\n"}, "no document 'x' in corpus.jsonl"),
+    "unknown query": ({"qrels.tsv": "x\td\t1\n"}, "add the query 'x' to queries.jsonl"),
+    "unknown document": ({"qrels.tsv": "q\tx\t1\n"}, "add the document 'x' to corpus.jsonl"),
     "score of words": ({"qrels.tsv": "q\td\tgood\n"}, "score 'good' is not a finite number"),
     "score that is NaN": ({"qrels.tsv": "q\td\tnan\n"}, "not a finite number"),
-    "two fields": ({"qrels.tsv": "q\td\n"}, "2 tab-separated fields where 3 are needed"),
-    "two scores": ({"qrels.tsv": "q\td\t1\nq\td\t2\n"}, "have two scores, 1 and 2"),
+    "two fields": ({"qrels.tsv": "q\td\n"}, "give 3 tab-separated fields"),
+    "two scores": ({"qrels.tsv": "q\td\t1\nq\td\t2\n"}, "which have the scores 1 and 2"),
     "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "it has no relevant document"),
     "an id twice": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n' * 2}, "an earlier text has 'd'"),
     "no id": ({"corpus.jsonl": '{"text": "a"}\n'}, "no column '_id'"),
@@ -58,7 +58,7 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "is empty; remove it"),
     "text of numbers": ({"corpus.jsonl": '{"_id": "d", "text": 5}\n'}, "not text"),
     "title of lists": ({"corpus.jsonl": '{"_id": "d", "text": "a", "title": []}\n'}, "not text"),
-    "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "this is not JSON"),
+    "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "this line is not JSON"),
     "lines that are lists": ({"corpus.jsonl": "[1]\n"}, "no column '_id'"),
     "binary": ({"corpus.jsonl": b"\0\0"}, "NUL bytes"),
 }
@@ -69,7 +69,7 @@ LABELLED: list[tuple[str, bytes | str, str]] = [
     ("three.tsv", "a\tb\tc\n", "the file is read as pairs"),
     ("label.tsv", "\ttext\nx\ty\n", "the file is read as texts"),
     ("text.tsv", "a\t \nb\tc\n", "1 row with an empty text"),
-    ("classes.tsv", "a\tone\na\ttwo\n", "at least 2 different labels; these 2 have 1"),
+    ("classes.tsv", "a\tone\na\ttwo\n", "at least 2 different labels; these 2 texts have 1"),
     ("few.tsv", "a\tone\nb\ttwo\n", "give at least two texts of each label"),
     ("columns.csv", "a,b\n1,2\n", "no column has a usual name"),
     ("kind.xlsx", b"PK\3\4", "unknown kind of file '.xlsx'"),
@@ -146,7 +146,7 @@ def _retrieval() -> Iterator[Case]:
 
     yield Case("dev/a retrieval folder without texts", watched)
     yield Case("retrieval/single texts", texts, "give pairs of a query and a document")
-    yield Case("retrieval/a pipe", piped, "not a regular file (a pipe)")
+    yield Case("retrieval/a pipe", piped, "regular file first; this is a pipe")
 
 
 def _folders() -> Iterator[Case]:
@@ -155,26 +155,26 @@ def _folders() -> Iterator[Case]:
 
     folders: dict[str, tuple[str, list[tuple[str, bytes | str]], str]] = {
         "sts/no task": ("--sts", [("readme.txt", "hello")], "holds none of the STS tasks"),
-        "sts/one task": ("--sts", [*sts("sts12/MSRpar.tsv")], "add STS13"),
+        "sts/one task": ("--sts", [*sts("sts12/MSRpar.tsv")], "add the tasks STS13"),
         "sts/cut short": (
             "--sts",
             [
                 *sts(*(f"sts1{i}/x.tsv" for i in range(3, 7)), "stsb/test.tsv", "sickr/test.tsv"),
                 *sts("sts12/MSRpar.tsv"),
             ],
-            "2 scored pairs, but MSRpar of STS12 has 750",
+            "2 scored pairs, but the subset MSRpar of STS12 has 750",
         ),
         "sts/SentEval without SICK": (
             "--sts",
             [*sts("STS/STSBenchmark/sts-test.csv")],
-            "add STS12",
+            "add the tasks STS12",
         ),
-        "transfer/nothing": ("--transfer", [("readme.txt", "hello")], "lacks MR, CR"),
+        "transfer/nothing": ("--transfer", [("readme.txt", "hello")], "MR, CR"),
         "labels/no train": ("--labels", [("test.tsv", "a\tb\n")], "train"),
         "labels/two trains": (
             "--labels",
             [("train.tsv", "a\tb\n"), ("train.csv", "label,text\n"), ("test.tsv", "a\tb\n")],
-            "the folder has several",
+            "it has several",
         ),
     }
     for name, (flag, files, says) in folders.items():
@@ -194,13 +194,21 @@ def _folders() -> Iterator[Case]:
         "too few rows": (
             "mr/all.tsv",
             "0\tbad\n1\tgood\n",
-            "rows by label: 1 of 0",
+            "rows by label are 1 of 0",
         ),
-        "an unknown label": ("mr/all.tsv", "9\tbad\n", "MR has no label '9'; give one of 0, 1"),
-        "three fields": ("mr/all.tsv", "0\tbad\tworse\n", "3 tab-separated fields where 2"),
+        "an unknown label": (
+            "mr/all.tsv",
+            "9\tbad\n",
+            "give one of the labels 0, 1; MR has no label '9'",
+        ),
+        "three fields": ("mr/all.tsv", "0\tbad\tworse\n", "give 2 tab-separated fields"),
         "no bytes": ("mr/all.tsv", b"", "is empty"),
         "no UTF-8": ("mr/all.tsv", b"0\t\xff\n", "invalid UTF-8"),
-        "an empty text": ("mr/all.tsv", "0\t \n", "copy the file again; no text may be empty"),
+        "an empty text": (
+            "mr/all.tsv",
+            "0\t \n",
+            "download this file again; a text in this line is empty",
+        ),
     }
     for name, (file, data, says) in wrong.items():
 

@@ -62,7 +62,7 @@ def test_no_archive_is_unpacked(tmp_path: Path) -> None:
         archive.writestr(link, "../../etc/passwd")
     from isotrope.core.errors import InputError
 
-    with pytest.raises(InputError, match=r"write 'labels' again .* cannot be read"):
+    with pytest.raises(InputError, match=r"save the array 'labels' .* cannot be read"):
         load_images(path)
     assert sorted(file.name for file in tmp_path.rglob("*")) == ["a.npz", "in"]
     tar = tmp_path / "in" / "b.tar.gz"

@@ -88,7 +88,7 @@ def test_line_ends_of_other_systems(tmp_path: Path) -> None:
         "m.tsv": b"a\tb\rc\td",
     }.items():
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(InputError, match="convert its line ends"):
+        with pytest.raises(InputError, match="convert the line ends"):
             list(read([tmp_path / name]))
 
 
@@ -127,7 +127,7 @@ def test_the_encoder_decides_what_is_the_same() -> None:
 )
 def test_half_a_surrogate_pair_is_no_text(tmp_path: Path, text: str) -> None:
     encoder = SentenceEncoder.scratch(["plain words"], width=8, heads=1, layers=1)
-    with pytest.raises(InputError, match=r"texts\[1\] cannot be written as UTF-8; remove the half"):
+    with pytest.raises(InputError, match=r"remove what UTF-8 cannot encode from texts\[1\]"):
         encoder.encode(["fine", text])
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + "\n")
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_a_line_of_ten_megabytes_costs_no_memory(tmp_path: Path, suffix: str) ->
     path = tmp_path / f"a{suffix}"
     path.write_bytes(b"text\n" * (suffix == ".csv") + b"x" * 10_000_000 + b"\n")
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"longer than 1?,?[01]00,000 characters; break the text"):
+    with pytest.raises(InputError, match=r"more than 1?,?[01]00,000 characters"):
         list(read([path]))
     assert tracemalloc.get_traced_memory()[1] < 9_000_000  # of a line of 10
     tracemalloc.stop()

@@ -44,7 +44,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("late.txt", "good text\n" * 500 + "bad \xff text\n", [], "line 501: invalid UTF-8"),
     ("late-nul.txt", "good text\n" * 500 + "b\0d\n", [], "line 501: holds NUL bytes"),
     ("utf32.txt", "text\n".encode("utf-32"), [], "line 1"),
-    ("small.txt", "one\ntwo\n", ["--batch-size", 99], "larger than the data"),
+    ("small.txt", "one\ntwo\n", ["--batch-size", 99], "the data have only"),
     ("views.txt", "one\ntwo\n", ["--views", "pairs"], "need two or more texts"),
     ("views.tsv", "one\ttwo\n", ["--views", "dropout"], "need records of one text"),
     ("adjacent.txt", "one\n\ntwo\n\nthree\n", ["--views", "adjacent"], "at least 2 different"),
@@ -52,7 +52,12 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("third.tsv", "a\tb\tc\nd\te\tf\n", ["--objective", "barlowtwins"], "no hard negatives"),
     ("columns.tsv", "q\ta\nb\tc\n", ["--columns", "x,y"], "no column 'x'"),
     ("comma.csv", "text\nhello\n", ["--columns", ","], "--columns"),
-    ("negative.csv", "anchor,positive,positive\na,b,c\n", [], "more than one column 'positive'"),
+    (
+        "negative.csv",
+        "anchor,positive,positive\na,b,c\n",
+        [],
+        "rename one of the columns 'positive'",
+    ),
     ("header.tsv", "anchor\tpositive\n", ["--columns", "anchor,positive"], "holds no text"),
     ("bomb.jsonl", '{"text": "' + "x" * 2_000_000 + '"}\n', [], "longer than 1,000,000"),
     ("number.jsonl", '{"text": ' + "9" * 5000 + "}\n", [], "line 1"),
@@ -60,7 +65,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("bool.jsonl", '{"anchor": true, "positive": "x"}\n', [], "holds True (bool)"),
     ("keys.jsonl", '{"a": 1, "b": 2}\n', [], "no column has a usual name"),
     ("objects.jsonl", '{"text": {"a": "b"}}\n', [], "not text"),
-    ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "this is not JSON"),
+    ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "this line is not JSON"),
     ("pair.jsonl", '{"anchor": "a"}\n', ["--columns", "anchor,positive"], "no column 'positive'"),
     ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "a character that is not text"),
     (
@@ -71,11 +76,11 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ),
     ("null.csv", "text\nx\0y\n", [], "NUL bytes"),
     ("cr.csv", "text\rone\rtwo\r", [], "line ends"),
-    ("endless.txt", b"x" * 9_000_000, [], "longer than 100,000 characters"),
+    ("endless.txt", b"x" * 9_000_000, [], "more than 100,000 characters"),
     ("members.txt.gz", gzip.compress(b"ok\n") + b"junk behind", [], "gzip"),
     ("bomb.txt.gz", gzip.compress(bytes(50_000_000)), [], "NUL bytes"),
-    ("long.txt.gz", gzip.compress(b"x" * 50_000_000), [], "longer than 100,000 characters"),
-    ("bomb.parquet.gz", gzip.compress(bytes(200_000_000), 9), [], "unpack it"),
+    ("long.txt.gz", gzip.compress(b"x" * 50_000_000), [], "more than 100,000 characters"),
+    ("bomb.parquet.gz", gzip.compress(bytes(200_000_000), 9), [], "unpack this file"),
     ("twice.txt.gz", gzip.compress(gzip.compress(b"text\n")), [], "so it is not text"),
     ("binary.parquet", b"PAR1" + os.urandom(100) + b"PAR1", [], "not a parquet file"),
 ]
@@ -156,10 +161,10 @@ def _folders() -> Iterator[Case]:
         content(room / "b.txt", b"\xff\xfe")
         return train(bench, "a.txt", "b.txt")
 
-    yield Case("text/folder of two kinds", mixed, "give files of one kind")
+    yield Case("text/folder of two kinds", mixed, "give files with one kind of records")
     yield Case("text/folder that links to itself", looping, "no file with text")
     yield Case("text/folders that link to each other", around, "no file with text")
-    yield Case("text/folder with a pipe", pipe_inside, "not a regular file (a pipe)")
+    yield Case("text/folder with a pipe", pipe_inside, "regular file first; this is a pipe")
     yield Case("text/folder with a dangling link", dangling_inside, "no such file")
     yield Case("text/folder called as a file", folder_called_file, "no file with text")
     yield Case("text/file as a folder", file_as_folder, "a.txt/b.txt")

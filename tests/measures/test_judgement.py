@@ -147,7 +147,7 @@ def test_of_images_the_last_step_is_the_saved_one() -> None:
 def test_without_a_second_look_nothing_is_known() -> None:
     told = judge(history(0.5))
     assert told.outcome == "not known"
-    assert told.sentence == f"{NAME} was 50.00 at step 0, and nothing else has been scored yet"
+    assert told.sentence == f"{NAME} was 50.00 at step 0, and no later step has been scored yet"
 
 
 def test_two_comparisons_are_corrected_by_holm() -> None:
@@ -206,10 +206,10 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     whole = RunFolder(tmp_path).dev.read_bytes()
     for content in (b"", b"no archive", whole[: len(whole) // 2]):
         RunFolder(tmp_path).dev.write_bytes(content)
-        with pytest.raises(InputError, match=r"dev\.npz cannot be read \(.*\); remove it"):
+        with pytest.raises(InputError, match=r"remove .*dev\.npz: it cannot be read \("):
             judgement_of(tmp_path, None)
     for record in (3, [], {"outcome": "fine", "sentence": "", "numbers": {}}, {"outcome": "worse"}):
-        with pytest.raises(InputError, match=r"its judgement lacks one of the keys"):
+        with pytest.raises(InputError, match=r"the key judgement lacks outcome"):
             judgement_of(tmp_path, {"judgement": record})
 
 

@@ -425,7 +425,7 @@ def test_positives_of_other_processes_are_negatives() -> None:
 def test_an_embedding_without_a_direction_is_refused(place) -> None:
     views = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
     views[place][3] = 0
-    with pytest.raises(ValueError, match=f"row 3 of the {place} is zero and has no direction"):
+    with pytest.raises(ValueError, match=f"leave out row 3 of the {place}: it is zero"):
         decompose(InfoNCE(), **views)
 
 
@@ -453,9 +453,9 @@ def test_modules_and_partials_are_losses() -> None:
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        (cross_entropy, {}, "found a loss that requires 1"),
-        (triplet, {}, "found a loss that requires 1"),
-        (infonce, {"of": "similarities"}, "with 1 argument; found a loss that requires 2"),
+        (cross_entropy, {}, "passes 2 arguments, but loss_fn requires 1"),
+        (triplet, {}, "passes 2 arguments, but loss_fn requires 1"),
+        (infonce, {"of": "similarities"}, "passes 1 argument, but loss_fn requires 2"),
         (infonce, {"of": "distances"}, "of must be one of embeddings, similarities; found 'dist"),
         (infonce, {"against": "self"}, "against must be one of cross, within, both; found 'self'"),
         (infonce, {"reduction": "max"}, "reduction must be one of mean, sum; found 'max'"),
@@ -472,7 +472,7 @@ def test_modules_and_partials_are_losses() -> None:
         (
             lambda a, _b: (a[1:] - a[1:].detach()).norm(dim=1).sqrt().sum(),
             {},
-            "gradient of loss_fn is not finite for 3 of 4 anchors, first for anchor 1",
+            "in loss_fn: its gradient is not finite for 3 of 4 anchors, first for anchor 1",
         ),
     ],
 )

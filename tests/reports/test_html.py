@@ -208,7 +208,7 @@ def test_missing_numbers_say_why(tmp_path: Path) -> None:
     source, page = report(tmp_path, barlow, running)
     assert "No dev score was measured" in page.text
     assert "In progress (or stopped) at step 40: no dev score was measured." in page.text
-    assert "the pull differs between coordinates" in source
+    assert "the ratio differs between coordinates" in source
     assert "the run had no --dev data" in page.titles[0] or any("--dev" in t for t in page.titles)
     assert any("has not written its result" in title for title in page.titles)
     assert "still rising at the end? Not measured in these runs: Dev score." in page.text
@@ -345,7 +345,7 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
     collapsed = Diagnosis((Finding("collapsed", (), "", "", ""),))
     faulty = [(f"run {i}", collapsed) for i in range(5)]
-    first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more are not healthy. "
+    first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more runs are not healthy. "
     assert summary(faulty) == first + "0 of 5 runs are healthy."
     assert summary([("x", None)]) == ""
 

@@ -59,9 +59,7 @@ def test_names_without_glyphs(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     run = read_run(write_run(tmp_path / "one"))
-    with pytest.raises(
-        InputError, match=r"give the name of a folder for the pictures: .*a is a file"
-    ):
+    with pytest.raises(InputError, match=r"give another folder for the pictures: .*a is a file"):
         write_pictures([run], tmp_path / "a")
 
 
@@ -81,7 +79,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     ("folder", "page", "said"),
     [
         ("pictures", "taken/page.html", "taken is a file; give a folder"),
-        ("same", "same", "another name than the page"),
+        ("same", "same", "is the name of the page"),
         ("blocked", "page.html", "loss.png is a folder, not a file"),
         ("taken/pictures", "page.html", "cannot write .*pictures"),
     ],

@@ -64,7 +64,7 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
         (
             "metrics.csv",
             "step,loss\n1,2\n3",
-            r"metrics\.csv, line 3: 1 cells in a row of 2 columns",
+            r"metrics\.csv, line 3: 1 cells where the header has 2",
         ),
         (
             "metrics.csv",
@@ -79,7 +79,11 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
             "step,loss,loss\n0,1,2\n",
             "1: the header has the column 'loss' twice",
         ),
-        ("metrics.csv", b"\xff\xfe", r"metrics\.csv: is not UTF-8 text \(byte 0\)"),
+        (
+            "metrics.csv",
+            b"\xff\xfe",
+            r"metrics\.csv: restore this file; it is not UTF-8 text \(byte 0",
+        ),
         ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
         ("config.yaml", "- a\n", r"config\.yaml must hold settings"),
         ("result.json", "{", r"result\.json is not a result of isotrope"),

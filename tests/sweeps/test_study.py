@@ -130,7 +130,9 @@ def test_a_damaged_record_is_named_and_a_torn_one_mended(tmp_path: Path) -> None
     assert all(json.loads(line) for line in journal.read_text().splitlines())
     for damage in ("[]\n", "nonsense\n", "\x00\x01\n", "[" * 100_000 + "\n", '{"op_code": 99}\n'):
         journal.write_text(damage + whole)
-        with pytest.raises(InputError, match=r"optuna\.log is damaged .*; move it away"):
+        with pytest.raises(
+            InputError, match=r"move .*optuna\.log away and start .*: this file is damaged"
+        ):
             chosen(one)
         assert journal.read_text() == damage + whole
     journal.unlink()

@@ -104,7 +104,7 @@ def test_a_sweep_tries_it_beside_numbers(
             "no anchor has a negative",
         ),
         ({"objective_settings": {"temperature": "car"}}, "a number; found 'car'"),
-        ({"files": PAIRS[:1]}, "too few to compare"),
+        ({"files": PAIRS[:1]}, "at least 2 rows with text"),
     ],
 )
 def test_what_has_no_recommendation_is_refused(

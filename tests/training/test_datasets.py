@@ -97,7 +97,7 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
             {},
             "must name data sets, but .* is the name of a column",
         ),
-        ({"my data": NLI}, {}, "'my data' is not a name for a data set; use letters"),
+        ({"my data": NLI}, {}, "name data sets by letters, .*; found 'my data'"),
         (
             {"qa": QA, "nli": NLI[:12]},
             {},
@@ -110,7 +110,7 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
         (
             {"qa": [(*pair, "no") for pair in QA], "nli": NLI},
             {"objective": {"qa": "barlowtwins", "nli": "met"}},
-            "data set qa: .*objective barlowtwins takes no hard negatives",
+            "data set qa: .*barlowtwins takes no hard negatives",
         ),
     ],
 )

@@ -258,7 +258,9 @@ def test_memory_is_that_of_one_chunk() -> None:
 
 def test_batch_statistics_are_refused() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
-    message = r"without micro_batch .*, keep 1 \(BatchNorm1d\) in eval\(\).* statistics of a chunk"
+    message = (
+        r"without micro_batch .* keep 1 \(BatchNorm1d\) in eval\(\).* statistics of each chunk"
+    )
     with pytest.raises(InputError, match=message):
         cached(module, cut(8, 4, torch.float32))
     with pytest.raises(InputError, match=r"keep this module \(SyncBatchNorm\) in eval"):

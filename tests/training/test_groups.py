@@ -74,7 +74,7 @@ def test_a_group_that_goes_with_a_duplicate_is_told(
     again = json.dumps({**json.loads(once[0]), "label": 7})
     Path(given["files"][0]).write_text("\n".join([*once, once[1], again]), encoding="utf-8")
     fit(**{**given, "max_steps": 1})
-    warning = "in grouped.jsonl: 1 records repeat an earlier one with another label"
+    warning = "in grouped.jsonl: 1 records repeat an earlier record of another label"
     assert warning in capsys.readouterr().err
 
 
@@ -181,7 +181,7 @@ def test_a_row_without_a_group_is_alone(
     ("changed", "message"),
     [
         ({"groups": "labels"}, "no column 'labels' \\(did you mean 'label'\\?\\)"),
-        ({"files": sentences(40)}, "its columns have no names"),
+        ({"files": sentences(40)}, "the columns have no names"),
         ({"groups": "two\nlines"}, "a name must be one line"),
     ],
 )

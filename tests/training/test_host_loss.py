@@ -195,7 +195,7 @@ def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path
     scored = [{**row, "pos_scores": [1.0], "neg_scores": [0.5] * len(row["neg"])} for row in rows]
     file.write_text("".join(json.dumps(row) + "\n" for row in scored))
     with pytest.raises(
-        InputError, match="3 texts and 2 scores, like the first: record 6 has 4 and 3"
+        InputError, match="3 texts and 2 scores, like the first record: record 6 has 4 and 3"
     ):
         fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))

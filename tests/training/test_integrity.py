@@ -130,8 +130,8 @@ def _state(content: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_piped, "optimizer.pt: is not a regular file (a pipe)"),
-        (_linked, "run.pt: is a link out of"),
+        (_piped, "optimizer.pt: save the content to a regular file first; this is a pipe"),
+        (_linked, "run.pt: replace this link, which leads out of"),
         (_marked("[" * 100_000), "complete.json is not valid JSON (it is nested too deeply)"),
         (_marked('{"blake2b": {}}'), "model.pt does not match its digest"),
         (_marked('{"blake2b": {"../../outside": "00"}}'), "model.pt does not match"),
@@ -245,7 +245,7 @@ def test_a_run_does_not_go_on_with_other_text(runs: dict, stopped: dict) -> None
     whole = corpus.read_text()
     corpus.write_text("\n".join(sentences(300, seed=9)) + "\n")
     with pytest.raises(
-        CannotResume, match=r"restore the data, or .* They have changed since the checkpoint"
+        CannotResume, match=r"restore the data, or .*: the data have changed since the checkpoint"
     ):
         fit(**stopped, resume=True)
     corpus.write_text(whole)
@@ -262,7 +262,8 @@ def test_a_run_does_not_go_on_with_another_dev_file(quick: dict, tmp_path: Path)
         fit(**settings)
     dev.write_text("".join(scored[:8]))
     with pytest.raises(
-        CannotResume, match=r"the data of the dev STS Spearman \(dev.tsv\), or .* They have"
+        CannotResume,
+        match=r"the data of the dev STS Spearman \(dev.tsv\), .* have changed",
     ):
         fit(**settings, resume=True)
     dev.write_text("".join(scored))

@@ -185,7 +185,7 @@ def test_bad_input_of_a_process_is_one_line_and_leaves_nothing(
 ) -> None:
     assert guarded(arguments(shared, output=tmp_path / "run", batch_size=301)) == 2
     error = capfd.readouterr().err
-    assert error.startswith("isotrope: error: use a batch size of at most 230 or give more text")
+    assert error.startswith("isotrope: error: use a batch size of at most 230, not")
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
 

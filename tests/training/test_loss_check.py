@@ -260,7 +260,7 @@ def test_a_loss_of_one_width_is_called_on_that_width_alone() -> None:
     assert not wrong(check_loss(Head(768), dimensions=768))
     (line,) = check_loss(Head(768))
     assert (line.name, line.passed) == ("one call", False)
-    assert "use --dimensions N; here, they had 16" in line.means
+    assert "use --dimensions N; this call passed 16" in line.means
 
 
 OWN = """

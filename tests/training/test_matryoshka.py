@@ -75,7 +75,10 @@ def test_a_run_takes_the_mean_over_prefixes(nested: dict, tmp_path: Path, monkey
     details = json.loads((outcome.output / "result.json").read_text())["details"]
     assert details["matryoshka"] == [64, 16]
     card = (outcome.output / "model" / "README.md").read_text()
-    assert "the first 64, 16 coordinates are trained too: load with `truncate_dim=16`" in card
+    assert (
+        "first 64, 16 coordinates are embeddings, too: load the model with `truncate_dim=16`"
+        in card
+    )
 
 
 @pytest.mark.slow

@@ -30,7 +30,9 @@ def test_a_folder_that_vanishes(
     """It is not made anew: a folder with half a run would be taken for one."""
     output = Path(settings["output"])
     at(monkeypatch, 3, lambda: shutil.rmtree(output))
-    with pytest.raises(InputError, match=rf"^start again: {output} was removed or replaced"):
+    with pytest.raises(
+        InputError, match=rf"^start again: the folder {output} was removed or replaced"
+    ):
         train(**settings)
     assert not output.exists()
 
@@ -145,7 +147,7 @@ def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
     assert run.returncode == 2, run.stderr
     *progress, error = run.stderr.splitlines()
     assert error.startswith(f"isotrope: error: cannot write {output}")
-    assert error.endswith(("; free some space or choose another place", "; is the disk full?"))
+    assert "; free some space" in error
     assert not any("error" in line.lower() or "Traceback" in line for line in progress)
     assert read_checkpoint(checkpoints(output)[0])["global_step"] == 2
     assert guarded(["train-images", *flags(given), "--resume"]) == 0

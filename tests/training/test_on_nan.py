@@ -89,9 +89,15 @@ def test_a_run_stops_within_the_step(
     )
     assert ("clip=1" in message) == (kind == "images")
     told = capsys.readouterr().err
-    for line in ("loss: ", "anchors: ", "gradient dissipation: ", "weight: ", "ratio: "):
+    for line in (
+        "loss: ",
+        "anchors: ",
+        "gradient dissipation: ",
+        "weight of negatives: ",
+        "ratio: ",
+    ):
         assert f"  {line}" in told or f" {line}" in told
-    assert "weights: " in told
+    assert "parameters: " in told
     assert ("gradients: " in told) == (what == "gradient")
     checkpoint = read_checkpoint(checkpoints(output)[0])
     assert checkpoint["global_step"] == 3

@@ -154,7 +154,7 @@ def test_a_formula_that_cannot_be_shared_is_refused_before_the_first_step(
     monkeypatch.setattr(separable, "_separable", set())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
     whole = all_gather_views(Views(x[0], x[1]))
-    with pytest.raises(WrongCoupling, match=r"the loss of 8 anchors is [\d.]+, and its parts"):
+    with pytest.raises(WrongCoupling, match=r"8 anchors is [\d.]+, and the losses of two halves"):
         shared_loss(OwnProduct(), whole)
     shared_loss(InfoNCE(in_batch=False), whole._replace(views=Views(x[0], x[1], x[0])))
     temperature = torch.tensor(0.1, requires_grad=True)
@@ -166,6 +166,6 @@ def test_gathered_views_are_not_gathered_again() -> None:
     x = torch.randn(4, 3)
     with pytest.raises(
         ValueError,
-        match="with one positive for each anchor: found 2 anchors",
+        match="with one positive for each anchor; found 2 anchors",
     ):
         all_gather_views(Views(x[:2], x))

@@ -68,7 +68,7 @@ def test_after_the_last_step(
 def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:
     said = stop_message(Outcome(Result("train", "x", {"steps": 0}), tmp_path, exit_code=REQUEUE))
     assert said == (
-        "stopped before the first checkpoint: run the same command with --resume to start"
+        "stopped without a checkpoint: run the same command with --resume to begin again"
     )
 
 

@@ -68,17 +68,17 @@ def test_a_stream_of_the_hub(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_steps": None}, r"streaming=\d+ .add max_steps: the length is not known"),
+        ({"max_steps": None}, r"streaming=\d+ .add max_steps: no epoch has a known length"),
         ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .only with one process"),
         ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .only with one data set"),
         ({"streaming": 8}, r"streaming=\d+ .give at least the batch size, 16"),
         ({"streaming": 1}, r"^streaming=\d+:? input should be greater than or equal to 2"),
         (
             {"streaming": 20},
-            r"larger buffer, such as streaming=200, or .* first 20 records, 11 can be trained on",
+            r"larger buffer, such as streaming=200, .* first 20 records, only 11 can be trained on",
         ),
         ({"streaming": 1000}, r"one buffer of streaming=1000 holds all 300 records"),
-        ({"files": sentences(4)}, r"streaming=\d+ .give a file: your data are already in memory"),
+        ({"files": sentences(4)}, r"streaming=\d+ .leave it out: the data are already in memory"),
     ],
 )
 def test_what_a_stream_does_not_have(

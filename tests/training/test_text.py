@@ -156,7 +156,8 @@ def test_a_folder_in_use_is_refused(quick: dict) -> None:
     with pytest.raises(InputError, match=r"add resume=True to continue the run in"):
         fit(**quick)
     with refused(
-        CannotResume, remedy="repeat the command that began it, or choose another output folder"
+        CannotResume,
+        remedy="repeat the command that began the run, or choose another output folder",
     ):
         fit(**{**quick, "batch_size": 8}, resume=True)
 
@@ -167,7 +168,7 @@ def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no run \(no config.yaml\)"):
         fit(**quick, resume=True)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="is a file; give a folder"):
+    with pytest.raises(InputError, match=r"give a folder as output: .* is a file"):
         fit(**{**quick, "output": str(tmp_path / "file")})
 
 
@@ -240,13 +241,13 @@ def test_float16_on_a_cpu_and_pooling_from_scratch_are_refused(quick: dict) -> N
 def test_an_empty_folder_stays_empty_when_a_run_fails(quick: dict) -> None:
     output = Path(quick["output"])
     output.mkdir()
-    with pytest.raises(InputError, match="larger than the data"):
+    with pytest.raises(InputError, match="the data have only"):
         fit(**{**quick, "batch_size": 301})
     assert list(output.iterdir()) == []
 
 
 def test_parents_made_for_a_failed_run_go_with_it(quick: dict, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="larger than the data"):
+    with pytest.raises(InputError, match="the data have only"):
         fit(**{**quick, "output": str(tmp_path / "a" / "b" / "run"), "batch_size": 301})
     assert not (tmp_path / "a").exists()
 
@@ -470,7 +471,7 @@ def test_held_out_text_that_another_data_set_has_is_counted(quick: dict, tmp_pat
 
 def test_dev_auto_with_nothing_held_out_is_an_error(quick: dict) -> None:
     own = {key: value for key, value in quick.items() if key != "files"}
-    with pytest.raises(InputError, match="needs at least 20 held-out pairs that differ; found 0"):
+    with pytest.raises(InputError, match=r"found 0 pairs that differ among .* needs 20"):
         fit([(f"a {i}", f"b {i}") for i in range(2)], **{**own, "batch_size": 2}, dev="auto")
 
 
@@ -515,7 +516,7 @@ def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path)
         ),
         ({"encoder": "./no/such/model"}, "no/such/model"),
         ({"encoder": "nobody/nothing-here"}, "nobody/nothing-here"),
-        ({"batch_size": 301}, "larger than the data"),
+        ({"batch_size": 301}, "the data have only"),
         ({"dev": "nowhere.tsv"}, "nowhere.tsv"),
         ({"plugin": ["nowhere.py"]}, "nowhere.py is not a file"),
         ({"objective_settings": {"temperature": -1}}, r"must be >= 0\.0001; found -1"),

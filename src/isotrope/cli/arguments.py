@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with exit code 2.
 
     Attributes:
-        dotted: Function that returns the flags with a dot, such as objective.temperature.
+        dotted: Function that returns the names of flags with a dot, such as objective.temperature.
     """
 
     dotted: Callable[[], list[str]] = staticmethod(list)
@@ -76,12 +76,12 @@ class Parser(argparse.ArgumentParser):
 def add_fields(
     parser: argparse.ArgumentParser, fields: Mapping[str, "FieldInfo"], *, both_ways: bool = False
 ) -> None:
-    """Add an argument for each field. Values remain text; flags that are not given have no value.
+    """Add an argument for each field. Values remain text; a flag that is not given has no value.
 
     Args:
         parser: Parser to extend.
         fields: Fields by name.
-        both_ways: Whether switches also have a form ``--no-NAME``, because a file may set them.
+        both_ways: Whether a switch also gets a flag ``--no-NAME``, to undo what a file sets.
     """
     from isotrope.core.settings import extra_of
 
@@ -148,7 +148,7 @@ def _metavar(kind: object) -> str:
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:
-    """Split ``--objective.temperature 0.05`` (or ``=0.05``) from the other arguments."""
+    """Return a dict of the values of ``--PREFIX.NAME VALUE``, and the other arguments as a list."""
     values: dict[str, str] = {}
     others: list[str] = []
     waiting = iter(rest)

@@ -31,14 +31,14 @@ examples:
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
 Nothing is trained. The encoder embeds every text once, cut to --max-length tokens, or two crops of
-every picture. The output has four parts: recommended settings, and a table of the first step with
-several settings; likely false negatives; rows that look wrong, such as those with a distant
-positive, those with a cut text, and repeated rows; and the effect of whitening on the score.
+every picture. The output has four parts: recommended settings, with a table of what several
+settings do at the first step; likely false negatives; rows with a distant positive, a cut text or a
+repeated text; and the gain of the dev score by whitening.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, rows of
-one group (from --groups, or likely false negatives) have the same label. To train on these files,
-use `train --groups label`, or sentence-transformers' trainer with ObjectiveLoss(groups=True).
+one group have the same label. A group comes from --groups or from likely false negatives. To train
+on them, use `train --groups label`, or sentence-transformers with ObjectiveLoss(groups=True).
 
 Pictures are named by their paths in the folder, or by their numbers in the data, counted from 0.
 For pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.
@@ -66,7 +66,7 @@ class AuditCommandSettings(AuditSettings):
     )
     method_settings: dict[str, float | str] = setting({}, "Options of the method.", used=_of_images)
     output: Path | None = setting(
-        None, "Folder for the page and, with texts, for data files to train on.", "DIR"
+        None, "Folder for the page and, if the data are texts, for files to train on.", "DIR"
     )
     as_json: bool = as_json()
 
@@ -81,8 +81,8 @@ def audit(settings: AuditCommandSettings) -> int:
     data, *others = settings.data
     if others:
         raise InputError(
-            "audit each data set separately, because a training batch comes from one of them: "
-            f"audit takes one file; found {len(settings.data)}"
+            "give one data set, and audit others separately, because a training batch comes from a "
+            f"single data set; found {len(settings.data)}"
         )
     images = _is_images(data)
     settings.check_used(pictures=images)
@@ -97,7 +97,7 @@ def audit(settings: AuditCommandSettings) -> int:
     print(audited.to_json().rstrip() if settings.as_json else audited)
     if output is not None:
         groups = settings.groups
-        column = f"; train on its .jsonl files with --groups label, which includes {groups}"
+        column = f"; train on its .jsonl files with --groups label: it includes {groups}"
         print(f"written to {output}{column if groups else ''}", file=sys.stderr)
     return 0
 

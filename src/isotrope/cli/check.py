@@ -1,4 +1,4 @@
-"""``isotrope check``: check that a loss keeps its gradient in chunks and on two processes."""
+"""``isotrope check``: check that chunks or two processes do not change a loss's gradient."""
 
 import itertools
 import multiprocessing
@@ -28,13 +28,13 @@ examples:
   isotrope check infonce                  compare the components of an objective (GD, W and R) with
                                           the gradient of its formula
 
-FILE defines objectives, functions of (anchors, positives) that return a scalar, or modules with
-such a forward. Functions and modules are checked if their name contains "loss"; FILE:NAME checks
-the one with this name. A third parameter without a default receives negatives. The gradients of one
-plain call are compared with those in chunks, with gradient caching, on permuted rows, on two
-processes (each calls the loss with its own rows) and in bfloat16. If the loss has a chunk_size,
-mini_batch_size or margin, several values of it are tried. The file runs in a separate process. A
-loss fails if it ends this process. The exit code is 1 if a check fails, or after ten minutes.
+FILE defines objectives, functions of (anchors, positives) that return a scalar, or modules whose
+forward is such a function. Functions and modules are checked if their name contains "loss";
+FILE:NAME checks only NAME. If a third parameter has no default, it receives negatives. The gradient
+of one plain call is compared with the gradients in chunks, with gradient caching, on permuted rows,
+in bfloat16, and on two processes that call the loss with their own rows. Several values of
+chunk_size, mini_batch_size and margin are tried, if the loss has them. FILE runs in a separate
+process; a loss that ends it fails. The exit code is 1 if a check fails or all take ten minutes.
 """
 
 LIMIT = 600.0
@@ -54,7 +54,7 @@ class CheckSettings(Settings):
         "Number of dimensions of the embeddings that the losses of a file receive.",
         shown="16",
         ge=2,
-        used=Used(lambda loss: ".py" in loss, "for the losses of a file only"),
+        used=Used(lambda loss: ".py" in loss, "only a check of a file uses it"),
     )
 
 

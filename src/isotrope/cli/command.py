@@ -1,7 +1,7 @@
 """Generates a command from its settings: parser, help, completion, documentation and call.
 
-A command consists of a settings class (``core.settings``), a function that receives an instance of
-it, and examples. docs/LOG.md says why no library for command lines is used.
+A command consists of a settings class (``core.settings``), a function of an instance of this class,
+and examples. docs/LOG.md says why no library for command lines is used.
 """
 
 import argparse
@@ -79,7 +79,7 @@ class Command(Generic[S]):
         return " ".join(["isotrope", self.verb, *words, "[options]"])
 
     def spelling(self, name: str, value: str) -> str:
-        """Return the name by which an error of this command calls a setting."""
+        """Return a setting as errors of this command write it: a flag, or a word of the usage."""
         place = self.settings.positionals().get(name)
         return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
 
@@ -92,7 +92,7 @@ class Command(Generic[S]):
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
     ) -> dict[str, Any]:
-        """Return the given values by field of the settings ``of``, by default the command's own."""
+        """Return the given values by field of ``of``, by default of ``settings``: a dict."""
         settings = of or self.settings
         others = list(arguments)
         chosen: dict[str, Any] = {}
@@ -116,13 +116,13 @@ def load(verb: str) -> "Command[Any]":
 
 def model() -> Any:  # noqa: ANN401 - a default, as pydantic.Field
     """Return the field that names an encoder."""
-    described = "Run folder, model folder, hub id, or the installed all-MiniLM-L6-v2."
+    described = "Run folder, model folder, Hugging Face id, or all-MiniLM-L6-v2 if installed."
     return setting(..., described, "MODEL", positional=True)
 
 
 def plugin() -> Any:  # noqa: ANN401
     """Return the field for Python files that define objectives."""
-    return setting([], "Python file with an objective of your own; may be repeated.", "FILE")
+    return setting([], "Python file that defines objectives; repeat the flag for several.", "FILE")
 
 
 def as_json() -> Any:  # noqa: ANN401

@@ -18,18 +18,18 @@ examples:
 
 For a run, the command examines the log, the dev scores, the settings and the saved model, and
 writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
-run only if you made the run on this machine; otherwise name data with --data.
-For a model, it examines the embeddings of --data, or of docstrings of Python's standard library.
-For texts, it also prints statistics of Li et al. (2024): angles, cosines, the hardest negative's
-share of the push, and ratios of pull to push. It also measures by how much whitening raises the
-score. Typically, the score more than doubles if the encoder was never trained on pairs (raw), does
-not rise after a training on pairs (trained), and rises, but does not double, if a training of
-another kind followed the one on pairs (disturbed).
-For the OUTPUT_DIR of another trainer, it examines the file that isotrope.Doctor() wrote there.
+run only if the run was made on this machine; otherwise, give the data as --data FILE.
+For a model, it examines the embeddings of --data; by default, those of Python's docstrings. For
+texts, it also prints statistics of Li et al. (2024): angles, cosines, the hardest negative's share
+of the push, and ratios of pull to push; and how whitening changes MRR@10. Typically:
+  raw        the encoder was never trained on pairs, and whitening more than doubles MRR@10
+  trained    the encoder was trained on pairs, and whitening gains nothing
+  disturbed  a training of another kind followed, and whitening does not double MRR@10
+For the output folder of another trainer, it examines what isotrope.Doctor() wrote there.
 
-The first finding is the likely cause; findings that follow from it are left out. Each finding shows
-the measured numbers, the thresholds that decide it, their source, and one setting to change.
-docs/diagnosis.md lists all thresholds.
+The first finding is the likely cause; other findings that follow from this cause are left out. Each
+finding shows the measured numbers, the thresholds that decide it, the source of each threshold, and
+one setting to change. docs/diagnosis.md lists all thresholds.
 
 exit codes: 0 done, whatever it found; 1 a bug; 2 bad input.
 """
@@ -40,8 +40,8 @@ class DiagnoseSettings(OfObjective):
 
     target: str = setting(
         ...,
-        "Folder of a run or of a model, name of a model, or folder to which isotrope.Doctor, the "
-        "callback for other trainers, wrote.",
+        "Folder of a run or of a model, name of a model, or output folder of a trainer with the "
+        "callback isotrope.Doctor.",
         "RUN_OR_MODEL",
         positional=True,
     )
@@ -50,7 +50,7 @@ class DiagnoseSettings(OfObjective):
     )
     columns: Names = setting(
         [],
-        "Columns of a table, as in training.",
+        "Columns of the table --data, as in training.",
         used=Used(lambda data: data, "needs `--data FILE`"),
     )
     objective: str | None = setting(

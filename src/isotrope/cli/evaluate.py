@@ -32,43 +32,43 @@ examples:
   isotrope evaluate --compare runs/images runs/cut --knn --labels pictures/
 
 --sts takes a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv and sickr/test.tsv, each line
-score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or a file of your own (tsv, csv,
-jsonl, parquet with columns score, sentence1, sentence2). The score is 100 x Spearman's correlation
-of the cosine with the given score. As in SimCSE, it is computed over all pairs of a year together
-("all"), and for STS-B and SICK-R over the test split. --json also prints the scores of every subset
-and their means, the dev splits, Pearson's correlation, and the scores by dot product and by
-Euclidean and Manhattan distance.
+score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or one file of scored pairs
+(tsv, csv, jsonl, parquet with columns score, sentence1, sentence2). The result is 100 x Spearman's
+correlation of the cosines with the scores of the file. As in SimCSE, all pairs of a year are scored
+together ("all"); of STS-B and SICK-R, the test split is scored. --json also prints the results for
+every subset and their means, the dev splits, Pearson's correlation, and the results by dot product
+and by Euclidean and Manhattan distance.
 
 --transfer takes a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier is
 trained on frozen embeddings, with the folds, seeds and early stopping of SentEval. Papers report
---mode full; prototyping is faster. --tasks MR TREC scores two tasks, without an average.
+scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores only these two tasks.
 
 --retrieval takes a file of pairs (--columns chooses them by name), and ranks the second texts of
-all pairs for each first text. The fewer texts it ranks, the higher the scores. --corpus names a
-file with the other texts that your search will rank: single texts, or pairs, whose second texts are
-taken. --retrieval also takes a folder with queries.jsonl and corpus.jsonl ({"_id": ..., "text":
-...} on each line) and qrels.tsv (query id, document id, gain). To compare with BM25, which ranks
-texts by the words they share with the query, write bm25 as a model: --compare bm25 runs/p (extra:
-bm25). --queries writes a table that shows what each model finds for each query.
+all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
+will rank other texts too, name a file with these texts as --corpus: single texts, or pairs whose
+second texts are taken. --retrieval also takes a folder with queries.jsonl and corpus.jsonl ({"_id":
+..., "text": ...} on each line) and qrels.tsv (query id, document id, gain). To compare with BM25,
+which ranks texts by the words they share with the query, write bm25 as a model: --compare bm25
+runs/p (extra: bm25). --queries writes a table that shows what each model finds for each query.
 
---labels takes labelled texts (label<TAB>text) in one of three forms: a training file, with the test
-file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
-test. --knn predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1);
---linear trains a linear classifier on the frozen embeddings. Without these two flags, both scores
-are measured. An image encoder is scored on pictures only: --labels takes a folder of classes, .npz,
-or other data of train-images. A run on images needs no --labels: its own images are used.
+--labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
+a single file, of which a fifth is the test part; or a folder with the files train and test. --knn
+predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1). --linear
+trains a linear classifier on the frozen embeddings. Without these two flags, both are measured. For
+an image encoder, --labels takes pictures: a folder of classes, .npz, or other data of train-images.
+Without --labels, a run on images is scored on the images of the run.
 
---compare shows the models side by side. For every score, it tests by a paired bootstrap over the
-scored items whether a model differs from the first by more than noise, and corrects for the number
-of comparisons. Noise is the variation between test sets, not that between training seeds.
+--compare shows the models side by side. For every score, a paired bootstrap over the scored items
+tests whether a model differs from the first model by more than noise; the p-values are corrected
+for the number of comparisons. Noise is the variation between test sets, not between training seeds.
 
---dimensions and --precision show how far the score falls with smaller vectors. Every combination is
-compared with the full vectors as in --compare, and the table has the bytes of a vector. int8 stores
-each coordinate as one of 256 values; binary stores only the sign of each coordinate.
+--dimensions and --precision show how far the score falls with smaller vectors. The table compares
+every combination with the full vectors, as --compare does, and has the bytes of a vector. int8
+stores each coordinate as one of 256 values; binary stores only the sign of each coordinate.
 
-The scores of finished tasks are stored in RUN/evaluations or your cache folder (--results). If you
-stop the command and start it again, it does not repeat a task with the same weights, data and
-protocol. --again repeats all tasks.
+The scores of finished tasks are stored in RUN/evaluations, for other models in your cache folder,
+or in the folder --results. If you stop the command and start it again, it does not repeat a task
+with the same weights, data and protocol. --again repeats all tasks.
 """
 
 
@@ -76,11 +76,11 @@ _of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FI
 
 
 class EvaluateSettings(Evaluation):
-    """Settings of ``isotrope evaluate``; without ``knn`` and ``linear``, both are measured."""
+    """Settings of ``isotrope evaluate``. Without ``knn`` and ``linear``, both are measured."""
 
     model: str | None = setting(
         None,
-        "Run folder, model folder, hub id, the installed all-MiniLM-L6-v2, or bm25.",
+        "Run folder, model folder, Hugging Face id, all-MiniLM-L6-v2 if installed, or bm25.",
         "MODEL",
         positional=True,
         used=Used(lambda compare: not compare, "name all models after `--compare`"),
@@ -89,7 +89,7 @@ class EvaluateSettings(Evaluation):
     knn: bool = setting(False, "Score kNN on --labels.", group=DATA, used=_of_labels)
     linear: bool = setting(False, "Score a linear probe on --labels.", group=DATA, used=_of_labels)
     dimensions: list[int] = setting(
-        [], "Lengths of embeddings to compare, such as 384 256 128 (text).", "N", many=True
+        [], "Lengths of text embeddings to compare, such as 384 256 128.", "N", many=True
     )
     precision: list[Literal["float32", "int8", "binary"]] = setting(
         [], "Precisions of stored embeddings to compare.", many=True
@@ -98,8 +98,8 @@ class EvaluateSettings(Evaluation):
     csv: Path | None = setting(None, "CSV file to write the scores to.")
     queries: Path | None = setting(
         None,
-        "CSV file to write, for each query of --retrieval, the rank of its answer and the text "
-        "that is ranked first.",
+        "CSV file to write: for each query of --retrieval, the rank of the right answer and the "
+        "text that is ranked first.",
         "FILE",
         used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
     )
@@ -142,8 +142,8 @@ def _tell_unfinished(run: RunFolder) -> None:
     """Print a note if the training of a run folder has not ended."""
     if run.config.is_file() and not run.result.is_file():
         print(
-            f"{run.path}: to finish this training, repeat its command with --resume. The scores "
-            "are those of its best model so far, which may be the original one",
+            f"{run.path}: to finish this training, repeat its command with --resume; until then, "
+            "the best model so far is scored, perhaps the one before training",
             file=sys.stderr,
         )
 
@@ -190,8 +190,8 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
     if not of_labels:
         raise InputError(
-            f"add --knn or --linear, which use the run's own images or yours (--labels FOLDER): "
-            f"{models[0]} takes images and has no other score"
+            f"add --knn or --linear, the scores of an encoder of images such as {models[0]}; other "
+            "images than the run's go into --labels FOLDER"
         )
 
 
@@ -203,7 +203,7 @@ def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]
 
     if len(models) > 1 or settings.truncate_dim is not None or takes_images(models[0]):
         flag = "dimensions" if settings.dimensions else "precision"
-        raise SettingError("compares the vectors of one text encoder", setting=flag)
+        raise SettingError("takes one text encoder, without `--truncate-dim`", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     forms = stored(encoder, settings.dimensions, settings.precision)
     return [_evaluated(form, settings) for form in forms]
@@ -333,7 +333,7 @@ def _listed(kind: str, result: "Result") -> str:
         )
     if details.get("k", 0) < details.get("k_asked", 0):
         lines.append(
-            f"all training examples vote, because there are only {details['k']:,} and not "
+            f"all {details['k']:,} training examples vote, because there are fewer than "
             f"{details['k_asked']:,}"
         )
     return "\n".join(lines)
@@ -353,7 +353,7 @@ def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None
 
 
 def comparison(result: "Result") -> str:
-    """Return a table of the models' scores, and a table of the differences from the first model."""
+    """Return two tables as text: the models' scores, and the differences from the first model."""
     details, every = result.details, rows(result)
     columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
     titles = {n: (n, "" if n == c["metric"] else c["metric"]) for n, c in columns.items()}
@@ -416,7 +416,7 @@ def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: 
 
 
 def rows(result: "Result") -> list[dict[str, Any]]:
-    """Return one row for each score of a model, or for each task and model of a comparison."""
+    """Return a dict for each score of a model, or for each task and model of a comparison."""
     from isotrope.evaluation.compare import in_percent
 
     if result.kind != "comparison":

@@ -30,7 +30,7 @@ VERBS = {
     "encode": "turn the lines of a file, or pictures, into a matrix of embeddings",
     "search": "find the lines of a file, or the pictures, that are closest to a query",
     "objectives": "list the objectives (losses), or show the formula and settings of one",
-    "check": "check that a loss keeps its gradient in chunks and on two processes",
+    "check": "check that chunks or two processes do not change a loss's gradient",
     "simulate": "plot how a loss's gradient depends on the angles to positive and negatives",
     "audit": "before training: find wrong pairs and false negatives in data, recommend settings",
     "diagnose": "name what is wrong with a run or a model, and what to change",
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def guarded(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code; bad input is one line on stderr."""
+    """Run the command line and return the exit code. For bad input, print one line on stderr."""
     with ExitStack() as stack:
         stack.enter_context(spelled(as_flag))
         return _guarded(arguments, stack)
@@ -151,7 +151,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     os.environ.setdefault("DO_NOT_TRACK", "1")
     sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        return _refused("send the output to a file or to /dev/null: standard output is closed")
+        return _refused("send standard output, which is closed, to a file or to /dev/null")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
@@ -186,7 +186,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         less = [named(name) for name in ("batch_size", "micro_batch", "grid") if name in known]
         remedy = f"lower {' or '.join(less)}" if less else "give a shorter input"
         reason = str(error).strip() or "none left"
-        return _refused(spell(f"not enough memory: {remedy}, or use a larger machine ({reason})"))
+        return _refused(spell(f"{remedy}, or use a larger machine: not enough memory ({reason})"))
     except OSError as error:
         # such as a name that is too long or a full disk: not a bug, so no traceback
         place = f"{error.filename}: " if error.filename else ""

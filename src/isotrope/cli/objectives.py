@@ -17,13 +17,13 @@ examples:
 
 An anchor's gradient is dissipation * (sum over negatives j of weight_j * (negative_j - ratio_j *
 positive)). The columns of --components:
-  dissipation  1: the gradient never vanishes; 1 or 0: it is 0 beyond a margin; 1 to 0: it fades as
-               the positive comes nearer than the negatives
+  dissipation  1: the gradient never vanishes; 1 or 0: the gradient is 0 beyond a margin; 1 to 0:
+               the gradient fades as the positive comes nearer than the negatives
   weight       hardest: only the most similar negative pushes; all: all push; signed: some pull
-  ratio        a number; dynamic: it depends on the angles; matrix: one number for each coordinate;
+  ratio        a number; dynamic: the ratio depends on the angles; matrix: one for each coordinate;
                only pull: no negative pushes
-A component is written as its name and its values, such as margin:0.3:dot; the last values may be
-left out (margin:0.3).
+A component is written as its name and its values, such as margin:0.3:dot. Values at the end may be
+left out: margin:0.3.
 """
 
 
@@ -52,10 +52,10 @@ def objectives(settings: ObjectivesSettings) -> int:
 _WIDTH = 100
 
 _BY_DISSIPATION = {
-    "1 to 0": "An anchor learns less as its positive comes closer (usual choice: infonce)",
+    "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
     "1 or 0": "An anchor stops learning when it reaches a margin",
     "1": "No anchor ever stops learning (losses of the whole batch, alignment and uniformity)",
-    "-": "Losses of a training method, without the components of a gradient",
+    "-": "Losses of training methods, whose gradients have no components",
 }
 """Titles of the groups of objectives."""
 
@@ -122,10 +122,8 @@ def _card(name: str) -> int:
             for preset, tuned in cls.presets.items()
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
-        print(
-            "\nA preset sets only these values. Set the learning rate and the batch size with which"
-        )
-        print("they were tuned by --learning-rate and --batch-size.")
+        print("\nA preset sets only these values. They were tuned with the learning rate and the")
+        print("batch size of the table: set --learning-rate and --batch-size to these numbers.")
     return 0
 
 

@@ -15,8 +15,8 @@ examples:
   isotrope report runs/* --diagnose
   isotrope report runs/* -o comparison.html --pictures comparison
 
-The file needs no network and no other file, so you can send it and open it anywhere. It includes
-the findings of `isotrope diagnose`.
+The HTML file needs no network and no other file, so you can send it and open it anywhere. The file
+includes the findings of `isotrope diagnose`.
 """
 
 
@@ -35,8 +35,8 @@ class ReportSettings(Settings):
     )
     plugin: list[Path] = setting(
         [],
-        "Python file with the objective of a run, for --diagnose. A plugin that is named only in "
-        "the run's own settings is not executed.",
+        "Python file with the objective of a run, for --diagnose. A file that only the run's "
+        "settings name is not executed.",
         used=Used(lambda diagnose: diagnose, "needs `--diagnose`", note=True),
     )
 
@@ -57,7 +57,7 @@ def report(settings: ReportSettings) -> int:
     replaced = settings.output.exists()
     print(write_report(settings.runs, settings.output, pictures=settings.pictures))
     if replaced:
-        print("the file existed and was replaced; -o FILE writes another file", file=sys.stderr)
+        print("the report existed and was replaced; -o FILE writes another file", file=sys.stderr)
     return 0
 
 

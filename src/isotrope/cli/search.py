@@ -22,8 +22,8 @@ examples:
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
-line of the file. The command encodes a few lines again and compares the result with their rows. If
-they differ, the command refuses the matrix, which is from another model, file or prompt.
+line of the file. The command encodes a few lines again and compares the results with the matrix. If
+they differ, the matrix is from another model, file or prompt, and the command refuses it.
 """
 
 

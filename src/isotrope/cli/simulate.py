@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 KINDS = {
-    "dissipation": "GD, a factor on the gradient, from 1 to 0 (Li et al. 2024, figures 2, 10)",
-    "weight": "the hardest negative's share of the sum of W (Li et al. 2024, figure 3)",
-    "ratio": "R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
+    "dissipation": "gradient dissipation GD, a factor from 1 to 0 (Li et al. 2024, figures 2, 10)",
+    "weight": "the hardest negative's share of the sum of weights W (Li et al. 2024, figure 3)",
+    "ratio": "ratio R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
     "norm": "length of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
 }
 NOTES = {
@@ -38,10 +38,10 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-Without --objective, the objectives of the paper's figure are simulated. The angle between an anchor
-and its positive is drawn from a normal distribution with mean mu_pos and standard deviation 0.05
-rad; the angles to its negatives, with mean mu_neg and standard deviation 0.10 rad. For ratio and
-norm, no angle is drawn: all angles equal the means. The files are KIND.png, KIND.svg and KIND.csv.
+Without --objective, the objectives of the paper's figure are simulated. For ratio and norm, all
+angles to the positive equal mu_pos, and all angles to negatives equal mu_neg. For dissipation and
+weight, angles are drawn from normal distributions with these means and standard deviations of 0.05
+rad (positives) and 0.10 rad (negatives). The files are KIND.png, KIND.svg and KIND.csv.
 """
 
 
@@ -62,7 +62,7 @@ class SimulateSettings(OfObjective):
     plugin: list[Path] = plugin()
     output: Path = setting(Path("simulation"), "Folder to write to.", "DIR")
     negatives: int | None = setting(
-        None, "Number of negatives of an anchor.", "K", shown="127; for norm as in the figure"
+        None, "Number of negatives of an anchor.", "K", shown="127; for norm as in the paper"
     )
     grid: int | None = setting(None, "Number of values of each mean angle.", shown="100")
     batches: int | None = setting(
@@ -71,12 +71,12 @@ class SimulateSettings(OfObjective):
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw new batches for each pair of mean angles, as the paper does: slower, less smooth.",
+        "Draw new batches for each pair of mean angles, as in the paper (slower, less smooth).",
         used=_drawn,
     )
     gated: bool = setting(
         False,
-        "For weight: leave out batches with GD below 0.01, as the figure in the paper does.",
+        "For weight: leave out batches with a dissipation below 0.01, as the paper's figure does.",
         used=Used(lambda kind: kind == "weight", "for weight only"),
     )
     part: Literal["alignment", "uniformity"] | None = setting(

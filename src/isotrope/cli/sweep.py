@@ -31,36 +31,36 @@ examples:
   isotrope sweep train-images cifar10/ --epochs 20 --vary weight-decay=1e-6..1e-3:4 \\
       --output sweeps/d
 
-Flags of `isotrope train` and `isotrope train-images`, also --config, apply to every run. The
-exceptions are --output, --seed and --no-progress. Every setting, hyperparameter of the objective
-and option of the method can be varied.
+All flags of `isotrope train` or `isotrope train-images`, including --config, apply to every run,
+except --output, --seed and --no-progress. Every setting, hyperparameter of the objective and option
+of the method can be varied.
 
---vary NAME=VALUES, may be repeated:
+--vary NAME=VALUES; repeat the flag for several settings:
   objective.temperature=0.03,0.05   these values
   objective.temperature=auto,0.1    auto: what `isotrope audit` recommends; needs --head none
-  learning-rate=1e-5..1e-4          a range to draw from; on a logarithmic scale if the upper end is
-                                    at least ten times the lower one (:log and :linear override
-                                    this); :whole draws whole numbers
+  learning-rate=1e-5..1e-4          a range to draw from. The scale is logarithmic if the upper end
+                                    is at least ten times the lower end; :log or :linear after
+                                    the range sets it, and :whole draws whole numbers
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
-A trial is one combination of values. --sampler grid trains every combination (the default for lists
-of values); random draws --trials combinations (the default for ranges); tpe, Optuna's
-tree-structured Parzen estimator, chooses each trial by the scores of the trials before it.
+A trial is one combination of values. --sampler grid, the default for lists, trains every
+combination. --sampler random, the default for ranges, draws --trials combinations. --sampler tpe
+(Optuna's tree-structured Parzen estimator) chooses each trial by the scores of the earlier trials.
 
 The score of a run is dev_best for text (the best dev score, step 0 included) and knn_final for
-images; --metric selects another number of result.json. Every trial is trained with three seeds; its
-score is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of the time. The
-table also has the standard deviation over the seeds; a smaller difference of scores may be luck.
+images; --metric selects another number of result.json. Every trial is trained with three seeds, and
+its score is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of the time.
+If two scores differ by less than the standard deviation over the seeds, this may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added
-later. The table is written to sweep.csv and sweep.json in OUTPUT, its picture to sweep.svg. The
+later. OUTPUT/sweep.csv and OUTPUT/sweep.json have the table, OUTPUT/sweep.svg is the picture. The
 command line of the best trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's
 journal. A sweep needs Optuna: pip install '.[sweep]' in a clone of the repository.
 
-With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and N is
-by default the number of GPUs. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command
-continues).
+With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and the
+default of N is the number of GPUs. exit codes: 0 done; 2 bad input; 75 or 130 stopped. After 75 and
+130, the same command continues the sweep.
 """
 
 
@@ -135,7 +135,9 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
         print(_text(spec, trials, best, files))
     failures = [why for trial in trials for why in trial.failures]
     if failures:
-        raise InputError(f"{len(failures)} runs failed (others are kept); the first: {failures[0]}")
+        raise InputError(
+            f"repeat this command: {len(failures)} runs failed; the first: {failures[0]}"
+        )
     if best is None and not settings.show:
         raise InputError("no trial has a score")
     return 0

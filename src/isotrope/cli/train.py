@@ -24,8 +24,8 @@ value that `isotrope audit` recommends for the data and the encoder.
 
 The same flags give the same training on one device and on several: --batch-size is the number of
 rows on all devices together, and the loss compares the rows of the whole batch. On several
-machines, start torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope train ... without --devices.
-The --output folder must be on a file system that all machines share.
+machines, leave out --devices, and start torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope
+train ... The --output folder must be on a file system that all machines share.
 """
 
 

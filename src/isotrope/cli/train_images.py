@@ -14,7 +14,7 @@ examples:
   isotrope evaluate runs/mio --knn --linear
 
 docs/methods lists the default settings and the options (--method.NAME) of each method. The images
-need no labels. If there are labels and a test part, the accuracy of nearest neighbours is measured
+need no labels. If they have labels and a test part, the accuracy of nearest neighbours is measured
 during training: the 200 training images with the nearest features (without heads) vote, weighted by
 exp(cosine/0.1). At the end, the accuracy of a linear probe is measured. Unreadable files are
 skipped and counted.

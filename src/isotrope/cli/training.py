@@ -79,14 +79,14 @@ def train(settings: RunSettings, *, resume: bool) -> int:
 
 
 EXIT_CODES = """
-exit codes: 0 done; 1 a bug; 2 bad input; 75 a scheduler stopped the run, or one of its processes
-died; 130 Ctrl-C. After 75 and 130, run the same command with --resume to continue from the newest
+exit codes: 0 done; 1 a bug; 2 bad input; 75 SIGTERM stopped the run, or a process of the run died;
+130 Ctrl-C. After 75 and 130, run the same command with --resume to continue from the newest
 checkpoint.
 """
 
 
 def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
-    """Return the settings of a YAML file by field name; nothing without a file."""
+    """Return a dict from the fields that a YAML file sets to their values; empty without a file."""
     if not config:
         return {}
     names = {alias: name for name, alias in ACCEPTED.items()}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Room(ModuleType):
-    """A package whose public names are imported when they are first used."""
+    """The type of a package that imports each of its public names at first use."""
 
     __all__: list[str]
     _files: dict[str, str]  # module of each public name
@@ -55,7 +55,7 @@ class Room(ModuleType):
 
 
 def public(name: str) -> None:
-    """Export the names that a package imports under ``if TYPE_CHECKING``."""
+    """Make public what the package ``name`` imports under ``if TYPE_CHECKING``."""
     room = sys.modules[name]
     files: dict[str, str] = {}
     for node in ast.walk(ast.parse(Path(str(room.__file__)).read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Helpers for torch: types for autograd, data at graph nodes, seeds, an exact softplus."""
+"""Helpers for torch: types for autograd, objects attached to graph nodes, seeds, softplus."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

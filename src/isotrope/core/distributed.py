@@ -1,4 +1,4 @@
-"""Gathers and reduces tensors over the processes of a training. No other file uses ranks.
+"""Gathers and reduces tensors over the processes of a training.
 
 Without an initialised process group there is one process, and the functions return their input.
 The backend is gloo on CPUs and NCCL on GPUs. :func:`process_group` reads environment variables
@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Read from the environment the number of processes of the run, in all and on this machine."""
+    """Return two numbers of processes from the environment: of the run, and on this machine."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -76,7 +76,7 @@ def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
 
     Args:
         value: The value of this process.
-        device: Device from which the value is sent; NCCL cannot send from the CPU.
+        device: Device of the tensor that is exchanged; NCCL cannot exchange tensors on the CPU.
     """
     if world_size() == 1:
         return value
@@ -109,7 +109,7 @@ class GlobalBatch(NamedTuple):
 
     Attributes:
         views: Anchors, positives and additional negatives of all processes, in the order of ranks.
-        rows: The rows of this process among the anchors.
+        rows: Rows of the gathered anchors that are those of this process.
         fewest: Smallest number of anchors that any process has.
     """
 
@@ -124,12 +124,12 @@ def all_gather_views(views: Views) -> GlobalBatch:
     In each process, the views must have one positive for every anchor. The numbers of rows and of
     additional negatives may differ between processes. The gather is differentiable: a row receives
     the sum of its gradients from the losses of all processes. Half-precision rows become float32,
-    as inside an objective, so that the sum is in float32. ``groups`` must agree across processes.
+    so that the sum is in float32. All processes must number ``groups`` alike.
     """
     n = len(views.anchors)
     if len(views.positives) != n:
         raise ValueError(
-            f"pass the views of this process only, with one positive for each anchor: found {n} "
+            f"pass the views of this process only, with one positive for each anchor; found {n} "
             f"anchors and {len(views.positives)} positives"
         )
     if world_size() == 1:

@@ -31,7 +31,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
 
     Args:
         path: The file.
-        within: An untrusted folder; a link that leads out of it is refused.
+        within: An untrusted folder; a link from this folder to a file outside is refused.
     """
     try:
         mode = path.stat().st_mode
@@ -40,13 +40,13 @@ def check_file(path: Path, within: Path | None = None) -> None:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        raise InputError(f"{place(path)}: is a link out of {place(within)}; replace it by the file")
+        raise InputError(f"{place(path)}: replace this link, which leads out of {place(within)}")
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: is a folder; give a file")
     if not stat.S_ISREG(mode):
         kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
         raise InputError(
-            f"{place(path)}: is not a regular file (a {kind}); save it to a file first"
+            f"{place(path)}: save the content to a regular file first; this is a {kind}"
         )
 
 
@@ -65,7 +65,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place(path)}: is not UTF-8 text (byte {error.start}); restore the file"
+            f"{place(path)}: restore this file; it is not UTF-8 text (byte {error.start} is wrong)"
         ) from error
 
 
@@ -78,7 +78,7 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
     # not opened by numpy, which would leave a broken archive open
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         if sum(member.file_size for member in arrays.zip.infolist()) > LARGEST:
-            raise InputError(f"{place(path)}: unpacks to over {LARGEST:,} bytes; restore the file")
+            raise InputError(f"{place(path)}: restore it; it unpacks to over {LARGEST:,} bytes")
         yield arrays
 
 
@@ -90,7 +90,7 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise InputError(f"{place(path)} is not valid JSON ({why}); was it cut short?") from error
+        raise InputError(f"{place(path)} is not valid JSON ({why}); restore it") from error
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -109,7 +109,9 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         _check_nodes(node)
         values = loader.construct_document(node) if node is not None else None
     except RecursionError:
-        raise InputError(f"{place(path)} is nested too deeply for a file of settings") from None
+        raise InputError(
+            f"{place(path)} is nested too deeply; write `key: value` on each line"
+        ) from None
     # the safe loader passes on the errors of int(), float() and datetime for impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)

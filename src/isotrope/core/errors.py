@@ -34,7 +34,7 @@ class InputError(ValueError):
         return ""
 
     def text(self) -> str:
-        """Return the whole message; settings are still in backticks (:func:`spell`)."""
+        """Return the whole message, with settings in backticks, which :func:`spell` replaces."""
         colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
         about = f"{self.subject}{colon} " if self.subject else ""
         return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
@@ -48,7 +48,7 @@ class SettingError(InputError):
 
     Args:
         problem: What is wrong with the setting.
-        setting: Field of the settings, or ``objective.temperature``.
+        setting: Name of the setting, such as ``batch_size`` or ``objective.temperature``.
         value: Given value of the setting, if the message should show it.
         remedy: What to do.
         source: YAML file that the setting comes from.
@@ -176,23 +176,23 @@ class NeedsEager(RuntimeError):
 
 
 class NoPerAnchor(TypeError):
-    """One loss per anchor was requested from an objective that has only one for the batch."""
+    """One loss per anchor was requested from an objective that has only a loss of the batch."""
 
 
 class NoTerms(TypeError):
-    """Gradient components were requested from an objective that does not define any.
+    """Gradient components (GD, W, R) were requested from an objective that defines none.
 
     Args:
         objective: Class of the objective.
-        space: Space of the embeddings in the formula; ``sphere`` for an attraction or repulsion.
+        space: Space of the formula's embeddings; ``sphere`` for only an attraction or a repulsion.
     """
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
             "use the components of the whole objective; this is only its attraction or repulsion"
             if space == "sphere"
-            else "use its formula, or decompose() it numerically; components are defined on the "
-            f"unit sphere, and the space of this objective is {space!r}"
+            else "use its formula, or compute the components with decompose(); they are defined "
+            f"on the unit sphere, but the space of this objective is {space!r}"
         )
         super().__init__(f"{objective} has no gradient components: {why}")
 
@@ -206,7 +206,7 @@ class WrongCoupling(InputError):
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
-    """Return ``" (did you mean 'infonce'?)"`` for the closest of ``words``, or ``""``.
+    """Return ``" (did you mean 'infonce'?)"`` for a word close to ``word``, otherwise ``""``.
 
     Args:
         word: The word that was typed.
@@ -225,7 +225,7 @@ def unknown(problem: str, word: str, known: Iterable[str]) -> str:
 
 
 def place(path: str | Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"`` on one line; ``""`` without a file."""
+    """Return ``"file, line 3"``, or only the file; control characters in it are escaped."""
     name = legible(str(path))
     return name if line is None else f"{name}, line {line}"
 

@@ -1,8 +1,8 @@
 """Writes files and folders atomically, and only in the requested place.
 
-A reader sees the old or the new content, never a mixture (:func:`atomic_replace`). Files that
-belong together appear together (:func:`replace_together`). A file that is written in place is never
-opened through a link (:func:`open_own`).
+A reader sees the old or the new content, never a mixture (:func:`atomic_replace`). All files of a
+command appear together (:func:`replace_together`). A file that is written in place is never opened
+through a link (:func:`open_own`).
 """
 
 import errno
@@ -25,7 +25,7 @@ _LINK = "is a link or a device; remove it: isotrope does not write through links
 
 
 def file_digest(path: Path, size: int = 8) -> str:
-    """Return the BLAKE2b digest of a file, of ``size`` bytes, as hexadecimal digits."""
+    """Return the BLAKE2b digest of a file as ``2 * size`` hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=size)).hexdigest()
 
@@ -93,13 +93,10 @@ def _room(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_replace(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; its content replaces ``path`` on success.
+    """Yield a temporary path, whose content replaces ``path`` at the end of the block.
 
     The caller creates a file or a folder at the temporary path. A folder that exists at ``path`` is
-    replaced as a whole. If the body raises, the temporary path is removed and ``path`` is kept.
-
-    Raises:
-        InputError: The disk is full, or the place is not writable.
+    replaced as a whole. If the block raises, the temporary path is removed and ``path`` is kept.
     """
     path = Path(path)
     with _room(path) as room:
@@ -185,7 +182,7 @@ def replace_together(
 def write_all(
     folder: Path, contents: Mapping[str, bytes], instead_of: Iterable[str] = ()
 ) -> list[Path]:
-    """Write all files into a folder, or none; return the paths (:func:`replace_together`)."""
+    """Write all files into a folder, or none; return a list of the paths."""
     with replace_together(folder, list(contents), instead_of) as new:
         for name, content in contents.items():
             (new / name).write_bytes(content)

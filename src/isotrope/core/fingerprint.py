@@ -11,8 +11,8 @@ def fingerprint(*values: object) -> str:
     """Return 16 hexadecimal digits that depend on the content of ``values``.
 
     Args:
-        values: None, bool, int, float, str, bytes, numpy arrays; sequences, iterators, mappings
-            and dataclasses of these. The order of the keys of a mapping does not matter.
+        values: None, bool, int, float, str, bytes, arrays of numpy, and sequences, iterators,
+            mappings and dataclasses of such values. The order of keys of a mapping does not matter.
     """
     digest = hashlib.blake2b(digest_size=8)
     _feed(digest, values)
@@ -45,4 +45,4 @@ def _feed(digest: "hashlib.blake2b", value: object) -> None:
         names = [field.name for field in fields(value)]
         _feed(digest, [type(value).__name__, *((name, getattr(value, name)) for name in names)])
     else:
-        raise TypeError(f"use numbers, texts, arrays: a {type(value).__name__} has no fingerprint")
+        raise TypeError(f"use numbers, texts or arrays; found a {type(value).__name__}")

@@ -25,8 +25,8 @@ class Hyper:
         at_least: Inclusive lower bound.
         at_most: Inclusive upper bound.
         constant: Whether no gradient reaches the hyperparameter, so that it cannot be learnt.
-        choices: The allowed values of a field that is a ``Literal`` or a ``bool``; filled in by
-            :func:`hypers` from the field's type, empty for numbers.
+        choices: The allowed values of a field that is a ``Literal`` or a ``bool``; empty for
+            numbers. :func:`hypers` fills it in from the type of the field.
     """
 
     symbol: str
@@ -99,7 +99,7 @@ Temperature = Annotated[float, Hyper("tau", "divisor of the similarities", at_le
 
 
 def hypers(cls: type) -> Mapping[str, Hyper]:
-    """Return the hyperparameters of a class by field name, in the order of the fields."""
+    """Return a mapping from each field of a class that is a hyperparameter to its description."""
     return _hypers(cls)
 
 
@@ -179,7 +179,7 @@ def check(instance: object, *, constant: bool = False) -> None:
 
 
 def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
-    """Give the constructor the argument ``preset``, whose values replace the defaults."""
+    """Add the argument ``preset`` to the constructor of ``cls``; a preset replaces the defaults."""
     plain = vars(cls)["__init__"]
 
     @functools.wraps(plain)
@@ -204,7 +204,7 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
 
 
 def bibtex(paper: Paper) -> str:
-    """Return BibTeX for a source: an entry for each title; other references become a note.
+    """Return BibTeX for a paper: an entry for each title; references without title are a note.
 
     >>> print(bibtex(Paper("A Loss", "Doe et al., 2020; for sentences: Roe, 2021", "eq. 1")))
     @misc{doe2020,

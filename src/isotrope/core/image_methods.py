@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImageMethodRecord:
-    """A training method: its file in ``training/images``, its class, facts for the diagnosis."""
+    """A training method: file in ``training/images``, class, and facts that the diagnosis uses."""
 
     file: str
     cls: str

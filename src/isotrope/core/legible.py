@@ -1,4 +1,4 @@
-"""Escapes characters with which a text could control a terminal or imitate a line of output.
+"""Escapes characters by which a text could control a terminal or look like other output.
 
 Tables, errors and paths use :func:`legible`; everything else that the command line prints passes
 through :class:`LegibleStream`. The escapes are those of JSON, so JSON does not change.

@@ -1,9 +1,9 @@
 """Locks a folder for one process; when that process dies, another process can lock the folder.
 
-The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
-to the open file, so workers that outlive a killed process do not keep it (with flock they would).
-With ``--devices``, the starting process holds one half of the lock and the writing process holds
-the other half; the folder stays locked until both have ended.
+The lock is a POSIX record lock on the file ``.lock`` in the folder. Unlike a lock of flock, it
+belongs to the process, not to the open file, so workers that outlive a killed process do not keep
+it. With ``--devices``, the starting process holds one half of the lock and the writing process
+holds the other half; the folder stays locked until both have ended.
 """
 
 import errno
@@ -90,15 +90,13 @@ def ensure_not_replaced(folder: Path) -> None:
     folder = _absolute(folder)
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
-        raise InputError(
-            f"start again: {folder} was removed or replaced while this process wrote to it"
-        )
+        raise InputError(f"start again: the folder {folder} was removed or replaced during the run")
 
 
 def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
-    Data files that isotrope writes for data from Python, before the run, do not count.
+    Files in which isotrope stores data from Python before the run do not count.
     """
     if not folder.exists():
         return True

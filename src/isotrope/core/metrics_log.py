@@ -13,7 +13,7 @@ Rows = dict[float, dict[str, float]]
 
 
 def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
-    """Return the columns other than the step, and the measured numbers of each step in order.
+    """Return a list of columns (without the step), and a dict from step to numbers by column.
 
     If a step has several rows, they are merged; a later cell replaces an earlier one.
 
@@ -23,7 +23,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
     """
     if not os.path.lexists(path):
         raise DataError(
-            f"cannot read {path}: no such file; is this the `--output` folder of `isotrope train`?"
+            f"give the `--output` folder of `isotrope train`; cannot read {path}: no such file"
         )
     text = read_text(path)
     if not complete:
@@ -48,7 +48,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             continue
         try:
             if len(cells) != len(header):
-                raise ValueError(f"{len(cells)} cells in a row of {len(header)} columns")
+                raise ValueError(f"{len(cells)} cells where the header has {len(header)}")
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
         except ValueError as error:
             why = f"{error}; every cell must be a number or empty"

@@ -2,7 +2,7 @@
 
 Training, evaluation and search all read pictures here. A file's content decides its format; its
 name does not. The camera's orientation is applied, grey is repeated in three channels, transparent
-pixels become white, and CMYK is converted. Grey levels of up to 10, 12, 14 or 16 bits are cut to
+pixels become white, and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits are reduced to
 their upper 8 bits. The shorter side is resized to ``side`` by Pillow's bilinear filter, which
 averages when it shrinks, and the centre is cut out. The image processor that isotrope saves for
 transformers gives the same bytes.
@@ -80,7 +80,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return how many grey values a 16-bit picture has before and after reading; else 0 and 0."""
+    """Return how many grey values a 16-bit picture has in 16 bits and in 8; else 0 and 0."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0
@@ -88,7 +88,7 @@ def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
 
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
-    """Return a picture as RGB, 3 x side x side; an array of this size is not resized."""
+    """Return a picture as RGB, 3 x side x side; an array with this side is not resized."""
     if isinstance(picture, Tensor):
         picture = picture.cpu().numpy()
     if isinstance(picture, np.ndarray):
@@ -149,8 +149,8 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return one picture's pixels as 3 x h x w."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"pixels must be uint8 (0 to 255); found {array.dtype}: convert them (multiply numbers "
-            "from 0 to 1 by 255 first)"
+            "convert the pixels to uint8, 0 to 255 (multiply numbers from 0 to 1 by 255 first); "
+            f"found {array.dtype}"
         )
     if array.ndim == 2 and array.size:
         return np.broadcast_to(array, (3, *array.shape))
@@ -158,7 +158,7 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return array
     if array.ndim == 3 and array.size and array.shape[2] == 3:
         return array.transpose(2, 0, 1)
-    raise InputError(f"a picture must be 3 x h x w, h x w x 3 or h x w; found {array.shape}")
+    raise InputError(f"give 3 x h x w, h x w x 3 or h x w pixels; found {array.shape}")
 
 
 def _upright(image: "Image.Image") -> "Image.Image":

@@ -44,8 +44,8 @@ class Result:
         metrics: Numbers by name; None if a number does not exist.
         details: Nested values: tables, parameters, values of each subset.
         provenance: Versions, machine, seed, data fingerprint, command (see :func:`provenance`).
-        items: A value for each scored item, by name (such as a query's reciprocal rank). They are
-            needed for resampling, and are not part of the JSON.
+        items: Arrays by name, with a value of each scored item, such as the reciprocal rank of each
+            query. Resampling needs them; they are not part of the JSON.
     """
 
     kind: str
@@ -72,11 +72,7 @@ class Result:
 
     @classmethod
     def load(cls, path: Path) -> "Result":
-        """Read a record written by :meth:`save`.
-
-        Raises:
-            InputError: The file is missing, is not JSON, or is not a Result.
-        """
+        """Read a record that :meth:`save` wrote; raise :class:`InputError` for another file."""
         text = read_text(path)
         try:
             result = cls(**json.loads(text))
@@ -87,7 +83,7 @@ class Result:
                     raise TypeError(f"{name} must be an object")
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
-                f"{path} is not a result of isotrope ({error}); if it was cut short, restore it"
+                f"{path} is not a result of isotrope ({error}); restore it if it was cut short"
             ) from error
         return result
 
@@ -152,7 +148,7 @@ def _git_state_of(folder: str) -> dict[str, Any] | None:
 def provenance(
     *, seed: int | None = None, data: str | None = None, command: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return the versions, machine, seed and data needed to repeat a result.
+    """Return a dict of the versions, machine, seed and data needed to repeat a result.
 
     Args:
         seed: The seed of the run.

@@ -1,9 +1,8 @@
 """Tolerances for rounding errors, for decisions about rank, span and equality.
 
-A sum of k products has an error of about k units in the last place, relative to the lengths of its
-factors. The solution of a linear system, or a length computed from its square, keeps half of the
-digits. If :func:`rounding` is the tolerance of the square, its square root is the tolerance of the
-length.
+The sum of k products in a scalar product has an error of about k units in the last place, relative
+to the product of the two vectors' lengths. The solution of a linear system, or a length computed
+from its square, keeps half of the digits: its tolerance is the square root of :func:`rounding`.
 """
 
 import math
@@ -13,7 +12,7 @@ from torch import Tensor
 
 
 def rounding(dtype: torch.dtype, terms: int) -> float:
-    """Return the relative error of a sum of ``terms`` products, 0.01 at most.
+    """Return the largest relative error to expect in a sum of ``terms`` products, at most 0.01.
 
     Args:
         dtype: Precision to which the tested loss rounds its factors.
@@ -25,7 +24,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
     """Return whether two tensors agree in half of the digits of their dtype.
 
-    The tolerance is relative to the largest finite number. NaN equals NaN; infinity equals itself.
+    The tolerance is relative to the largest finite entry. NaN equals NaN; infinity equals itself.
     ``dtype`` is the precision of the computation, by default that of ``a``.
     """
     size = max((float(x.nan_to_num(0, 0, 0).abs().max()) for x in (a, b) if x.numel()), default=0.0)

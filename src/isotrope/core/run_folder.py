@@ -58,7 +58,7 @@ class RunFolder:
 
     @property
     def is_own(self) -> bool:
-        """Whether this user's isotrope wrote the present settings on this machine."""
+        """Whether this user wrote the settings with isotrope on this machine."""
         settings, found, seal = read_text(self.config, LARGEST_SETTINGS).rpartition(_SEAL)
         own = f"{_signature(settings)}\n"
         return bool(found) and hmac.compare_digest(seal.encode(), own.encode())
@@ -91,7 +91,7 @@ class RunFolder:
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the folder in which the Doctor recorded: a subfolder or this one; else None."""
+        """Return the folder with the Doctor's log: a subfolder or this one; None without a log."""
         if self.config.is_file():
             return None
         self.check()

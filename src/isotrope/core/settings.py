@@ -33,10 +33,10 @@ class Used:
 
     Attributes:
         when: Function that returns whether the setting is used. Its parameters have the names of
-            other settings, or of facts that are known later (:meth:`Settings.check_used`).
+            other settings, or of facts of the run (:meth:`Settings.check_used`).
         otherwise: Template (``str.format``) of the reason to report if the setting is not used.
-        note: Whether an unused setting is only reported, because it does not change the result.
-            If False, it is an error.
+        note: Whether an unused setting is only reported, because the result is the same without the
+            setting. If False, an unused setting is an error.
     """
 
     when: Callable[..., object]
@@ -79,7 +79,7 @@ class Settings(BaseModel):
     """Settings of a command.
 
     Attributes:
-        dotted: Fields whose value has settings of its own, such as ``objective``: the setting
+        dotted: Fields whose values have settings, such as ``objective``: the setting
             ``objective.x`` is stored in the field ``objective_settings``.
         from_file: Whether settings may come from a file; every switch then has a ``--no-`` flag.
         places: Fields that hold paths of files or folders as text.
@@ -165,7 +165,7 @@ class Settings(BaseModel):
         return dict(cls.model_fields)
 
     def to_yaml(self, without: Collection[str] = ()) -> str:
-        """Return the settings, except those named, as the YAML that ``--config`` reads."""
+        """Return the settings, except those in ``without``, as YAML for ``--config``."""
         import yaml
 
         values = self.model_dump()
@@ -221,7 +221,7 @@ class Settings(BaseModel):
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return the settings by field; the given names may have hyphens or underscores."""
+        """Return a dict from field to value; the given names may have hyphens or underscores."""
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
@@ -259,12 +259,12 @@ class Settings(BaseModel):
         return settings
 
     def check_used(self, note: Callable[[str], object] = _print, **facts: object) -> None:
-        """Report settings without effect: they differ from their defaults, but are not used.
+        """Report the settings that differ from their defaults, but are not used in this run.
 
         Args:
             note: Function that receives a line on unused settings that do not change the result.
-            facts: What is known of the run so far, e.g. ``pictures=True``. If given, only the
-                conditions that depend on it are checked.
+            facts: What is known of the run so far, e.g. ``pictures=True``. If there are facts, only
+                the conditions that depend on a fact are checked.
 
         Raises:
             NotUsed: An unused setting would change the result.

@@ -3,7 +3,7 @@
 In the source, a message has a setting as a flag between backticks, such as ``--head none``. The
 command line prints the flag, Python prints ``head='none'``, and for YAML it is ``head: none``.
 
-Names that other libraries have for a setting are known too: ``--lr`` suggests ``--learning-rate``.
+If a name is that of a setting in another library (``--lr``), errors propose ``--learning-rate``.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ def named(setting: str, value: object = None) -> str:
     """Return a setting in backticks, for a message; :func:`spell` writes it out.
 
     Args:
-        setting: Field of the settings, or ``objective.temperature``.
+        setting: Name of the setting, such as ``batch_size`` or ``objective.temperature``.
         value: Value to show; None shows the name alone.
     """
     flag = f"--{setting.replace('_', '-')}"
@@ -142,7 +142,7 @@ _spelling: Spelling = as_argument
 
 
 def spell(message: str, spelling: Spelling | None = None) -> str:
-    """Return a message with its settings written out, by default as :func:`spelled` chose."""
+    """Return a message with the settings spelled, by default in the spelling of :func:`spelled`."""
     write = spelling or _spelling
     return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
 
@@ -159,7 +159,7 @@ def spelled(spelling: Spelling) -> Iterator[None]:
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that was probably meant: one with this alias, or a similar name."""
+    """Return the candidate that has the alias ``word`` or a similar name; None if there is none."""
     names = list(candidates)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]

@@ -8,9 +8,9 @@ from isotrope.core.legible import legible
 
 
 class TitledTable(NamedTuple):
-    """A table: title, a sentence about it, headings, and rows of texts and numbers.
+    """A table: a title, a sentence, headings, and rows of texts and numbers.
 
-    As text, a float has three decimals and None is a dash. The sentence and the rows may be empty.
+    In ``str(table)``, a float has three decimals and None is a dash. The sentence may be empty.
     """
 
     title: str
@@ -32,11 +32,11 @@ def _cell(value: str | float | None) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
-    """Return a table with numbers aligned right and texts left; headings may have lines.
+    """Return a table with numbers aligned right and texts left; headings may have several lines.
 
     Args:
         header: The names of the columns.
-        rows: Rows of texts, as many as the header has.
+        rows: Rows with one text for each column.
         width: Characters in a line; the last column is wrapped to fit.
     """
     rows = [[legible(cell) for cell in row] for row in rows]

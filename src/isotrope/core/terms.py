@@ -21,24 +21,24 @@ AGAINST: dict[By, Against] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """Gradient dissipation, weight and ratio of every anchor of a batch.
+    """Gradient dissipation GD, weights W and ratio R of every anchor of a batch.
 
     The gradient of anchor i's loss with respect to the *normalised* anchor, with all else constant,
     is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li et al.,
-    2024, section 2.3, without extra and residual). ``against`` says which embeddings the x_j are.
+    2024, section 2.3, without extra and residual). Here h'_i is the positive of anchor i, and
+    ``against`` says which embeddings the x_j are.
 
     Attributes:
-        dissipation: Gradient dissipation GD of each anchor (n values).
+        dissipation: GD of each anchor, n values.
         weight: Weights W, n x c, 0 for excluded entries (the anchor, its positive, its group).
-        pull: Pull sum_j W_ij R_ij of each anchor, n values, or n x d if the pull acts on each
-            coordinate separately.
+        pull: Pull sum_j W_ij R_ij of each anchor, n values; n x d if it differs by coordinate.
         against: The embeddings x_j, one for each column of ``weight``: ``cross`` those of the other
             view (m), ``within`` those of the same view (n), ``both`` the positives and then the
             anchors. The q additional negatives follow, if the views have any.
         scale: Factor for the gradient of the whole objective: ``scale * assemble(terms, views)``.
-        residual: The rest of the gradient in closed form, n x d: parts along h_i, and the gradient
-            of other anchors' losses. None if there is no rest. Objectives made by ``modify`` have
-            none, because they hold everything but the anchor constant.
+        residual: The rest of the gradient in closed form, n x d: parts along the anchor, and the
+            gradient of other anchors' losses. None if there is no rest. Objectives made by
+            ``modify`` have none, because they hold everything but the anchor constant.
         extra: Additional push of an anchor's own loss (the standard deviations of VICReg), n x d,
             which stays when other components are replaced. None if there is no such push.
     """
@@ -58,7 +58,7 @@ class Terms:
 
     @property
     def ratio(self) -> Tensor | None:
-        """R: mean of R_ij weighted by W_ij, n values; None if the pull differs by coordinate."""
+        """R of each anchor (mean of R_ij weighted by W_ij), n values; None if ``pull`` is n x d."""
         if self.pull.ndim != 1:
             return None
         mass = self.mass

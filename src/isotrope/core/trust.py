@@ -1,7 +1,7 @@
 """Decides which named models and data may be opened, and looks names up on the hub.
 
-Within :func:`named_by`, names come from a folder that may be untrusted. Then the network is not
-used, and models and data are opened only if this user made the folder on this machine.
+In a block of :func:`named_by`, the names come from a folder that may be untrusted. Then the network
+is not used, and models and data are opened only if this user made the folder on this machine.
 """
 
 import os
@@ -40,7 +40,7 @@ def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
 
 
 def check_named(name: Path | str, *, model: bool = False) -> None:
-    """Refuse to open a name that only an untrusted folder names.
+    """Refuse to open a model or data that only an untrusted folder names.
 
     Args:
         name: Path or name to be opened.
@@ -65,7 +65,7 @@ def why_closed() -> str | None:
 def known_to_hub(
     candidates: Sequence[str], kind: Literal["model", "dataset"]
 ) -> tuple[str | None, str]:
-    """Return the first candidate that exists on the hub, or the reason why none was found."""
+    """Return the first candidate that the hub has, or None, and the reason for None."""
     if (closed := why_closed()) is not None:
         return None, closed
     from huggingface_hub import HfApi

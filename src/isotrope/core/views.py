@@ -14,9 +14,9 @@ from isotrope.core.errors import InputError
 def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the rows of ``x`` (n x d) divided by their Euclidean norm.
 
-    A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
-    becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN. A
-    row whose norm overflows becomes NaN. (A division by the infinite norm would give zero.)
+    A row shorter than ``eps``, or than the smallest normal number of the dtype, becomes zero and
+    receives zero gradient (dividing by ``eps`` would give huge gradients). NaN stays NaN. A row
+    whose norm overflows becomes NaN, not zero.
     """
     if torch._C._are_functorch_transforms_active():
         return x / lengths(x, eps)  # torch.func differentiates every operation itself
@@ -31,7 +31,7 @@ def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient with respect to x, from that with respect to ``unit`` = x / ``norm``."""
+    """Return the gradient with respect to x, given the one for ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
@@ -89,7 +89,7 @@ def _groups(groups: object, m: int, device: torch.device) -> Tensor:
         tensor = groups if isinstance(groups, Tensor) else torch.as_tensor(groups, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
-            "number groups by numpy.unique(groups, return_inverse=True)[1]: they must be integers"
+            "number groups by numpy.unique(groups, return_inverse=True)[1]: groups must be integers"
         ) from None
     if tensor.shape != (m,):
         raise ValueError(
@@ -124,12 +124,7 @@ class Views:
     in_batch: bool = True
 
     def __post_init__(self) -> None:
-        """Check the shapes; groups in a list or an array become a tensor.
-
-        Raises:
-            InputError: A view is not a tensor.
-            ValueError: Shapes or dtypes do not fit each other.
-        """
+        """Check types, shapes and dtypes; groups in a list or an array become a tensor."""
         a, p = self.anchors, self.positives
         try:
             if (
@@ -176,8 +171,8 @@ class Views:
             self.negatives.ndim != 2 or self.negatives.shape[1] != d
         ):
             raise ValueError(
-                f"negatives must be q x {d}, as the anchors are; "
-                f"found {tuple(self.negatives.shape)}"
+                f"negatives must be q x {d}, as wide as the anchors; found the shape "
+                f"{tuple(self.negatives.shape)}"
             )
         if self.groups is not None:
             object.__setattr__(self, "groups", _groups(self.groups, m, self.anchors.device))
@@ -208,7 +203,7 @@ class Views:
         return None if self.groups is None else self.groups[self.rows]
 
     def among_positives(self) -> "Views":
-        """Views in which the positives of the anchors, n x d, are compared with each other."""
+        """Views in which the positives of the anchors, n x d, are both anchors and positives."""
         positives = self.own
         return replace(
             self, anchors=positives, positives=positives, offset=0, groups=self.own_groups
@@ -228,11 +223,7 @@ class Views:
         )
 
     def swapped(self) -> "Views":
-        """The views exchanged: positives as anchors, anchors as positives.
-
-        Raises:
-            ValueError: There are positives of other processes, whose anchors are not here.
-        """
+        """The views exchanged: positives as anchors, anchors as positives (equally many)."""
         if len(self.anchors) != len(self.positives):
             raise ValueError(
                 f"pass as many positives as anchors; found {len(self.anchors)} anchors and "

@@ -32,7 +32,7 @@ MAX_CHARACTERS = 100_000
 
 
 def visible(text: str) -> str:
-    """Return the text, or ``""`` if all its characters are invisible (spaces, joiners)."""
+    """Return the text, or ``""`` if it has only invisible characters, such as spaces."""
     return text if text.isascii() or any(map(str.isprintable, text.strip())) else ""
 
 
@@ -105,8 +105,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if packed:
             raise InputError(
-                f"{place(path)}: copy or download it again, or remove the ending from its name if "
-                f"it is not compressed; it is not a complete {path.suffix} file ({error})"
+                f"{place(path)}: copy or download this file again, or remove {path.suffix} from "
+                f"its name if it is not compressed; it is not a complete {path.suffix} file "
+                f"({error})"
             ) from error
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{place(path)}: cannot be read ({why})") from error
@@ -116,9 +117,9 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file with their numbers, starting at 1.
 
     The byte-order mark and the line ends (``\n`` or ``\r\n``) are removed. Other characters, such
-    as U+2028, U+0085, a form feed or a single carriage return, do not end a line. A file is refused
-    if its only line has carriage returns inside: it has the line ends of old Macs. A line of more
-    than ``limit`` characters raises an error before the whole line is read.
+    as U+2028, U+0085, a form feed or a single carriage return, do not end a line. A file in which
+    only carriage returns end the lines, as on old Macs, is refused. A line of more than ``limit``
+    characters raises an error before the whole line is read.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True
@@ -129,23 +130,23 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
                 raise _no_utf8(raw, path, number, "holds NUL bytes")
             if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
                 raise InputError(
-                    f"{place(path)}: convert its line ends with tr '\\r' '\\n': they are those of "
-                    "old Macs (CR alone), so the whole file would be one line"
+                    f"{place(path)}: convert the line ends with tr '\\r' '\\n': the file has those "
+                    "of old Macs (CR alone), so it would be read as one line"
                 )
             # an incomplete character at the cut of an over-long line must not hide its length
             too_long = len(raw) == most and not raw.endswith(b"\n")
             text = "" if too_long else _decoded(raw, path, number).rstrip("\r\n")
             if too_long or len(text) > limit:
                 raise InputError(
-                    f"{place(path, number)}: longer than {limit:,} characters; "
-                    "break the text into lines, one sentence or passage each"
+                    f"{place(path, number)}: break this line into lines of one sentence or "
+                    f"passage; it has more than {limit:,} characters"
                 )
             if blank and text.strip():
                 blank = False
             yield number, text
     if blank:
         what = "holds only blank lines" if number else "is empty"
-        raise InputError(f"{place(path)}: {what}; give a file with at least one line of text")
+        raise InputError(f"{place(path)}: give a file with a line of text; this file {what}")
 
 
 def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
@@ -153,7 +154,7 @@ def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[in
 
     Args:
         path: The file.
-        needed: The names of the cells, such as ``label<TAB>text``; they give the number of cells.
+        needed: Names of the cells, such as ``label<TAB>text``; each line must have as many cells.
         blank: Whether blank lines are allowed; they are skipped.
     """
     count = needed.count("<TAB>") + 1
@@ -163,8 +164,8 @@ def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[in
         cells = text.split("\t")
         if len(cells) != count:
             raise InputError(
-                f"{place(path, number)}: {len(cells)} tab-separated fields where {count} are "
-                f"needed: {needed}"
+                f"{place(path, number)}: give {count} tab-separated fields, {needed}; this line "
+                f"has {len(cells)}"
             )
         yield number, cells
 
@@ -189,5 +190,5 @@ def _no_utf8(raw: bytes, path: Path, number: int, what: str) -> InputError:
     likely = "UTF-16" if wide else "WINDOWS-1252"
     return InputError(
         f"{place(path, number)}: {what}; convert the file to UTF-8 from the encoding in which it "
-        f"was written, such as with iconv -f {likely} -t UTF-8"
+        f"was written, for example with iconv -f {likely} -t UTF-8"
     )

@@ -15,9 +15,9 @@ class Order:
     """A pseudo-random permutation of range(n) that depends on seed and epoch, in O(1) memory.
 
     ``order[i]`` is the record at place i. A balanced Feistel network permutes the smallest range
-    2^(2k) >= n. A value outside range(n) is mapped again until it falls inside, which keeps the map
-    one to one (cycle walking: on average at most about four mappings). The round function has the
-    mixing constants of SplitMix64 (Steele et al. 2014).
+    2^(2k) >= n. A value outside range(n) is permuted again until it is inside; no two places get
+    the same value (cycle walking). On average, this takes at most about four permutations. The
+    round function has the mixing constants of SplitMix64 (Steele et al. 2014).
 
     >>> sorted(Order(5, seed=0, epoch=0)[np.arange(5)].tolist())
     [0, 1, 2, 3, 4]
@@ -25,7 +25,7 @@ class Order:
 
     def __init__(self, n: int, seed: int, epoch: int) -> None:
         if n < 1:
-            raise ValueError(f"an order needs at least 1 record; found {n}")
+            raise ValueError(f"give at least 1 record to shuffle; found {n}")
         self.n = n
         self._half = np.uint64(max(_SMALLEST_HALF, ((n - 1).bit_length() + 1) // 2))
         self._mask = np.uint64((1 << int(self._half)) - 1)
@@ -40,7 +40,7 @@ class Order:
         places = np.asarray(places)
         if places.size and (places.min() < 0 or places.max() >= self.n):
             raise IndexError(
-                f"places must lie in range({self.n}); found {places.min()} to {places.max()}"
+                f"use places from 0 to {self.n - 1}; found {places.min()} to {places.max()}"
             )
         values = self._permuted(places.ravel().astype(np.uint64))
         while (outside := values >= self.n).any():

@@ -23,9 +23,9 @@ class Table:
     """A table whose rows can be read.
 
     Attributes:
-        place: The file, or the name of the source in messages.
+        place: The file, or another name of the source, which error messages show.
         columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
-        cells: Function that yields the rows of the given columns; a missing cell is None.
+        cells: Function from names of columns to their rows; a missing cell is None.
         titled: Whether the table names its columns.
         how: A phrase on the recognised format, such as "separated by tabs".
     """
@@ -43,8 +43,8 @@ class Table:
                 problem = "no column" if name not in self.columns else "more than one column"
                 near = nearest(name, self.columns) if name not in self.columns else ""
                 raise InputError(
-                    f"{place(self.place)}: {problem} {name!r}{near}; "
-                    f"the table has {', '.join(map(repr, self.columns)) or 'no columns'}"
+                    f"{place(self.place)}: choose other columns; the table has {problem} "
+                    f"{name!r}{near}, but has {', '.join(map(repr, self.columns)) or 'no columns'}"
                 )
         return self.cells(names)
 
@@ -62,7 +62,7 @@ def missing(value: object) -> bool:
 
 
 def whole(value: object) -> int | None:
-    """Return an integer, also for a float without a fraction; None for anything else.
+    """Return an int for an integer or a float without a fraction; None for anything else.
 
     >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
     (1, 1, None, None, None)
@@ -73,7 +73,7 @@ def whole(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """Return a finite float, also for a number that is written as text; otherwise None."""
+    """Return a float for a finite number, which may be written as text; otherwise None."""
     try:
         found = float(value) if isinstance(value, (str, int, float)) else math.nan
     except (ValueError, OverflowError):  # OverflowError: an integer of JSON with 400 digits
@@ -115,7 +115,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
 
 
 def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return the texts of a cell, which may hold one text, a list, passages or a conversation."""
+    """Return a list of the texts in a cell: one text, a list, passages or a conversation."""
     if isinstance(value, str):
         return [cell_text(value, path, line, column)]
     if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array

@@ -1,6 +1,6 @@
 """Recognises the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
 
-Column names decide. Without names, the number of columns and those that hold numbers decide.
+Column names decide. Without names, the number of columns decides, and which of them hold numbers.
 
 | form | columns |
 |---|---|
@@ -12,11 +12,11 @@ Column names decide. Without names, the number of columns and those that hold nu
 | scored pairs | ``sentence1, sentence2, score`` |
 | labelled texts | ``text, label`` |
 | single texts | ``text`` or ``sentence``, or the only column |
-| without names (.tsv, tuples) | text; anchor, positive, negatives; score and two sentences |
+| without names (.tsv, tuples) | text, or anchor and others, or score and texts |
 
 A row with several positives becomes one record for each positive. A labelled text is paired with
 another text of the same label, and the label becomes the group of the pair. Rows without a text are
-skipped. A :class:`Reading` counts the skipped rows; its ``str`` is one line on what was read.
+skipped. A :class:`Reading` counts the skipped rows; ``str(reading)`` says what was read.
 
 Text is UTF-8. White space at its ends is removed; otherwise it is not changed, and not normalised
 (NFC or NFD). A text without visible characters, such as zero-width spaces alone, counts as empty.
@@ -98,7 +98,7 @@ class Form:
         kind: ``texts``, ``pairs``, ``scored pairs`` or ``labelled texts``.
         texts: The text columns: one, or anchor, positive and negatives.
         scores: The columns of scores.
-        group: The column of groups or labels, or an empty text.
+        group: The column of groups or labels; an empty text if there is none.
     """
 
     kind: str
@@ -115,14 +115,14 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Decide how a table is read: by chosen columns, column names, or the number of columns."""
+    """Return the :class:`Form` of a table, by chosen columns, column names or number of columns."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
                 f"{place(table.place)}: add a header with names, or choose columns by number "
-                f"(`--columns 1`): its columns have no names, so {flag} finds none"
+                f"(`--columns 1`): the columns have no names, so {flag} matches none of them"
             )
         table.rows(chosen)
     if columns:
@@ -130,7 +130,7 @@ def form_of(
     if not table.titled:
         return _untitled(table)
     if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
-        raise InputError(f"{place(table.place)}: more than one column {twice[0]!r}; rename one")
+        raise InputError(f"{place(table.place)}: rename one of the columns {twice[0]!r}")
     names = {name.lower(): name for name in reversed(table.columns) if name != group}
     scored = next((names[name] for name in _SCORE if name in names), "")
     label = next((names[name] for name in _LABEL if name in names), "")
@@ -156,8 +156,8 @@ def form_of(
     if len(names) == 1:
         return Form("texts", tuple(names.values()), group=group)
     raise InputError(
-        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name (text; "
-        f"anchor and positive), found {', '.join(map(repr, table.columns))[:200] or 'none'}"
+        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name (text, or "
+        f"anchor and positive) in {', '.join(map(repr, table.columns))[:200] or 'this table'}"
     )
 
 
@@ -188,10 +188,10 @@ def _proposal(table: Table, choose: int) -> str:
 
     names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
     if not names:
-        return "give a table with a column of text, because no column of this one holds text"
-    first = "put a header above the first line if that is data, or " if table.how else ""
+        return "give a table with a column of text, because no column of this table holds text"
+    first = "put a header above the first line if this line is data, or " if table.how else ""
     chosen = f"choose columns by name: `--columns {','.join(names[:choose])}`"
-    usual = "rename its columns: text; anchor, positive; or sentence1, sentence2, score"
+    usual = "rename its columns to text, or anchor and positive, or sentence1, sentence2 and score"
     return f"{first}{chosen if choose else usual}"
 
 
@@ -203,17 +203,17 @@ class Reading:
         sources: Files, names of data sets on the hub, or tables.
         columns: Chosen columns of text; if empty, the columns are recognised by their names.
         groups: The column of groups, if one was chosen.
-        streaming: Whether to read data sets of the hub without keeping a copy.
+        streaming: Whether to read data sets of the Hugging Face hub without keeping a copy.
         paired: Whether labelled texts become pairs. Otherwise each labelled text is one record.
         scored: Whether scored pairs may be read. They are refused by default, because the texts of
             a pair with a low score do not belong together.
-        choose: Largest number of columns that an error message proposes to choose; 0 if the caller
-            has no setting for columns.
+        choose: Largest number of columns that an error message proposes for ``--columns``; 0 if the
+            command does not have this flag.
         rows: Number of rows read.
         records: Number of records made from these rows.
         negatives: For each number of negatives, how many records have that number.
         left: Number of skipped rows for each reason.
-        other_files: Skipped files in folders.
+        other_files: Files in folders that are skipped, because of their endings or splits.
     """
 
     sources: Sequence[Path | Table]
@@ -244,8 +244,8 @@ class Reading:
             first = first or (form.kind, table.place)
             if form.kind != first[0]:
                 raise InputError(
-                    f"give files of one kind: {place(table.place)} holds {form.kind}, but "
-                    f"{place(first[1])} holds {first[0]}"
+                    f"give files with one kind of records: {place(table.place)} holds {form.kind}, "
+                    f"but {place(first[1])} holds {first[0]}"
                 )
             classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
             if form.kind == "scored pairs" and (classes or not self.scored):
@@ -253,11 +253,11 @@ class Reading:
                 columns = f"; if all pairs belong together, use `--columns {chosen}`"
                 remedy = (
                     "train with a loss for scores, such as `isotrope train --loss CoSENTLoss`, or "
-                    "keep only the pairs with a high score and remove the column of scores (a "
-                    "pair with a low score is not a positive pair)"
+                    "keep only pairs with a high score (positive pairs) and remove the column of "
+                    "scores"
                 )
                 if classes:  # label 0 is entailment: the lowest "score" is the nearest pair
-                    remedy = "keep only the rows of entailment and remove their labels (classes)"
+                    remedy = "keep only the rows labelled entailment and remove the label column"
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}); "
                     f"{remedy}{columns if self.choose > 1 else ''}"
@@ -274,7 +274,8 @@ class Reading:
             if self.records == before:
                 left = f" ({self.left_out})" if self.left else ""
                 raise InputError(
-                    f"{place(table.place)}: give at least one record; it holds no text{left}"
+                    f"{place(table.place)}: give at least one record; this table holds no "
+                    f"text{left}"
                 )
 
     def _open(self, source: Path | Table) -> Table:
@@ -309,7 +310,7 @@ class Reading:
             if len(anchors) > 1:
                 raise InputError(
                     f"{place(*where)}: give one text as the anchor; column {form.texts[0]!r} holds "
-                    f"{len(anchors)}"
+                    f"{len(anchors)} texts"
                 )
             anchor = anchors[0] if anchors else ""
             if form.kind == "labelled texts" and not group:
@@ -340,7 +341,7 @@ class Reading:
 
     @property
     def left_out(self) -> str:
-        """For each reason, the number of skipped rows and the place of the first one."""
+        """A text with the number of skipped rows, and the first of them, for each reason."""
         return ", ".join(
             f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
             f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"
@@ -349,13 +350,13 @@ class Reading:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns with texts and groups; without names, their numbers."""
+        """A list of the names (or numbers) of the columns with texts and groups."""
         read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 
     @property
     def not_read(self) -> list[str]:
-        """Phrases on skipped columns, skipped rows, and skipped files in folders."""
+        """A list of phrases on skipped columns, rows and files; empty if all was read."""
         form, table = next(iter(self._forms.items()))
         unread = [name for name in table.columns if name not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
@@ -402,15 +403,15 @@ def read(
     scored: bool = False,
     choose: int = 2,
 ) -> Reading:
-    """Return the records of data; :class:`Reading` describes the arguments.
+    """Return a :class:`Reading` of ``data``. The class describes the arguments.
 
-    ``data`` has paths or hub names, texts, tuples or dictionaries, or is a data frame or data set.
+    ``data`` is a list (of paths or hub names, or of records), a data frame or a data set.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
         return Reading([table_of(data)], names, groups, streaming, paired, scored, choose)
     if not data:
-        raise InputError("no text given; name at least one file or folder")
+        raise InputError("name at least one file or folder with text; none is named")
     files, others = files_of(data)
     return Reading(
         files, list(columns or ()), groups, streaming, paired, scored, choose, other_files=others
@@ -441,7 +442,7 @@ def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tup
 
 
 def mark(value: object, path: Path, line: int, column: str) -> str:
-    """Return a group or a label as text; 1.0 becomes 1, and booleans are allowed."""
+    """Return a group or a label as text; ``"1"`` for 1.0, and ``""`` for a missing value."""
     if missing(value):
         return ""
     if isinstance(value, (str, bool)):

@@ -1,4 +1,4 @@
-"""Data that a user gives: named data sets (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
+"""Reads what a user gives: named data sets (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
 
 Data in memory are written to disk once, as JSON lines that :func:`isotrope.data.schemas.read`
 reads. With this file, another process can resume, diagnose and repeat a run.
@@ -29,9 +29,9 @@ _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
 
 
 def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files of each data set, by its name; files without a name are in ``""``.
+    """Return a dict from the name of each data set to its files; ``""`` is for unnamed files.
 
-    The path of an existing file is never split at an ``=`` in it (``split=train/``).
+    A path that exists is a file without a name, even if it contains ``=``.
 
     >>> by_dataset(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
     {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
@@ -44,15 +44,15 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
         datasets.setdefault(name, []).append(from_home(path) if name else path)
     if "" in datasets and len(datasets) > 1:
         raise InputError(
-            f"write NAME=FILE for {brief(datasets[''][0])} too: other data sets have names "
-            f"({', '.join(name for name in datasets if name)})"
+            f"give {brief(datasets[''][0])} a name too, as NAME=FILE: the other data sets have "
+            f"names ({', '.join(name for name in datasets if name)})"
         )
     return datasets
 
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Put a data set's name before the text of an error; ``""`` means that it has no name."""
+    """Put a data set's name, unless it is ``""``, before the text of errors in the block."""
     try:
         yield
     except InputError as error:
@@ -62,7 +62,7 @@ def named_errors(name: str) -> Iterator[None]:
 
 
 def digests(files: Iterable[Path | str]) -> dict[str, str]:
-    """Return a digest of the bytes of each file. A later digest shows whether the file changed."""
+    """Return a dict from path to digest of the bytes; a later digest shows if the file changed."""
     return {str(path): file_digest(path) for path in map(Path, files) if path.is_file()}
 
 
@@ -70,14 +70,14 @@ def is_in_memory(data: object) -> bool:
     """Return whether ``data`` holds the texts themselves, rather than names of files.
 
     A string in a list names a file if that file exists, or if the string has no white space and
-    ends in a known suffix. Either all strings of a list must name files, or none.
+    ends in a suffix such as ``.tsv``. Either all strings of a list must name files, or none.
     """
     if isinstance(data, (str, Path)):
         return False
     if not isinstance(data, Iterable):
         raise InputError(
             "give the path of a file, a list of texts or of pairs, a DataFrame, or a "
-            f"datasets.Dataset: cannot train on {brief(data)} ({type(data).__name__})"
+            f"datasets.Dataset; found {brief(data)} ({type(data).__name__})"
         )
     if is_frame(data) or not isinstance(data, Sequence):
         return True
@@ -85,8 +85,8 @@ def is_in_memory(data: object) -> bool:
     if files and len(files) < len(data):
         text = next(item for item in data if item not in files)
         raise InputError(
-            f"give only files or only texts in a list: {brief(str(files[0]))} names a file, "
-            f"{brief(text)} does not; check the names"
+            f"give only files or only texts in a list; {brief(str(files[0]))} names a file, but "
+            f"{brief(text)} does not"
         )
     return not files
 
@@ -102,7 +102,7 @@ def _names_file(value: object) -> bool:
 
 
 def named_datasets(data: object) -> Mapping[str, object]:
-    """Return the data sets of a dictionary by name; other data are one data set, named ``""``."""
+    """Return a mapping from name to data set; data without a name get the name ``""``."""
     if not isinstance(data, Mapping) or is_frame(data):
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
@@ -112,13 +112,13 @@ def named_datasets(data: object) -> Mapping[str, object]:
         )
     if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
         raise InputError(
-            f"{brief(wrong[0])} is not a name for a data set; use letters, digits, - and _"
+            f"name data sets by letters, digits, - and _, a letter first; found {brief(wrong[0])}"
         )
     return data
 
 
 def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) -> str:
-    """Return one record as a line of JSON with a line end; keys of ``more`` follow the texts."""
+    """Return a record as a line of JSON: the texts, then the keys and values of ``more``."""
     row: dict[str, object] = {"text": texts[0]}
     if len(texts) > 1:
         row = {"anchor": texts[0], "positive": texts[1]}
@@ -146,9 +146,6 @@ def write_records(
 
     Returns:
         The :class:`Reading` of the data; None if the file already held these records.
-
-    Raises:
-        InputError: The data cannot be read, or ``file`` holds other records.
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
@@ -162,7 +159,7 @@ def write_records(
             if any(line != other for line, other in zip_longest(lines, handle)):
                 raise InputError(
                     "give the same data to continue this run, or choose another output folder: "
-                    f"{place(file)} holds other data than this call"
+                    f"the data of this call differ from those in {place(file)}"
                 )
         return None
     first = next(lines)
@@ -196,10 +193,10 @@ def read_all(data: object, columns: Sequence[str] = (), groups: str | None = Non
 def to_dataset(reading: Reading) -> "Dataset":
     """Return records as a data set for the trainer of sentence-transformers.
 
-    Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or only ``text``), and ``label``
-    with the scores of the texts after the anchor, or with the number of the group. A row with fewer
-    negatives than the longest row repeats its negatives. If some rows have negatives, rows without
-    negatives are skipped.
+    Its columns are ``anchor``, ``positive``, ``negative_1`` ..., or only ``text``. A column
+    ``label`` has the scores of the texts after the anchor, or the number of the record's group. A
+    row with fewer negatives than the longest row repeats its negatives. If some rows have
+    negatives, rows without negatives are skipped.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

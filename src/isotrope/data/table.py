@@ -1,10 +1,10 @@
 """Tables from any source: text files, parquet, Arrow, data sets of the hub, data frames and lists.
 
-A text file is ``.csv`` or ``.tsv`` (with a separator that is recognised), ``.jsonl`` or ``.json``
-(an object or a list of texts on each line, or one list of objects), or ``.txt`` (one text on each
+A text file is ``.csv`` or ``.tsv`` (the separator is recognised), ``.jsonl`` or ``.json`` (an
+object or a list of texts on each line, or one list of objects), or ``.txt`` (one text on each
 line). Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file and
 the line. :mod:`isotrope.data.schemas` recognises the meaning of the columns. :func:`files_of` finds
-the files that a user names, also in folders; a file's name tells its split.
+the files that a user names, also in folders. :func:`named_split` finds the split in a file's name.
 """
 
 import importlib
@@ -52,7 +52,7 @@ def open_table(
     Args:
         path: The file, the folder or the name.
         wanted: Columns to read. The first line of a .tsv is a header if it has these names.
-        header: Known column names in lower case. A first line with only such names is a header.
+        header: Usual column names in lower case. A first line with only these is a header.
         streaming: Whether to read a data set of the hub without keeping a copy.
         txt_columns: Whether tabs separate columns in a .txt file. If not, tabs belong to the text.
     """
@@ -71,13 +71,13 @@ def open_table(
 
 
 def check_kind(path: Path) -> str:
-    """Return the suffix of a file; raise an error if such a file cannot be read."""
+    """Return the suffix of a file; raise an error if files with this suffix are not read."""
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
         raise InputError(unknown(f"{place(path)}: unknown kind of file", suffix, SUFFIXES))
     if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
-        raise InputError(f"{place(path)}: unpack it first; {suffix} files are read only unpacked")
+        raise InputError(f"{place(path)}: unpack this file first; {suffix} must not be packed")
     return suffix
 
 
@@ -117,7 +117,7 @@ def _arrow(path: Path, suffix: str) -> Table:
     def failed(error: Exception) -> InputError:
         after = f" after row {number}" if number else ""
         return InputError(
-            f"{place(path)}: write it again; it is not {kind}, or it is damaged{after} "
+            f"{place(path)}: write or copy this file again; it is not {kind}, or is damaged{after} "
             f"({quoted(str(error), 80)})"
         )
 
@@ -159,7 +159,7 @@ def _extent(value: object) -> int:
 
 
 def is_saved(folder: Path) -> bool:
-    """Return whether a folder was written by ``save_to_disk`` of Hugging Face's datasets."""
+    """Return whether ``save_to_disk`` of Hugging Face's library datasets wrote a folder."""
     try:
         return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
     except OSError:
@@ -181,7 +181,7 @@ def _saved(folder: Path) -> Table:
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
 
-    A path is such a name if there is no folder ``user`` here and no known suffix at its end.
+    This is so if the working directory has no folder ``user``, and the path no known suffix.
     """
     name = path.as_posix()
     return bool(
@@ -190,7 +190,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def check_known(path: Path) -> None:
-    """Refuse a data set that is neither in the cache nor on the hub. This takes seconds at most."""
+    """Refuse a data set that is neither in the cache nor on the hub, within a few seconds."""
     from huggingface_hub import constants
 
     name = path.as_posix()
@@ -198,14 +198,17 @@ def check_known(path: Path) -> None:
     if not Path(cache, name.replace("/", "___")).exists():
         known, failure = known_to_hub([name], "dataset")
         if known is None:
-            raise InputError(f"{name}: no such file, and not available from the hub: {failure}")
+            raise InputError(
+                f"check the name {name}: there is no such file, and it is not available from the "
+                f"hub ({failure})"
+            )
 
 
 def _hub(path: Path, *, streaming: bool) -> Table:
     """Return the training split of a data set of the hub."""
     if (closed := why_closed()) is not None:
         raise InputError(
-            f"{path}: no such file; if it is a data set of the hub, use `--data {path}` ({closed})"
+            f"use `--data {path}` for a data set of the hub; no file has this name, and {closed}"
         )
     datasets, name, number = _module("datasets", "hub"), path.as_posix(), 0
 
@@ -236,7 +239,7 @@ def _hub(path: Path, *, streaming: bool) -> Table:
 
 
 def is_frame(data: object) -> str:
-    """Return the library of a data frame, data set or column: pandas, polars, datasets or ""."""
+    """Return the library of a table or column: pandas, polars or datasets; otherwise ""."""
     first = type(data).__module__.partition(".")[0]
     return first if first in _FRAMES else ""
 
@@ -246,8 +249,8 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
     if isinstance(data, Mapping):  # a DatasetDict
         if "train" not in data:
             raise InputError(
-                f"{place(name)}: no split is called 'train'; give one of its splits "
-                f"({', '.join(map(str, data))}) as {place(name / str(next(iter(data), 'train')))}"
+                f"{place(name)}: give a split ({', '.join(map(str, data))}), for example as "
+                f"{place(name / str(next(iter(data), 'train')))}; no split is called 'train'"
             )
         data = data["train"]
     kind = type(data)  # an instance has the names of its rows or columns as attributes too
@@ -265,8 +268,8 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
             row = tuple(item) if isinstance(item, (tuple, list)) else (item,)
             if len(row) != width:
                 raise InputError(
-                    f"give records with equally many texts: record {number} of {place(name)} has "
-                    f"{len(row)}, earlier records have {width}"
+                    f"give all records the same number of texts: record {number} of {place(name)} "
+                    f"has {len(row)}, but earlier records have {width}"
                 )
             yield number, tuple(row[p] for p in positions)
 
@@ -300,7 +303,7 @@ def named_split(path: Path, folder: Path) -> str | None:
 
 
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return the files to read, and the skipped files of folders.
+    """Return two lists: the files to read, and the files in folders that are skipped.
 
     Folders are searched to any depth, also through symbolic links, each folder once. Their files
     are sorted. Hidden and empty files are ignored. A ``save_to_disk`` folder counts as one file.
@@ -340,8 +343,8 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
                 files.append(path)
     if not files:
         raise InputError(
-            f"{place(folder)}: no file with text in this folder; put in a file that ends in "
-            f"{', '.join(SUFFIXES)}"
+            f"{place(folder)}: put in a file that ends in {', '.join(SUFFIXES)}; this folder has "
+            "no file with text"
         )
     read = _to_train_on(files, folder)
     others += [path for path in files if path not in read]

@@ -56,9 +56,9 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
             numbers = tuple(str(i + 1) for i in range(len(first)))
             if not {*wanted} <= {*numbers}:
                 raise InputError(
-                    f"{place(path)}: no column {next(w for w in wanted if w not in first)!r}; give "
-                    f"its number (1 to {len(first)}), or add a header with names: the first line "
-                    f"has {', '.join(map(repr, first))}"
+                    f"{place(path)}: choose columns by number (1 to {len(first)}), or add a header "
+                    f"with names; the first line, {', '.join(map(repr, first))}, has no column "
+                    f"{next(w for w in wanted if w not in first)!r}"
                 )
             return tabbed(path, "\t", numbers)
         for separator in _SEPARATORS:
@@ -155,8 +155,8 @@ def json_table(path: Path) -> Table:
             except (ValueError, RecursionError) as error:
                 what = getattr(error, "msg", type(error).__name__)
                 raise InputError(
-                    f"{place(path, number)}: write one JSON object on each line; this is not JSON "
-                    f"({what})"
+                    f"{place(path, number)}: write one JSON object on each line; this line is not "
+                    f"JSON ({what})"
                 ) from error
             if number == 1 and len(rows := _rows(value)) > 1:
                 yield from enumerate(rows, start=1)
@@ -180,7 +180,9 @@ def _whole_json(path: Path) -> object:
     try:
         return json.loads("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place(path)}: write it again; it is broken JSON ({error})") from error
+        raise InputError(
+            f"{place(path)}: write this file again; it is not valid JSON ({error})"
+        ) from error
 
 
 def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
@@ -208,8 +210,9 @@ def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
                 before = value.keys()
                 if new := [key for key in value if key not in keys]:
                     raise InputError(
-                        f"{place(name, line)}: move this object to the top: its key {new[0]!r} is "
-                        f"in none of the first {HEAD} objects{nearest(new[0], columns)}"
+                        f"{place(name, line)}: move this object among the first {HEAD} objects, "
+                        "which name the columns: none of them has the key "
+                        f"{new[0]!r}{nearest(new[0], columns)}"
                     )
             yield line, tuple(value.get(name) for name in names) if value else ()
 

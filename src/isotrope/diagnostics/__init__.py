@@ -3,9 +3,9 @@
 - ``simulation`` evaluates an objective at random or given angles, without a model.
 - ``metrics`` defines the numbers of a log, ``observe`` measures them on one batch, and ``anatomy``
   records them during a training in any loop.
-- ``curvature`` multiplies the Hessian of a loss with vectors, and finds its extreme eigenvalues.
-- ``doctor`` diagnoses a run or a model. ``examine`` collects what is known about it into the record
-  of ``evidence``; ``verdicts`` has the rules, ``findings`` their results as text.
+- ``curvature`` computes products of the Hessian of a loss, and its smallest and largest eigenvalue.
+- ``doctor`` diagnoses a run or a model: ``examine`` collects the facts, ``evidence`` records them,
+  ``verdicts`` has the rules, and ``findings`` prints the faults that were found.
 """
 
 from typing import TYPE_CHECKING

@@ -49,33 +49,32 @@ Row = dict[str, float | None]
 class Anatomy:
     """The rows of metrics.csv, measured from the pairs that a loss compares.
 
-    For an objective of this library, the components follow from its formulas. For another loss, the
-    components and the temperature of a softmax follow from the gradients of the compared pairs
-    (``isotrope.paradigm.similarities``). They are None if more than 2% of the gradient comes from
-    other terms. ``ratio`` is averaged only over anchors with GD >= 0.01, because rounding dominates
-    smaller gradients.
-
-    :mod:`isotrope.diagnostics.metrics` defines the columns. Only the log of a Doctor has the
-    columns misfit, radial, negatives, temperature, pulled and label_gap.
+    The components of a gradient are gradient dissipation GD, weight and ratio. For an objective of
+    this library, they are computed from its formulas. For another loss, the components and the
+    temperature of a softmax are computed from the gradients of the compared pairs. Components and
+    temperature are None if more than 2% of the gradient comes from other terms of the loss. The
+    ratio is averaged over anchors with GD >= 0.01, because rounding dominates smaller gradients.
 
     Args:
-        every: Number of steps from one measured batch to the next; step 0 is measured.
-        temperature: Temperature of the loss's softmax, needed if the gradient does not show it. The
-            dissipation is divided by 1/temperature, and then lies between 0 and 1.
+        every: Number of steps from one measured batch to the next. Step 0 is always measured.
+        temperature: Temperature of the loss's softmax, needed if the gradient does not show it.
+            Without the temperature, GD would contain the unknown factor 1/temperature.
 
     Attributes:
-        rows: One row per measured batch, by the names in ``COLUMNS``; None if not measured.
+        rows: A dict for each measured batch, with the keys ``COLUMNS``, which
+            :mod:`isotrope.diagnostics.metrics` defines. A value that was not measured is None.
         objective: The objective of isotrope that the loss contains; None for any other loss.
         settings: Known settings of the training, named as on the command line (hyphens).
-        kind: Kind of the loss of the last batch: ``known`` for an objective of isotrope, ``unseen``
-            without pairs, ``broken`` if a value is NaN, else as in ``isotrope.diagnostics.seen``.
-        places: Positions of some anchors in a batch, each with the position of a negative that
-            looks like a positive. They count from 0, in the order of the rows in the loss.
+        kind: Kind of the loss of the last batch. ``known``: an objective of isotrope; ``unseen``:
+            no pairs were found; ``broken``: an embedding is NaN or infinite. The other kinds are
+            those of :class:`isotrope.diagnostics.seen.SeenBatch`.
+        places: Pairs (position of an anchor in a batch, position of a negative that looks like a
+            positive), counted from 0 in the order in which the loss compares rows.
         calls: Number of steps since the start of the training, including unmeasured steps.
-        words: How the trainer names its settings, for the changes that a diagnosis proposes.
-        factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it.
-            The dissipation does not include the factor. If GD is nearly equal for all anchors, the
-            gradient does not show it; then factor, dissipation and ``dead`` are None.
+        words: The names of settings in the user's trainer, for the changes that are proposed.
+        factor: The loss of the last batch, divided by InfoNCE. GD does not include this factor. If
+            GD is nearly equal for all anchors, the factor may be unknown. Then ``factor``, GD and
+            the share of dead anchors are None.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -104,7 +103,7 @@ class Anatomy:
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether to measure ``step``, by default the next one.
+        """Return whether to measure ``step``; the default is the step that comes next.
 
         A step that accumulates the gradients of several batches is measured once.
         """
@@ -192,7 +191,7 @@ class Anatomy:
         return row
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
-        """Record the epoch of a loop, by the numbers of its texts (``paradigm.graph.texts_of``)."""
+        """Note in which epoch a step is; equal texts have equal numbers in ``texts``."""
         new = [{*x.tolist()} for x in texts]
         again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
         if again > _AGAIN:
@@ -242,9 +241,9 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Add numbers to the row of ``step`` (new if missing), by default to the newest row."""
+        """Add numbers to the row of ``step``, which may be new; by default to the newest row."""
         if step is None and not self.rows:
-            raise ValueError("measure a batch first, or pass step=: there is no row to add to yet")
+            raise ValueError("pass step=, or measure a batch first: the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
         numbers = {
             "epoch": epoch,
@@ -258,8 +257,7 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
-        Training measures ``step`` again, but not its dev score; the saved row keeps only this
-        score.
+        Training measures ``step`` again, so only the dev score of its saved row is kept.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -279,8 +277,8 @@ class Anatomy:
     ) -> RunEvidence:
         """Return the record of this training that the rules of a diagnosis read.
 
-        A dissipation above 1 is left out, because it contains an unknown factor of the loss. If the
-        factor is the 1/temperature of a softmax, pass ``temperature``.
+        A dissipation above 1 is left out, because it contains an unknown factor of the loss. If
+        this factor is 1/temperature, create the Anatomy with ``temperature``.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
@@ -294,17 +292,17 @@ class Anatomy:
                 {**row, **(unknown if often or x else {})}
                 for row, x in zip(rows, above, strict=True)
             ]
-            notes += ["pass the loss's temperature=; without it, dissipation is not judged"]
+            notes += ["gradient dissipation is judged only if you pass the loss's temperature="]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
-                "dissipation is not judged in steps in which it is nearly equal for all anchors "
-                "and far from InfoNCE's dissipation: the loss has an unknown factor, or is not "
-                "InfoNCE"
+                "gradient dissipation is not judged in steps in which it is nearly equal for all "
+                "anchors and differs from InfoNCE's: the loss is not InfoNCE, or is multiplied by "
+                "an unknown factor"
             ]
         if self.factor not in (None, 1):
             notes += [
-                f"the loss is {self.factor:.3g} times InfoNCE; the dissipation does not include "
-                "this factor"
+                f"the loss is InfoNCE multiplied by {self.factor:.3g}; gradient dissipation does "
+                "not include this factor"
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += ["without in-batch negatives, the loss has no dissipation, weights or ratio"]
@@ -367,7 +365,7 @@ def of_recording(folder: Path) -> RunEvidence:
     if file.is_file():
         read = read_json(file)
         if not isinstance(read, Mapping):
-            raise InputError(f"remove or restore {file}: it has no diagnosis")
+            raise InputError(f"restore {file} from a backup, or remove it: it has no diagnosis")
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}

@@ -3,12 +3,12 @@
 :func:`extremes` finds the smallest and the largest eigenvalue from a few dozen products. For more
 eigenvalues, pass ``hessian @ v`` to SciPy as a ``LinearOperator``.
 
-The function is the loss of one fixed batch, or the mean loss of several. A batch is not split into
-parts, because the loss of a row may depend on the other rows.
+The Hessian is that of the loss of one fixed batch, or of the mean loss of several batches. A batch
+is not split into parts, because the loss of a row may depend on the other rows.
 
 - Views, dropout masks and crops are fixed, because every random number has a fixed seed.
-- Batch norms keep the mode of the module. In training mode, the Hessian includes the derivatives of
-  the batch statistics. Running statistics do not change.
+- Batch norms stay in training or evaluation mode, as they are. In training mode, the Hessian
+  includes the derivatives of the batch statistics. Running statistics do not change.
 - Values that the objective or the method holds constant (stopped gradients, moving averages, a
   queue, the detached parts of a composed objective) are constant here too. The Hessian is the
   second derivative of the loss at the present values, and is symmetric.
@@ -39,11 +39,11 @@ class Hessian:
     The graph of the gradient stays in memory. A product is one backward pass through it.
 
     Args:
-        losses: Functions that return a differentiable scalar. The Hessian is that of their mean.
-        parameters: Tensors with respect to which it is taken, in this order; N numbers in all.
+        losses: Functions that return a scalar. The Hessian is that of the mean of these scalars.
+        parameters: Tensors by which the mean is differentiated, in this order; N numbers in all.
 
     Attributes:
-        size: Number N of rows and columns.
+        size: Number N of rows and columns of the Hessian.
         loss: Mean of the losses.
         gradient: Gradient of ``loss``, N numbers.
 
@@ -57,8 +57,8 @@ class Hessian:
         self.parameters = list(parameters)
         if not self.parameters or not losses:
             raise InputError(
-                "give at least one parameter that requires a gradient and one loss; found "
-                f"{len(self.parameters)} parameters and {len(losses)} losses"
+                "give at least one loss, and one parameter that requires a gradient; found "
+                f"{len(losses)} losses and {len(self.parameters)} parameters"
             )
         self.size = sum(p.numel() for p in self.parameters)
         values, self._graphs = zip(*map(self._graph, losses), strict=True)
@@ -80,7 +80,7 @@ class Hessian:
         """Return the product with a vector of N numbers, detached."""
         if vector.shape != (self.size,):
             raise ValueError(
-                f"the Hessian has {self.size} rows; found a vector of shape {tuple(vector.shape)}"
+                f"give a vector of {self.size} numbers; found the shape {tuple(vector.shape)}"
             )
         v = vector.detach().to(self.gradient)
         return torch.stack([self._directed(pieces, v) for pieces in self._graphs]).mean(dim=0)
@@ -91,8 +91,7 @@ class Hessian:
             value = loss()
             if not torch.isfinite(value):
                 raise InputError(
-                    f"check the checkpoint and the batch: the loss is {value.item():g}, so there "
-                    "is no Hessian"
+                    f"give a batch and parameters with a finite loss; found {value.item():g}"
                 )
             pieces = torch.autograd.grad(
                 value, self.parameters, create_graph=True, allow_unused=True, materialize_grads=True
@@ -131,14 +130,14 @@ def parameter_hessian(
     Args:
         objective: Any objective that is not a surrogate.
         views: Function that returns the unnormalised embeddings of a batch: one ``Views``, or
-            several ``Views`` whose mean loss is the batch's. For several batches: a list.
+            several ``Views`` whose losses are averaged. For several batches: a list of functions.
         module: Module with all parameters and buffers that ``views`` uses. The Hessian is for the
-            parameters that require a gradient. The module's modes do not change.
+            parameters that require a gradient. Training and evaluation mode do not change.
         seed: Seed of torch's random numbers in ``views``.
 
     Raises:
-        InputError: See :class:`Hessian`; or the objective is a surrogate. The components of a
-            surrogate are constants, so its Hessian is not the derivative of its gradient.
+        InputError: The module has no parameter that requires a gradient, there is no batch, a loss
+            is not finite, or the objective is a surrogate, whose components are constants.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -155,7 +154,7 @@ def parameter_hessian(
 
 
 def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tuple[float, float]:
-    """Return the smallest and the largest eigenvalue, by SciPy's ``eigsh``.
+    """Return the smallest and the largest eigenvalue, as a tuple, by SciPy's ``eigsh``.
 
     Args:
         hessian: Hessian with at least three rows.
@@ -180,7 +179,7 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
     if objective.holds == "everything":
         raise InputError(
-            f"use an objective with a loss of its own: {type(objective).__name__} is a surrogate "
+            f"use an objective that is no surrogate: {type(objective).__name__} is a surrogate "
             "with constant components, so its Hessian is not the derivative of its gradient"
         )
     several = [terms] if isinstance(terms, Views) else list(terms)

@@ -1,8 +1,7 @@
 """The function ``diagnose``: applies the rules of all verdicts to what is known of a training.
 
-:class:`~isotrope.diagnostics.evidence.RunEvidence` holds what is known, and the rules are in
-:mod:`isotrope.diagnostics.verdicts`. ``isotrope.adapters.doctor`` has the callback that collects
-the evidence during a training.
+:class:`~isotrope.diagnostics.evidence.RunEvidence` holds what is known. The rules are in
+:mod:`isotrope.diagnostics.verdicts`. ``isotrope.adapters.doctor`` watches a training.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
-    """Return the findings, root cause first; consequences of an earlier finding are left out."""
+    """Return the findings, root cause first; what follows from another finding is left out."""
     first = [v.finding(case, v.before_all) for v in VERDICTS.values() if v.before_all is not None]
     tried = (v.finding(case) for v in VERDICTS.values() if v.thresholds and not v.only_if_healthy)
     findings: list[Finding] = []
@@ -61,8 +60,7 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
 def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
     """Merge the diagnoses of a run's data sets into one.
 
-    A finding that all data sets share, such as one on the dev score, is reported once. Any other
-    finding names its data set.
+    A finding that all data sets share is reported once. Any other finding names its data set.
     """
     first = next(iter(parts.values()))
     order = list(VERDICTS)

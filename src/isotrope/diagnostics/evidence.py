@@ -39,13 +39,13 @@ def sane(value: float) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """How a trainer names its settings, for the changes that a diagnosis proposes.
+    """The names of settings in the user's trainer, for the changes that a diagnosis proposes.
 
     Attributes:
-        inverse: Whether the trainer's setting is 1/temperature.
+        inverse: Whether the trainer asks for 1/temperature instead of the temperature.
         cached: How to save memory when a contrastive loss gets larger batches.
-        contrastive_name: Text that is in the names of the trainer's contrastive losses.
-        without_labels: Words on a column of labels, after the name of a contrastive loss.
+        contrastive_name: Text that occurs in the name of each contrastive loss of the trainer.
+        without_labels: Advice on a column of labels, printed after the name of a contrastive loss.
     """
 
     temperature: str = "similarities divided by a temperature of {}"
@@ -66,12 +66,12 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return the proposal of another temperature, and name the present one if it is known."""
+        """Return the proposal of a temperature; it also names the present one if that is known."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 
     def instead(self, words: str, better: float | None, now: float | None) -> str:
-        """Return the proposal of another value, and name the present one if it is known."""
+        """Return ``words`` with the proposed value and, if it is known, the present value."""
         return words.format(f"{better:.3g}") + ("" if now is None else f" (now {now:.3g})")
 
 
@@ -81,20 +81,20 @@ class RunEvidence:
 
     Attributes:
         kind: Kind of the inputs; ``""`` if unknown.
-        rows: One row for each logged step, in order: number by column of metrics.csv.
+        rows: For each logged step, in order: a dict from the columns of metrics.csv to numbers.
         scores: Pairs (step, dev score or kNN accuracy), out of 100; larger is better.
         settings: Settings of the training, named as in config.yaml (hyphens).
         details: ``details`` of result.json; empty without this file.
         objective: Objective of the training; None if unknown.
-        probe: Measurements of a sample of the data, embedded by the saved encoder: the columns of
-            a row, ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None if not measured.
-        start: The same measurements, with the encoder at the start of training.
+        probe: Measurements of a data sample with the saved encoder: a dict with the keys of a row,
+            ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None without a sample.
+        start: The same dict for the encoder with which training started; None if not measured.
         judgement: Whether training helped; None if the run has no scores.
-        losses: For each loss of a training in another trainer: ``name``, ``family``,
-            ``temperature``, ``misfit`` and ``negatives``, as far as these are known.
-        model: Statistics of ``model_geometry``, for a model and data without a run.
+        losses: For each loss of a training in another trainer, a dict with the known values of
+            ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``.
+        model: The result of ``model_geometry`` for a model without a run; otherwise empty.
         notes: Lines on what was examined and what could not be examined.
-        words: How the trainer names its settings.
+        words: The names of settings in the user's trainer.
     """
 
     kind: Kind = ""
@@ -117,7 +117,7 @@ class RunEvidence:
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return a column's value at the first step or, if no step is logged, in ``start``."""
+        """Return a column's first logged value; without one, the value in ``start``."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
@@ -135,7 +135,7 @@ class RunEvidence:
 
     @property
     def batch_size(self) -> int | None:
-        """The batch size of the training; if unknown, the number of inputs in the sample."""
+        """The batch size of the training; if unknown, the number of embeddings of ``probe``."""
         size = self.details.get("batch_size", self.settings.get("batch-size"))
         if size is None and self.probe is not None:
             size = self.probe.get("count")
@@ -151,11 +151,11 @@ def of_rows(
     """Return the record of a training in another trainer or in a plain loop.
 
     Args:
-        rows: Rows as in :class:`RunEvidence`; leave out columns that were not measured.
+        rows: A dict for each logged step, with the columns of metrics.csv that were measured.
         objective: Objective of the training, if it belongs to this library.
         settings: Known settings of the loop, named as on the command line: ``{"batch-size": 64,
-            "learning-rate": 3e-5}``; ``kind`` is ``text`` or ``images``. Near-copies count as false
-            negatives among texts, but not among images.
+            "learning-rate": 3e-5}``. The setting ``kind`` is ``text`` or ``images``; only among
+            texts can near-copies lead to the verdict false-negatives.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
     stated = dict(settings or {})
@@ -164,7 +164,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the record of a run folder, without measurements of its encoders on a sample."""
+    """Return the record of a run folder, in which the encoders are not yet measured."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()
@@ -204,7 +204,7 @@ def _objective(
 ) -> tuple[Objective | None, list[str]]:
     """Return the objective with its parameters, or None and a note on why it is missing."""
     if settings.get("loss"):
-        return None, [f"the components GD, W and R of {settings['loss']} are not logged"]
+        return None, [f"the gradient components of the loss {settings['loss']} are not logged"]
     recorded = details.get("objective")
     recorded = recorded if isinstance(recorded, Mapping) else {}
     name = recorded.get("name") or settings.get("objective")
@@ -212,7 +212,8 @@ def _objective(
         return None, ["the objective is not known"]
     if not isinstance(name, str):
         raise InputError(
-            f"restore `objective` in the run's files: it must be a name, but is {brief(name)}"
+            f"restore the name of the objective in result.json or config.yaml of {folder}: found "
+            f"{brief(name)}"
         )
     requested = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
     saved = {k: v for k, v in (recorded.get("parameters") or {}).items() if v is not None}

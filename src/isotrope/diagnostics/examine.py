@@ -51,7 +51,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return what is known of a run folder, a training that the Doctor watched, or a model."""
+    """Return the evidence on a run folder, a training that the Doctor watched, or a model."""
     folder = Path(target)
     watched = RunFolder(folder).recording()
     if watched is not None and data is None:
@@ -66,7 +66,7 @@ def examine(
             raise InputError(
                 f"leave out `--data`: {folder} has no saved model to embed {data} with"
             )
-        return _with_note(case, "there is no saved model to embed data with")
+        return _with_note(case, "no data were embedded, because the run has no saved model")
     try:
         with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
@@ -83,7 +83,7 @@ def _of_model(
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
-            raise InputError(f"give images with `--data`: {target} is an encoder of images")
+            raise InputError(f"give images with `--data`: the model {target} embeds images")
         probe = _crops(target, data, {}, {}, objective)
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
@@ -114,7 +114,9 @@ def _docstrings() -> Texts:
                 if min(first.count(" "), rest.count(" ")) > 3 and ">>>" not in words:
                     pairs.setdefault(first, rest)
     return texts_of(
-        list(pairs.items()), views="pairs", name="docstrings of Python's library, no --data given"
+        list(pairs.items()),
+        views="pairs",
+        name="docstrings of Python's library, the default of --data",
     )
 
 

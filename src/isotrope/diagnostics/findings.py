@@ -19,12 +19,12 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: Name of the threshold (isotrope.diagnostics.verdict), or of a number without one.
+        name: Name of the number's threshold (``verdict.Threshold``), or of the number itself.
         number: Measured value.
-        threshold: Largest or smallest healthy number; None if the number decides nothing.
+        threshold: Limit beyond which the number is a fault; None if the number decides nothing.
         unit: Unit of the number and the threshold.
-        side: Side of the threshold on which a number is a fault: ``above`` or ``below``.
-        label: What the number measures, in plain words; empty if the name is plain enough.
+        side: ``above`` or ``below``: the side of the threshold on which the number is a fault.
+        label: What the number measures, in plain words; if empty, the name is printed.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Finding:
     Attributes:
         verdict: Slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
         evidence: Numbers, the deciding ones first.
-        source: Paper and figure of the threshold, or how we chose it.
-        change: One setting to change, as a flag or as the user's trainer calls it.
+        source: Paper and figure from which the threshold is, or how we chose the threshold.
+        change: One setting to change, as a flag or as the user's trainer names the setting.
         detail: One or two sentences on the fault and why the change helps.
         title: The verdict in one line.
     """
@@ -74,11 +74,11 @@ class Diagnosis:
         findings: Faults, root cause first; empty if the run is healthy.
         notes: What was examined and what could not be examined; not part of the JSON.
         numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
-        judgement: Whether training helped, by the dev set; None if that is unknown.
+        judgement: Whether training raised the score on the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
-        losses: What the Doctor found out about each loss of a training in another trainer.
-        model: For a model and data, the statistics of ``model_geometry`` and,
-            under ``uncovered``, the gain from whitening; otherwise empty.
+        losses: For each loss of a training in another trainer, a dict of its properties.
+        model: For a diagnosed model, the dict of ``probe.model_geometry``, in which the key
+            ``uncovered`` has the gain from whitening; otherwise empty.
     """
 
     findings: tuple[Finding, ...]
@@ -111,7 +111,7 @@ class Diagnosis:
         """Return the diagnosis that :meth:`to_json` wrote; a number that is null becomes NaN.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError, RecursionError: not a diagnosis.
+            ValueError, KeyError, TypeError, AttributeError, RecursionError: ``text`` is malformed.
         """
         record = json.loads(text)
         if not isinstance(record["verdict"], list):
@@ -129,9 +129,9 @@ class Diagnosis:
     def to_json(self) -> str:
         """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
 
-        A healthy run with remarks also has ``"remarks"``, in the form of findings. A training in
-        another trainer also has ``"loss"``: its name, family, temperature and misfit, or a list of
-        these if there are several losses. Numbers that are not finite become null.
+        A healthy run with remarks also has the key ``remarks``, a list like ``findings``. A
+        training in another trainer has the key ``loss``: an object with name, family, temperature
+        and misfit, or a list of objects if there are several losses. NaN and infinity become null.
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
@@ -214,7 +214,7 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
             low, middle, high = cosines
             lines.append(
                 f"angles to {side}s {mean:.2f} ± {std:.2f} radians (Li et al. 2024 assume ± "
-                f"{assumed:.2f}); cosines: median {middle:.2f}, 90% from {low:.2f} to {high:.2f}"
+                f"{assumed:.2f}); cosines: median {middle:.2f}, 90% are {low:.2f} to {high:.2f}"
             )
     if found["hardest_share"] is not None:
         lines.append(
@@ -222,9 +222,9 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
         )
     if found["lemma_share"] is not None:
         share = f"{found['lemma_share']:.0%} of the anchors"
-        lines.append(f"a ratio of 1 brings {share} nearer to their positives (Lemma 1)")
+        lines.append(f"a pull equal to the push brings {share} nearer to their positives (Lemma 1)")
     ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
-    lines += [f"ratios of pull to push: {', '.join(ratios)}"] if ratios else []
+    lines += [f"ratio of pull to push, by objective: {', '.join(ratios)}"] if ratios else []
     if uncovered := found.get("uncovered"):
         scores = ""
         if uncovered["raw"] is not None:

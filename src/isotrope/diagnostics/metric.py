@@ -19,9 +19,9 @@ class Panel:
         kind: ``course``: running means over the steps. ``score``: over the steps, with the start
             and the saved model marked. ``path``: over another column, in the order of the steps.
         across: Column of the horizontal axis.
-        floor: Value that the vertical axis always shows (0 for a share).
-        least: Lowest possible value (0 for a length); the vertical axis does not go below it.
-        most: Highest possible value (1 for a share).
+        floor: Value that the vertical axis always shows, for example 0.
+        least: Lowest possible value, for example 0; the vertical axis does not go below it.
+        most: Highest possible value, for example 1; the vertical axis does not go above it.
         mark: Value marked by a dashed line.
         logarithmic: Whether the axis is logarithmic if the values span several powers of ten.
         angular: Whether values are angles, with ticks in multiples of pi.
@@ -54,14 +54,14 @@ class Metric:
         meaning: Paragraph of the glossary; empty if the picture needs no explanation.
         symbol: Symbol in the papers.
         unit: Unit of the number.
-        logs: Kinds of log with this column; empty if only results have the number.
+        logs: Kinds of log that have this column; empty if only the result of a run has the number.
         of_step: Whether the training loop supplies the number instead of ``observe.measure``.
         panel: Picture of the metric; None if the metric has no picture of its own.
-        beside: Column whose picture shows the metric, as another line or as the horizontal axis.
+        beside: Column whose picture also shows this metric, as a line or as the horizontal axis.
         line: Name of the metric's line in a picture with several lines.
         spread: Column of the metric's standard deviation, drawn as a band.
         heading: Heading in the comparison of runs; empty if the metric is not compared.
-        only: Kind of run whose comparison has the metric; empty for all kinds.
+        only: Kind of runs that are compared by the metric; empty for both kinds.
         digits: Number of decimals in the comparison; None for as many as the values need.
     """
 

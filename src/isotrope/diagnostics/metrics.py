@@ -65,7 +65,7 @@ METRICS = (
         "gradient_norm",
         "Gradient norm",
         "length of the gradient of all parameters",
-        "Length of the gradient of all parameters at a step; gradient clipping limits its spikes.",
+        "Length of the gradient of all parameters at a step, before gradient clipping.",
         of_step=True,
         panel=Panel(
             "norms",
@@ -82,8 +82,8 @@ METRICS = (
         "negatives",
         "The factor on an anchor's whole gradient, averaged over anchors. Near 0, the anchor "
         "already distinguishes its positive from its negatives and no longer learns. An anchor "
-        "with a factor below 0.01 is called dead. The picture is empty if no anchor has negatives "
-        "(in batches of one row, or with a loss of single pairs).",
+        "with a factor below 0.01 is called dead. The picture is empty if no anchor has negatives: "
+        "in batches of one row, and with a loss of single pairs.",
         symbol="GD",
         panel=_length(
             "gradient",
@@ -105,7 +105,7 @@ METRICS = (
         "Weight",
         "share of the push on an anchor that comes from its hardest negative",
         "Share of the push on an anchor that comes from its hardest negative: 1 if no other "
-        "pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push alike.",
+        "negative pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push alike.",
         symbol="W",
         panel=_share(
             "gradient",
@@ -139,8 +139,8 @@ METRICS = (
         "uniformity",
         "Uniformity",
         "log of the mean of exp(-2 \u00d7 squared distance); lower is more spread out",
-        "Logarithm of the mean of exp(\u22122 d\u00b2) over the distances d of pairs of inputs: 0 "
-        "if all share one point, about \u22124 if they spread evenly. Lower is more spread out.",
+        "Logarithm of the mean of exp(\u22122 d\u00b2), where d is the distance of two embeddings. "
+        "0: all are one point; about \u22124: they spread evenly. Lower is more spread out.",
         panel=Panel(
             "spread",
             "Ring: first step; dot: last. Lower is better on both axes.",
@@ -165,15 +165,14 @@ METRICS = (
     Metric(
         "above_bound",
         "Bound of the ratio",
-        "among the anchors with a gradient, the share that a small step brings nearer to the "
-        "positive (Li et al. 2024, lemma 1)",
-        "Among the anchors with a gradient, the share whose ratio is above the bound. A small step "
-        "brings such an anchor nearer to its positive although the hardest negative pushes it (Li "
-        "et al. 2024, lemma 1).",
+        "share of the anchors with a gradient dissipation of at least 0.01 that a small step "
+        "brings nearer to the positive (Li et al. 2024, lemma 1)",
+        "Share of the anchors with a gradient dissipation of at least 0.01 whose ratio is above a "
+        "bound. A small step brings these anchors nearer to their positives although the hardest "
+        "negative pushes them (Li et al. 2024, lemma 1).",
         panel=_share(
             "gradient",
-            "Share of the anchors not yet done (GD >= 0.01) that a step brings nearer to the "
-            "positive.",
+            "Share of the anchors with GD >= 0.01 that a small step brings nearer to the positive.",
             title="Ratio above its bound",
         ),
     ),
@@ -181,10 +180,10 @@ METRICS = (
         "gradient_alignment",
         "Pull and push",
         "mean length of the pull on an anchor, in the tangent plane",
-        "Lengths of the two parts of an anchor's gradient, towards the positive and away from "
-        "the negatives, in the plane in which a normalised anchor can move (Nie et al. 2023).",
+        "Lengths of the pull and of the push in an anchor's gradient, in the plane in which a "
+        "normalised anchor can move (Nie et al. 2023).",
         panel=_length(
-            "gradient", "Mean length of the two parts of an anchor's gradient.", key="parts"
+            "gradient", "Mean length of the pull and of the push on an anchor.", key="parts"
         ),
         line="pull",
     ),
@@ -202,7 +201,7 @@ METRICS = (
         "Mean length of the gradient that reaches an embedding before it is normalised: the "
         "gradient on the normalised embedding, divided by the norm (Draganov et al. 2024).",
         panel=_length(
-            "norms", "The gradient on an embedding shrinks as its norm grows.", logarithmic=True
+            "norms", "The longer an embedding, the smaller its gradient.", logarithmic=True
         ),
     ),
     Metric(
@@ -253,19 +252,19 @@ METRICS = (
     Metric(
         "distance_gap",
         "Distance gap",
-        "mean distance to the negatives minus the distance to the positive",
-        "Mean distance of an anchor to its negatives, minus the distance to its positive. Below 0, "
+        "mean distance of an anchor to its negatives minus its distance to the positive",
+        "Mean distance of an anchor to its negatives, minus its distance to the positive. Below 0, "
         "the negatives are nearer (Nie et al. 2023, figure 3).",
         symbol="d",
-        panel=Panel("angles", "How much farther the negatives lie than the positive.", floor=0.0),
+        panel=Panel("angles", "How much farther the negatives are than the positive.", floor=0.0),
     ),
     Metric(
         "opposite_halves",
         "Opposite halves",
         "share of positive pairs more than a right angle apart",
-        "The share of pairs whose two views are more than a right angle apart. The farther apart "
-        "they are, the more weakly a cosine pulls them together.",
-        panel=_share("angles", "Share of pairs that are more than a right angle apart."),
+        "The share of positive pairs whose two views are more than a right angle apart. The "
+        "farther beyond a right angle, the more weakly a cosine pulls the views together.",
+        panel=_share("angles", "Share of positive pairs more than a right angle apart."),
         line="over \N{GREEK SMALL LETTER PI}/2",
         heading="Opp. halves",
         only="images",
@@ -282,12 +281,12 @@ METRICS = (
         "std",
         "Deviation per dimension",
         "standard deviation of a coordinate of the normalised embeddings, mean over coordinates",
-        "Standard deviation of a coordinate of the normalised embeddings, the mean over "
-        "coordinates: 0 if all embeddings are equal, 1/\u221ad if they spread evenly over d "
+        "Standard deviation of a coordinate of the normalised embeddings, averaged over the "
+        "coordinates. 0: all embeddings are equal; 1/\u221ad: they spread evenly over d "
         "dimensions.",
         panel=_length(
             "spread",
-            "Deviation of the normalised embeddings; near 0, they have collapsed to a point.",
+            "Near 0, the normalised embeddings have collapsed to one point.",
             place=1,
         ),
     ),
@@ -303,10 +302,10 @@ METRICS = (
         "false_negatives",
         "False negatives",
         "share of the anchors with a negative that looks like a positive",
-        "The share of anchors with a negative that looks like a positive: as near as the "
-        "anchor's own positive, and much nearer than the average negative. Examples are copies "
+        "The share of anchors with a negative that looks like a positive: it is as near as the "
+        "positive of the anchor, and much nearer than the average negative. Examples are copies "
         "of a text in one batch, and images of one class.",
-        panel=_share("gradient", "Share of anchors with a negative as near as their own positive."),
+        panel=_share("gradient", "Share of anchors with a negative that looks like a positive."),
     ),
     Metric(
         "norm_backbone",
@@ -319,8 +318,8 @@ METRICS = (
     Metric(
         "misfit",
         "Misfit",
-        "share of the gradient at the embeddings that does not come from pulls and pushes of pairs "
-        "but, for example, from a penalty on norms",
+        "share of the gradient at the embeddings that no compared pair explains; it comes, for "
+        "example, from a penalty on norms",
         logs=("doctor",),
     ),
     Metric(
@@ -339,15 +338,15 @@ METRICS = (
     Metric(
         "pulled",
         "Pulled pairs",
-        "for a loss of pairs: of the pairs that have a gradient, the share that is pulled together "
-        "and not pushed apart",
+        "for a loss of pairs: share of the pairs with a gradient that are pulled together, not "
+        "pushed apart",
         logs=("doctor",),
     ),
     Metric(
         "label_gap",
         "Gap of the labels",
-        "for a loss of labelled pairs: mean angle of the pairs with low labels minus that of the "
-        "pairs with high labels, in standard deviations",
+        "for a loss of labelled pairs: mean angle of the pairs with low labels minus mean angle of "
+        "the pairs with high labels, in standard deviations",
         logs=("doctor",),
     ),
     Metric(
@@ -359,8 +358,8 @@ METRICS = (
         logs=("text", "doctor"),
         panel=Panel(
             "training",
-            "Dashed: before training. Dot: the best step, whose model was saved (with --refit: the "
-            "first of two models).",
+            "Dashed: before training. Dot: the best step. The model of this step was saved; with "
+            "--refit, it is the first of two models.",
             kind="score",
             place=-2,
         ),
@@ -369,9 +368,9 @@ METRICS = (
         "knn",
         "kNN accuracy",
         "share of test images whose nearest training images have the same class",
-        "The share of test images whose nearest training images have the same class. Distances are "
-        "those of the encoder's features. Step 0 is the encoder before training. The last step is "
-        "saved, because the score of a step that was chosen on the test images would be too high.",
+        "The share of test images whose nearest training images, by the encoder's features, have "
+        "the same class. Step 0 is the encoder before training. The last step is saved: a step "
+        "that was chosen on the test images would have too high a score.",
         unit="%",
         logs=("images",),
         panel=Panel(
@@ -386,7 +385,7 @@ METRICS = (
     Metric(
         "trained_contrastive",
         "InfoNCE on training data",
-        "InfoNCE at temperature 0.05 on as many training records as are held out",
+        "InfoNCE at temperature 0.05 on training records, as many as the held-out records",
         logs=("text",),
         beside="held_out_contrastive",
         line="trained on",

@@ -23,7 +23,7 @@ from isotrope.paradigm.objective import Objective
 
 
 def loss_column(dataset: str) -> str:
-    """Return the column of metrics.csv for the loss of a data set; ``""`` means all together."""
+    """Return the column of metrics.csv for the loss of a data set; ``""`` means all data sets."""
     return f"loss_{dataset}" if dataset else "loss"
 
 
@@ -42,23 +42,23 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
     radians, and standard deviations divide by the number of values.
 
     Args:
-        objective: Objective of the training. If it is None or has no components (because its
-            formula does not use normalised embeddings), all numbers from components are None. For
-            logits (DINO), only norm, rank and gradient are measured.
+        objective: Objective of the training. Without it, or if its formula does not use normalised
+            embeddings, all numbers from components are None. For DINO, whose outputs are logits,
+            only norm, rank and gradient are measured.
         views: Embeddings before normalisation, n x d.
 
     Returns:
-        The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``
-        are None if no anchor has negatives. ``above_bound`` holds for small steps, with the hardest
-        negative alone as the push. ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to
-        22 of Nie et al. (2023) without 1/||h||. ``embedding_gradient`` is the mean length of n
-        dL/dz_i (Draganov et al., 2024, Prop. 3.1). ``negatives`` counts all vectors that the
-        objective compares an anchor with, including all candidates for the hardest negative. Angles
-        to a zero row are pi/2. ``false_negatives`` is the share of anchors with a negative that
-        looks like a positive: it is as near to the anchor as the anchor's own positive, or has a
-        cosine of 0.999. Its 1 - cos must also be at most a quarter of the average negative's 1 -
-        cos; a collapsed batch therefore has no such negative. A copy of the positive counts too:
-        its 1 - cos to the positive is at most a tenth of the average negative's 1 - cos.
+        A dict from the metrics in :mod:`isotrope.diagnostics.metrics` to numbers. ``dissipation``
+        and ``dead`` are None if no anchor has negatives. ``above_bound`` assumes small steps, and
+        that only the hardest negative pushes. ``gradient_alignment`` and ``gradient_uniformity``
+        are eq. 7 to 22 of Nie et al. (2023) without 1/||h||. ``embedding_gradient`` is the mean of
+        ||n dL/dz_i|| (Draganov et al., 2024, Prop. 3.1). ``negatives`` counts all vectors that an
+        anchor is compared with, also the candidates for the hardest negative. Angles to a zero row
+        are pi/2. ``false_negatives`` is the share of anchors with a negative of one of two kinds.
+        (1) The negative is as near to the anchor as the positive, or has a cosine of 0.999; also,
+        1 - cos is at most a quarter of the mean over the anchor's negatives, which rules out a
+        collapsed batch. (2) The negative is a copy of the positive: 1 - cos of the two is at most a
+        tenth of the mean over the negatives.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -81,13 +81,13 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return the measurements of normalised pairs; ``raw`` has the anchors before normalisation."""
+    """Return what :func:`measure` returns, for normalised pairs; ``raw``: unnormalised anchors."""
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the measurements of unnormalised embeddings whose positives are unknown."""
+    """Return what :func:`measure` returns, for unnormalised embeddings without known positives."""
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
@@ -133,7 +133,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
 
 
 def above_bound(terms: Terms, pairs: Pairs) -> float | None:
-    """Return the share of anchors with GD >= 0.01 whose R is above Lemma 1's bound, p.q / |p|^2."""
+    """Return the share of anchors with GD >= 0.01 whose ratio R is above the bound of Lemma 1."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
         return None
@@ -177,7 +177,7 @@ def _effective_rank(anchors: Tensor) -> float:
 
 
 def angles(pairs: Pairs) -> dict[str, float | None]:
-    """Return the angles to positives and negatives, the distance gap, and false negatives."""
+    """Return a dict: angles to positives and negatives, distance gap, share of false negatives."""
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
     distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
     sum_norm = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
@@ -210,7 +210,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 
     Args:
         pairs: Anchors, positives and negatives.
-        among: Negatives that count, n x m; by default all.
+        among: Which negatives may look like a positive, n x m booleans; by default all.
     """
     negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
     among, of_positive = negative if among is None else among, pairs.views.own @ columns.T
@@ -223,7 +223,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 def places_of_false_negatives(
     pairs: Pairs, rows: int, among: Tensor
 ) -> tuple[tuple[int, int], ...]:
-    """Return at most three pairs: positions of an anchor and of its likely false negative."""
+    """Return up to three pairs (position of an anchor, position of its likely false negative)."""
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~among, -torch.inf)
     some = pairs.negative().any(dim=1) & false_negative(pairs, among)

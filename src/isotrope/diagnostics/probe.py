@@ -1,7 +1,7 @@
 """Measures an encoder on a sample of texts or pictures, with both views formed as in training.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but without
-the head, which a run drops at its end. In addition, there are
+The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`). They are
+measured without the head, which a run drops at the end. Four more numbers are added:
 
 - ``mean_cosine``: mean cosine of different inputs;
 - ``copies``: share of the texts that have a copy among the others (:func:`copied`);
@@ -58,11 +58,11 @@ class Texts:
     """A sample of texts to measure an encoder on.
 
     Attributes:
-        records: Records (text,) or (anchor, positive), at most ``ROWS``.
+        records: At most ``ROWS`` tuples: (text,) or (anchor, positive).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         copies: Share of texts that have a copy among the others (see :func:`copied`).
-        groups: Group of each record, n int64 numbers. Training does not push records of one group
-            apart. None if all records are negatives of each other.
+        groups: Group of each record, n int64 numbers; None if all records are negatives of each
+            other. Training does not push records of one group apart.
         read: Number of records from which ``records`` were drawn.
         name: Name of the file or data set.
     """
@@ -90,11 +90,11 @@ def read_texts(
     Args:
         files: Files, see ``isotrope train``.
         columns: Columns to read from tables.
-        groups: Column of groups; only ``guarded`` texts have groups.
+        groups: Column of groups; it has an effect only with ``guarded``.
         views: Kind of views, see ``isotrope train``.
         prompts: Prompts before anchors and positives.
-        guarded: Whether near-identical texts and texts of one group count neither as copies nor as
-            negatives of each other, as in ``isotrope train``.
+        guarded: Whether to treat near-identical texts and texts of one group as training does:
+            they are then neither copies nor negatives of each other.
         streaming: Whether to read a data set of the hub without storing it.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
@@ -125,11 +125,11 @@ def texts_of(
         views: Source of the positives.
         name: Name of the source of the records.
         prompts: Prompts before anchors and positives.
-        labels: Group of each record, empty without a group; None if training ignores groups and
-            near-identical texts.
+        labels: Group of each record, ``""`` for a record without a group. None if training also
+            pushes apart near-identical texts and texts of one group.
     """
     if len(drawn) < 2:
-        raise InputError(f"{name}: {len(drawn)} text is too few to compare; give at least 2")
+        raise InputError(f"give at least 2 texts: {name} has {len(drawn)}")
     records = [
         tuple(prompt + text for prompt, text in zip(prompts, record, strict=False))
         for record in _evenly(drawn, ROWS)
@@ -170,7 +170,7 @@ def probe_texts(
     dropout: float | None = None,
     max_length: int | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the measurements of an encoder on texts; its modes are restored afterwards."""
+    """Return the measurements of an encoder on texts: a dict from names to numbers or None."""
     views, plain = embed_views(encoder, texts, dropout=dropout, max_length=max_length)
     return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
 
@@ -182,7 +182,7 @@ def embed_views(
     dropout: float | None = None,
     max_length: int | None = None,
 ) -> tuple[Views, Tensor]:
-    """Return both views of the texts, and the anchors embedded without dropout.
+    """Return a tuple: both views of the texts, and the anchors embedded without dropout.
 
     Args:
         encoder: Encoder; its modes (training or evaluation) are restored afterwards.
@@ -214,7 +214,7 @@ def probe_images(
     *,
     objective: Objective | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the measurements of an encoder on two random crops of each picture."""
+    """Return a dict: the measurements of an encoder on two random crops of each picture."""
     generator = torch.Generator().manual_seed(_SEED)
     encoder.eval()
     with torch.no_grad():
@@ -230,7 +230,7 @@ def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the additional numbers (see the module), from embeddings without dropout."""
+    """Return mean cosine, number and dimension of embeddings without dropout, as a dict."""
     return {
         "mean_cosine": float(mean_cosine(embeddings)),
         "count": float(len(embeddings)),
@@ -241,8 +241,8 @@ def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
 def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> float:
     """Return the share of texts that have a copy among the others.
 
-    Two texts are copies if the sets of their words, without digits, overlap by four fifths, as in
-    ``Version 1.2 of the manual`` and ``Version 3.4 of the manual``.
+    Two texts are copies if four fifths of all their words, without digits, are in both texts.
+    For example, ``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are copies.
 
     Args:
         texts: Texts to compare, n. Time and memory grow with n^2, so pass a sample.
@@ -275,14 +275,14 @@ def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> 
 
 
 def model_geometry(views: Views) -> dict[str, Any]:
-    """Return the statistics of an encoder's embeddings that Li et al. (2024) show in figures.
+    """Return a dict of the statistics of embeddings that Li et al. (2024) show in figures.
 
     Returns:
         - ``positive_angle``, ``negative_angle``: mean and standard deviation, radians (figure 9)
         - ``positive_cosine``, ``negative_cosine``: 5%, 50% and 95% quantiles (figure 5)
-        - ``hardest_share``: the hardest negative's share of InfoNCE's push at tau = 0.05 (figure 7)
-        - ``lemma_share``: share of the anchors for which R = 1 exceeds Lemma 1's bound (figure 8a)
-        - ``ratios``: the ratios R of ArcCon and MET (figure 8b)
+        - ``hardest_share``: hardest negative's share of InfoNCE's push, temperature 0.05 (figure 7)
+        - ``lemma_share``: share of anchors for which Lemma 1's bound is below 1 (figure 8a)
+        - ``ratios``: dict from ``arccon`` and ``met`` to their ratios of pull to push (figure 8b)
         A statistic that cannot be measured is None.
     """
     measured = {name: measure(registry.build(name), views) for name in ("infonce", *_DYNAMIC)}

@@ -19,7 +19,7 @@ _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thre
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return ``numbers`` and the final values of ``columns``, which a finding shows in addition."""
+    """Return evidence that decides nothing: ``numbers``, and the final values of ``columns``."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
@@ -30,7 +30,7 @@ def gained(case: RunEvidence) -> float | None:
 
 
 def dead_share_after_start(case: RunEvidence) -> float | None:
-    """Return the median share of anchors with GD < 0.01, without the first fifth of the log."""
+    """Return the median share of dead anchors after the first fifth of the log; None if unknown."""
     dead = case.series("dead")
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
 
@@ -42,15 +42,18 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def copied(*times: Callable[[str], float | None]) -> bool:
-    """Return whether, at all ``times``, most anchors have a negative that looks like a positive."""
+    """Return whether most anchors have a negative that looks like a positive, by each of ``times``.
+
+    ``times`` are methods that return a column at some time, for example ``RunEvidence.end``.
+    """
     return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
 
 def separation(row: Row | None) -> float | None:
     """Return how much nearer positives are than negatives, in standard deviations of their angles.
 
-    The result is the difference of the mean angles, divided by the larger deviation. If the
-    loss shows labels and no positives, the result is ``label_gap``.
+    This is the difference of the mean angles to negatives and positives, divided by the larger of
+    the two standard deviations. For a loss of labelled pairs, it is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]
@@ -63,12 +66,12 @@ def separation(row: Row | None) -> float | None:
 
 
 def learning_rate(case: RunEvidence) -> float | None:
-    """Return the peak learning rate from the settings or, if it is not set, from the recipe."""
+    """Return the peak learning rate of a run, set by the user or chosen by ``isotrope train``."""
     return _planned(case, "learning-rate")
 
 
 def weight_decay(case: RunEvidence) -> float | None:
-    """Return the weight decay from the settings or, if it is not set, from the recipe."""
+    """Return the weight decay of a run, set by the user or chosen by ``isotrope train``."""
     return _planned(case, "weight-decay")
 
 
@@ -89,10 +92,10 @@ def rank_limit(case: RunEvidence) -> int | None:
 
 
 def negatives(case: RunEvidence) -> int | None:
-    """Return the mean number of negatives of an anchor: from the queue, the log or the batch size.
+    """Return the mean number of negatives of an anchor, from the queue, the log or the batch size.
 
-    Only steps in which negatives were pushed count, because losses with and without negatives may
-    alternate. Without measurements, a loss of another library is assumed to use the whole batch.
+    In the log, only steps in which negatives were pushed count, because losses with and without
+    negatives may alternate. By the batch size, all other rows are negatives. None if unknown.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
@@ -108,11 +111,11 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def hardest_over_even(case: RunEvidence) -> float | None:
-    """Return the hardest negative's share of the push, divided by an even share.
+    """Return the hardest negative's share of the push, divided by an even share 1/k.
 
-    The hardest of few negatives is less hard than the hardest of many. With k < 62 negatives, the
-    logarithm of the result is therefore multiplied by E(62) / E(k), where E(k) is the expected
-    largest of k standard normal numbers. With one negative, the result is None.
+    Here k is the number of negatives; with one negative, the result is None. The hardest of few
+    negatives is less hard than the hardest of many. With k < 62, the logarithm of the quotient is
+    therefore multiplied by E(62) / E(k): E(k) is the expected maximum of k standard normal numbers.
     """
     share, count = case.end("hardest_share"), negatives(case)
     if share is None or count is None or count < 2 or share <= 0:
@@ -131,12 +134,12 @@ def pushing(objective: Objective) -> bool:
 
 
 def dissipation_on_ideal(objective: Objective) -> float:
-    """Return the mean GD on an ideal batch: equal positives, orthogonal negatives."""
+    """Return the mean GD of anchors that equal their positives, with orthogonal negatives."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the settings of an objective and, if it was made by ``modify``, of its parent."""
+    """Return the settings of the objective and of the objective that it modifies, if any."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -146,7 +149,7 @@ def parameters(case: RunEvidence) -> dict[str, object]:
 
 
 def temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the objective's weights; None if they have none."""
+    """Return the temperature of the objective's weights; None if the weights are not a softmax."""
     values = parameters(case)
     name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":
@@ -167,12 +170,12 @@ def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def summed(case: RunEvidence) -> float:
-    """Return how many cosines a score sums, as in late interaction; 1 without such a sum."""
+    """Return the number of cosines that a score sums: 1, or more in late interaction."""
     return float(case.settings.get("summed") or 1)
 
 
 def larger_batch(case: RunEvidence) -> str:
-    """Propose a batch that is four times as large, named as the user's trainer calls it."""
+    """Propose a batch of four times the size, at least 64, in the words of the user's trainer."""
     now = case.batch_size
     change = case.words.batch.format(max(64, 4 * (now or 16)))
     change += "" if now is None else f" (now {now})"
@@ -198,12 +201,12 @@ def slower(case: RunEvidence) -> str:
 
 
 def is_contrastive(case: RunEvidence) -> bool:
-    """Return whether the training's first loss is the contrastive loss of its trainer."""
+    """Return whether the first loss of the training is a contrastive loss of the user's trainer."""
     name = next((str(loss["name"]) for loss in case.losses if loss.get("name")), "")
     return bool(case.words.contrastive_name) and case.words.contrastive_name in name
 
 
 def loss_temperature(case: RunEvidence) -> float | None:
-    """Return the temperature that a loss states, or else the measured one."""
+    """Return the temperature that a loss has as a setting; if it has none, the measured one."""
     temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
     return float(temperatures[0]) if temperatures else case.end("temperature")

@@ -40,12 +40,13 @@ class SeenBatch:
     """The measurements of the compared pairs of a batch.
 
     Attributes:
-        kind: ``softmax``, ``other``, ``pairs`` (each anchor has one candidate), ``targets`` (rows
-            are only pulled to constants), ``scores`` (of a teacher) or ``nothing`` (no gradient).
-        numbers: Measurements, by column of metrics.csv.
+        kind: Kind of the loss. ``softmax``: with a temperature; ``pairs``: of single pairs;
+            ``targets``: rows are only pulled towards constants; ``scores``: of a teacher;
+            ``nothing``: it has no gradient; ``other``: any other loss.
+        numbers: A dict from columns of metrics.csv to measurements.
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
-        factor: Gradient of the loss divided by InfoNCE's; 1 for any other loss, None if unknown.
-        places: Positions of some anchors in the batch, each with its false negative's position.
+        factor: Gradient of a softmax loss, divided by InfoNCE's; 1 for other losses. None: unknown.
+        places: Pairs (position of an anchor in the batch, position of its false negative).
     """
 
     kind: str
@@ -86,9 +87,9 @@ def measure_compared(
     """Return the measurements of a batch, as :func:`isotrope.diagnostics.observe.measure` does.
 
     Args:
-        tables: The similarities that the loss compared.
+        tables: Tables of similarities, each with the gradients of the loss.
         earlier: Sums (``SeenBatch.evidence``) of earlier batches.
-        temperature: Temperature of the loss, if it states one.
+        temperature: Temperature that the user gave; used only if the gradient shows none.
         factor: Known factor of the gradient, for example 1/k with k accumulated batches.
     """
     table = stacked(tables)

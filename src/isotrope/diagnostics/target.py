@@ -33,15 +33,14 @@ def diagnose(
 
     For a run, it examines log, dev scores, settings and saved model, and writes ``diagnosis.json``
     to the run's folder for ``isotrope.report``. For a model, it embeds some data. For a text model
-    with ``data``, it also computes the statistics of Li et al. (2024) and the gain from whitening
-    (``Diagnosis.model``).
+    with ``data``, ``Diagnosis.model`` has the statistics of Li et al. (2024) and of whitening.
 
     Args:
         target: Run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
         data: Texts, pairs or images to embed instead of a run's own data. By default, a text model
             embeds pairs from the docstrings of Python's standard library.
         columns: Columns to read if ``data`` is a table.
-        objective: Objective whose gradient is measured for a model; a run has its own.
+        objective: Objective whose gradient is measured; by default, the objective of the run.
         objective_settings: Settings of the objective, if it is given by name.
         plugins: Python files that define objectives. No other plugin of the run is executed.
 

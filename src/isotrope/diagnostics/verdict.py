@@ -1,8 +1,8 @@
 """The record of a verdict: its meaning, the thresholds that decide it, and the change to make.
 
 :mod:`isotrope.diagnostics.verdicts` has one record for each verdict. Diagnoses, messages, model
-cards and the pages in docs/diagnoses are written from these records. Most simple verdicts are only
-thresholds, a sentence and a change. Any other has a function ``when`` with its rule.
+cards and the pages in docs/diagnoses are written from these records. A simple verdict is given if
+its thresholds are crossed. Any other verdict has a function ``when``, which decides.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ class Threshold:
         name: Name of the threshold.
         label: What is measured, in the few words that a diagnosis prints.
         measured: What is measured, in full, for the documentation.
-        source: Paper and figure of the value, or how we chose it.
+        source: Paper and figure from which the limit is, or how we chose the limit.
         above: Largest healthy number; None if large numbers are no fault.
         below: Smallest healthy number; None if small numbers are no fault.
         unit: Unit of the number.
         measure: Function that returns the number; needed if the verdict has no ``when``.
-        optional: Whether the other thresholds decide alone if this number was not measured.
+        optional: Whether the verdict can be given although this number was not measured.
     """
 
     name: str
@@ -65,30 +65,30 @@ class Threshold:
         return value
 
     def crossed_by(self, number: float | None) -> bool:
-        """Return whether a number is on the faulty side; False for None (not measured)."""
+        """Return whether a number is a fault by this limit; False for None (not measured)."""
         if number is None:
             return False
         return number > self.value if self.side == "above" else number < self.value
 
 
 def crosses(name: str, number: float | None) -> bool:
-    """Return whether a number is on the faulty side of the named threshold."""
+    """Return whether a number is a fault by the threshold called ``name``; False for None."""
     return THRESHOLDS[name].crossed_by(number)
 
 
 def compared(name: str, number: float) -> Evidence:
-    """Return a number of a finding, together with the named threshold."""
+    """Return a number as evidence of a finding, with the threshold called ``name``."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The change that a verdict proposes, named as the user's trainer calls the setting.
+    """The change of a setting that a verdict proposes.
 
     Attributes:
-        train: Flags of ``isotrope train``; ``Found.change`` replaces them if given.
-        loop: The same change for another trainer; None to show ``train`` there too.
+        train: Flags of ``isotrope train``; if ``Found.change`` is not empty, it replaces them.
+        loop: The same change in the words of another trainer; if None, ``train`` is shown.
     """
 
     train: Text = ""
@@ -104,13 +104,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a verdict's function ``when``; an empty text means the verdict's own text.
+    """The result of the function ``when`` of a verdict that is given.
 
     Attributes:
         evidence: Numbers, the deciding ones first.
-        detail: One or two sentences on the fault and why the change helps.
-        change: Flags of ``isotrope train``.
-        decided_by: Threshold whose source the finding cites; if empty, the first number's.
+        detail: One or two sentences on the fault; if empty, the detail of the verdict is shown.
+        change: Flags of ``isotrope train``; if empty, the change of the verdict is shown.
+        decided_by: Threshold whose source is cited; if empty, the threshold of the first number.
     """
 
     evidence: tuple[Evidence, ...]
@@ -132,16 +132,16 @@ class Verdict:
         meaning: The fault in a sentence or two, without a formula.
         thresholds: Thresholds that decide whether the verdict is given.
         change: Proposed change.
-        detail: Sentences on the fault that a finding shows instead of ``meaning``, if given.
-        explains: Verdicts that are consequences of this one, and not reported beside it.
+        detail: Sentences on the fault for a finding; if empty, the finding shows ``meaning``.
+        explains: Verdicts that follow from this verdict; they are not reported beside it.
         texts_only: Whether trainings on images never get the verdict.
         any_of: Whether one crossed threshold is enough; otherwise all must be crossed.
-        unless: Functions of the training; if one returns true, the verdict is not given.
-        shows: Additional numbers of the finding: columns (their final values), or functions.
+        unless: Functions of the evidence; if one returns true, the verdict is not given.
+        shows: Columns whose final values a finding also shows, or functions that return evidence.
         when: Function that decides instead of ``Threshold.measure``, ``any_of`` and ``unless``.
-        before_all: Another function like ``when``, tried before all verdicts.
-        only_if_healthy: Whether this verdict is tried only if no other was found.
-        is_fault: Whether a diagnosis with this verdict is not healthy.
+        before_all: A second function like ``when``, called before all other verdicts are tried.
+        only_if_healthy: Whether this verdict is tried only if no other verdict is given.
+        is_fault: Whether a training with this verdict is not healthy.
     """
 
     slug: str

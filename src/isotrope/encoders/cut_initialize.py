@@ -17,12 +17,12 @@ def cut_initialize(
 ) -> int:
     """Divide the initial weights of ``module`` by ``c``, in place.
 
-    Smaller initial weights make the first embeddings short. The gradient of a cosine is large for
-    short embeddings, and shrinks as training makes them longer. If a normalisation follows a layer,
-    embeddings keep their length; smaller weights then only raise the effective learning rate.
+    Smaller initial weights shorten the first embeddings. The gradient of a cosine is large for
+    short embeddings, and shrinks as training makes embeddings longer. Before a normalisation,
+    smaller weights do not shorten the embeddings, but only raise the effective learning rate.
 
     This is experimental. In our trainings, a cut helps with a thirtieth of the recipe's learning
-    rate and hurts with the recipe's own. :func:`first_turn` distinguishes the two (docs/LOG.md).
+    rate and hurts with the whole rate (docs/LOG.md); :func:`first_turn` tells them apart.
 
     Args:
         module: Encoder or head, for text or images, before it is copied to a momentum encoder.
@@ -32,15 +32,15 @@ def cut_initialize(
             layers, as in the paper. ``all`` divides every parameter, including biases, norms,
             tokens and positions, as in the authors' code. Buffers do not change.
 
-    Returns: Number of divided tensors. A tensor that several layers share counts once.
+    Returns: The number of divided tensors. A tensor that several layers share counts once.
 
     Reference:
         Draganov et al., 2024, section 4; c for each method: table 3.
     """
     if not (math.isfinite(c) and c > 0):
-        raise InputError(f"the cut-constant must be a finite number above 0; found {c}")
+        raise InputError(f"give a cut-constant above 0, a finite number; found {c}")
     if what not in ("weights", "all"):
-        raise InputError(f"`what` must be 'weights' or 'all'; found {what!r}")
+        raise InputError(f"set `what` to 'weights' or 'all'; found {what!r}")
     # named_parameters() yields a shared tensor once
     chosen = [
         parameter
@@ -55,9 +55,9 @@ def cut_initialize(
 def first_turn(module: "nn.Module", learning_rate: float) -> float:
     """Return the angle (radians) by which a gradient descent step turns the weights of ``module``.
 
-    If a normalisation follows, only the direction of the weights matters. Their gradient is
-    orthogonal to them, so a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
-    weights by c multiplies their gradient by c, so a small angle grows by the factor c^2.
+    If a normalisation follows the weights, only their direction matters. The gradient is orthogonal
+    to the weights, so a step turns them by atan(learning_rate ||gradient|| / ||weights||). Dividing
+    the weights by c multiplies their gradient by c, so a small angle grows by the factor c^2.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
     squares = [

@@ -36,7 +36,7 @@ def find_device(name: str) -> torch.device:
     }
     if not available.get(device.type, False):
         raise SettingError(
-            "this machine or its torch has no such device",
+            "the torch of this machine finds no such device",
             setting="device",
             value=name,
             remedy="use `--device auto`",
@@ -45,8 +45,8 @@ def find_device(name: str) -> torch.device:
 
 
 def pass_overhead(device: torch.device) -> int:
-    """Return the overhead of one forward and backward pass, in tokens.
+    """Return the overhead of one forward and backward pass, as a number of tokens.
 
-    Training cuts a batch into chunks, one pass each; the larger the overhead, the fewer chunks.
+    Training cuts a batch into chunks, with one pass for each; a larger overhead means fewer chunks.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -65,14 +65,14 @@ def projector(
         out: Dimension of the output.
         batch_norm: Whether a batch norm follows every hidden linear layer.
         last_norm: Batch norm after the last layer: ``none``, ``affine`` (with learnt scale and
-            shift) or ``plain`` (without them).
-        bias: Whether the last linear layer has a bias. It has none if a norm follows it.
+            shift) or ``plain`` (without scale and shift).
+        bias: Whether the last linear layer has a bias; before a norm, it never has one.
     """
     widths = [dimension, *hidden, out]
     if min(widths) < 1:
-        raise InputError(f"the widths of a head must be at least 1; found {widths}")
+        raise InputError(f"give the head widths of at least 1; found {widths}")
     if last_norm not in ("none", "affine", "plain"):
-        raise InputError(f"last_norm must be 'none', 'affine' or 'plain'; found {last_norm!r}")
+        raise InputError(f"set last_norm to 'none', 'affine' or 'plain'; found {last_norm!r}")
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths[:-1]):
         layers.append(nn.Linear(before, after, bias=not batch_norm))

@@ -1,15 +1,15 @@
-"""The image encoder: maps pictures to embeddings by a network from transformers or your own.
+"""The image encoder: maps pictures to embeddings by a network of transformers or any module.
 
 Like the sentence encoder, it has three uses:
 
 - training calls :meth:`ImageEncoder.forward` on batches of crops;
 - evaluation and users call :meth:`ImageEncoder.encode` on pictures of any kind and size;
 - :meth:`ImageEncoder.save` writes a folder that :meth:`ImageEncoder.load` reads.
-  ``transformers.AutoModel`` and ``AutoImageProcessor`` read it too, unless it holds a ResNet with
-  a CIFAR stem (which transformers does not have) or a user's module.
+  ``transformers.AutoModel`` and ``AutoImageProcessor`` read this folder too, unless the network is
+  a user's module or a ResNet with a CIFAR stem, which transformers does not have.
 
-An embedding is taken before any head: the mean over the last feature map of a ResNet, or the class
-token after the last layer norm of a vision transformer.
+The embedding is the mean over the last feature map of a ResNet, or the class token after the last
+layer norm of a vision transformer. Heads of the training are not used.
 """
 
 import math
@@ -40,12 +40,12 @@ class ImageEncoder(nn.Module):
 
     Args:
         model: The network.
-        read: Function of the model and normalised pixels (n x 3 x h x w) that returns embeddings.
+        read: Function from the model and normalised pixels (n x 3 x h x w) to embeddings.
         name: Name that the user gave.
         dimension: Number d of values in an embedding.
         image_size: Side S of the pictures that :meth:`encode` prepares.
         mean: Mean of red, green and blue, which is subtracted from pixels in [0, 1].
-        std: Standard deviation of red, green and blue. The result is divided by it.
+        std: Standard deviation of red, green and blue, by which the difference is divided.
 
     Attributes:
         model: The network; its weights are the only state.
@@ -70,9 +70,9 @@ class ImageEncoder(nn.Module):
         super().__init__()
         for what, values in (("mean", mean), ("standard deviation", std)):
             if not _three(values):
-                raise InputError(f"the {what} must be 3 finite numbers; found {values}")
+                raise InputError(f"give the {what} as 3 finite numbers; found {values}")
         if min(std) <= 0:
-            raise InputError(f"the standard deviation must be above 0; found {std}")
+            raise InputError(f"give standard deviations above 0; found {std}")
         self.model = model
         self.name = name
         self.dimension = dimension
@@ -99,11 +99,11 @@ class ImageEncoder(nn.Module):
         """Build an untrained encoder.
 
         Args:
-            name: ``resnet9`` (one block per stage), ``resnet18``, ``resnet34``, ``resnet50``,
-                ``vit-tiny``, ``vit-small`` or ``vit-base``.
-            width: Channels of a ResNet's first stage (by default 64), or dimension of the tokens of
-                a vision transformer (192, 384 and 768, with 3, 6 and 12 heads). A patch of the
-                transformer has a side of 4 pixels for images up to 64 pixels, otherwise 16.
+            name: ``resnet9`` (a ResNet with one block per stage), ``resnet18``, ``resnet34``,
+                ``resnet50``, ``vit-tiny``, ``vit-small`` or ``vit-base``.
+            width: Channels of a ResNet's first stage, by default 64; or dimension of a vision
+                transformer's tokens, by default 192, 384 and 768 (tiny, small, base: 3, 6, 12
+                heads). A patch has a side of 4 pixels for images up to 64 pixels, otherwise 16.
             stem: First layers of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1),
                 ``imagenet`` (7 x 7 of stride 2, then max-pooling), or ``auto`` (``cifar`` up to 32
                 pixels, otherwise ``imagenet``).
@@ -141,7 +141,7 @@ class ImageEncoder(nn.Module):
         """Make an encoder of a module that maps n x 3 x h x w normalised pixels to n x d.
 
         Args:
-            module: Any module. :meth:`save` writes its weights only.
+            module: Any module. :meth:`save` writes only the weights of this module.
             dimension: Number d of values in an embedding.
             image_size: Side of the pictures that :meth:`encode` prepares.
             mean: Mean of red, green and blue for pixels in [0, 1].
@@ -195,12 +195,12 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures in evaluation mode; afterwards, all modules are in their old modes.
+        """Embed pictures in evaluation mode; afterwards, restore the modes of all modules.
 
         Args:
-            images: The n pictures: a list of paths, PIL images and uint8 arrays of any sizes, or
-                one uint8 array or tensor, n x 3 x h x w or n x h x w x 3. The shorter side is
-                resized to :attr:`image_size`, then the centre is cut out.
+            images: The n pictures: a list of paths, PIL images and uint8 arrays of any size; or a
+                single uint8 array or tensor, n x 3 x h x w or n x h x w x 3. The shorter side is
+                resized to :attr:`image_size`, then the square in the centre is cut out.
             batch_size: Number of pictures in each batch.
             progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors.
@@ -209,9 +209,9 @@ class ImageEncoder(nn.Module):
             Embeddings, n x d.
         """
         if batch_size < 1:
-            raise InputError(f"the batch size must be at least 1; found {batch_size}")
+            raise InputError(f"give a batch size of at least 1; found {batch_size}")
         if isinstance(images, str | Path):
-            raise InputError(f"give a list of pictures; found the single path {images!s:.60}")
+            raise InputError(f"give a list of pictures, even of one; found the path {images!s:.60}")
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)
@@ -228,15 +228,15 @@ class ImageEncoder(nn.Module):
                 done(len(pixels))
         if not np.isfinite(out).all():
             raise InputError(
-                f"train {self.name} again with a lower `--learning-rate`: its weights are broken, "
-                "and its embeddings are not finite (NaN or infinite)"
+                f"train {self.name} again with a lower `--learning-rate`: its embeddings have NaN "
+                "or infinity, because its weights are broken"
             )
         return out
 
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the embeddings.
 
-        The digits depend on the weights, the network and the preprocessing, not on the name.
+        The digits depend on the weights, the network and the preprocessing, but not on the name.
         """
         weights = {
             name: (str(tensor.dtype), tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy())
@@ -247,7 +247,7 @@ class ImageEncoder(nn.Module):
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that :meth:`load` reads, completely or not at all.
 
-        A user's module is saved as weights only; :attr:`usage` shows how to load it.
+        Only the weights of a user's module are written; :attr:`usage` shows how to load them.
 
         Args:
             folder: Folder to write. An existing folder is replaced.
@@ -265,7 +265,7 @@ class ImageEncoder(nn.Module):
 
     @property
     def usage(self) -> str:
-        """Markdown for the model card, with the Python code that loads the saved encoder."""
+        """A section of the model card in Markdown: the Python code that loads the saved encoder."""
         if self._read is not _output:
             load = 'import isotrope\n\nencoder = isotrope.load("path/to/this/folder")\n'
         else:
@@ -273,7 +273,7 @@ class ImageEncoder(nn.Module):
             load = (
                 "from isotrope.encoders import ImageEncoder\n"
                 "from safetensors.torch import load_model\n\n"
-                f"module = {type(self.model).__name__}(...)  # built as it was for the training\n"
+                f"module = {type(self.model).__name__}(...)  # with the arguments of the training\n"
                 'load_model(module, "path/to/this/folder/model.safetensors")\n'
                 f"encoder = ImageEncoder.wrap(\n    module, dimension={self.dimension}, "
                 f"image_size={self.image_size}, mean={mean}, std={std}\n)\n"

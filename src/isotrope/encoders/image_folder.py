@@ -1,9 +1,9 @@
 """Reads and writes the folder of an image encoder: weights, network and preprocessing, no code.
 
 ``model.safetensors`` and ``config.json`` have the format of transformers.
-``preprocessor_config.json`` has the format of its CLIP processor, which also resizes the shorter
-side and cuts out the centre. ResNets with a CIFAR stem, and modules of a user, have a
-``model_type`` of isotrope, so that transformers does not misread them.
+``preprocessor_config.json`` has the format of the CLIP processor of transformers, which also
+resizes the shorter side and cuts out the centre. A ResNet with a CIFAR stem, or a user's module,
+has a ``model_type`` of isotrope, so that transformers refuses the folder.
 """
 
 import copy
@@ -46,7 +46,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
-    """Return a folder's network, and side, mean and standard deviation for its pictures."""
+    """Return a tuple: a folder's network, and side, mean and standard deviation of pictures."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:
@@ -57,8 +57,8 @@ def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
         )
     if not isinstance(kind, str) or (kind != CIFAR and kind not in READERS):
         raise InputError(
-            f"give an image encoder of a type in {', '.join(READERS)}, or one that isotrope "
-            f"saved: {folder} holds a model of the type {kind!r}"
+            f"give an image encoder of a type that isotrope reads ({', '.join(READERS)}) or "
+            f"saves: {folder} holds a model of the type {kind!r}"
         )
     try:
         with quiet_loading() as report:
@@ -66,8 +66,8 @@ def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
     # transformers, huggingface_hub and safetensors may raise any Exception
     except Exception as error:
         what = " ".join(str(error).split())[:300] or type(error).__name__
-        problem = f"{folder} is not a model that can be loaded: {what}"
-        raise InputError(f"copy or save the model again; {problem}") from error
+        why = f"{folder} is not a model that can be loaded: {what}"
+        raise InputError(f"copy the model again from its source: {why}") from error
     report.check(folder)
     return model, *_preparation(folder, config)
 
@@ -123,7 +123,7 @@ def write(
     std: Sequence[float],
     card: str,
 ) -> None:
-    """Write a folder completely or not at all; ``model`` may be any module."""
+    """Write a folder completely or not at all. ``model`` may be any module."""
     with model_written(folder) as temporary:
         _write_model(model, temporary)
         _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))

@@ -3,9 +3,9 @@
 Weights are initialised as in the papers. In ResNets, convolutions have He's normal initialisation
 by fan-out and batch norms start as the identity, as in torchvision. In vision transformers,
 matrices, tokens and positions are N(0, 0.02) and biases are 0, as in DeiT and DINO. The ResNets of
-the library lightly, which Manna et al. (2023) use, keep torch's default for convolutions. With
-equal numbers of channels, that default is smaller by the factor sqrt(6). Smaller weights before a
-batch norm mean a larger effective learning rate.
+the library lightly, which Manna et al. (2023) use, keep torch's default for convolutions. If a
+layer has as many channels out as in, weights by this default are smaller by the factor sqrt(6).
+Smaller weights before a batch norm mean a larger effective learning rate.
 """
 
 from collections.abc import Callable
@@ -65,21 +65,21 @@ def build_net(
     if name not in ARCHITECTURES:
         raise InputError(unknown("there is no image encoder", name, ARCHITECTURES))
     if image_size < 1 or (width is not None and width < 1):
-        raise InputError(f"sizes must be at least 1; found image {image_size}, width {width}")
+        raise InputError(f"give image size and width of at least 1; found {image_size} and {width}")
     if seed is None:
         seed = int(torch.randint(2**62, ()))
     with quiet_loading(seed):
         if name in _RESNETS:
             return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
         if stem != "auto":
-            raise InputError(f"use the stem 'auto' for {name}; only ResNets have other stems")
+            raise InputError(f"use the stem 'auto' for {name}: only a ResNet has a stem to choose")
         size = _VITS[name]
         return _vit(width or size.width, size.heads, image_size)
 
 
 def _stem(stem: str, image_size: int) -> str:
     if stem not in ("auto", "cifar", "imagenet"):
-        raise InputError(f"a stem must be 'auto', 'cifar' or 'imagenet'; found {stem!r}")
+        raise InputError(f"use the stem 'auto', 'cifar' or 'imagenet'; found {stem!r}")
     return ("cifar" if image_size <= 32 else "imagenet") if stem == "auto" else stem
 
 
@@ -97,7 +97,7 @@ def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
 
 
 def channels_last(net: nn.Module) -> nn.Module:
-    """Convert the kernels of ``net`` to the memory layout of fast convolutions, in place."""
+    """Convert the kernels of ``net`` in place to the memory layout with fast convolutions."""
     convert: Callable[..., nn.Module] = net.to  # torch's type hints lack memory_format alone
     return convert(memory_format=_layout(net))
 
@@ -135,7 +135,7 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
             f"into patches of {patch}"
         )
     if width % heads:
-        raise InputError(f"width must be a multiple of its {heads} heads; found {width}")
+        raise InputError(f"use a width that {heads}, the number of heads, divides; found {width}")
     config = ViTConfig(
         hidden_size=width,
         num_hidden_layers=12,
@@ -149,7 +149,7 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
 
 
 def freeze_patches(module: nn.Module) -> None:
-    """Freeze the patch projections in ``module``. MoCo v3 does this against instability.
+    """Freeze the patch projections in ``module``, as MoCo v3 does to make training stable.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.

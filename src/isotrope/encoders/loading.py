@@ -20,11 +20,11 @@ def load(
     trust_remote_code: bool = False,
     model_kwargs: Mapping[str, Any] | None = None,
 ) -> "SentenceEncoder | ImageEncoder":
-    """Load an encoder, in evaluation mode and float32 (unless ``model_kwargs`` changes it).
+    """Load an encoder in evaluation mode, and in float32 unless ``model_kwargs`` has a ``dtype``.
 
     Args:
         name: Folder or id, as :meth:`SentenceEncoder.load` or :meth:`ImageEncoder.load` takes it.
-        pooling: For text only: pooling that replaces the model's own.
+        pooling: For text only: the pooling to use instead of the model's.
         device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
         trust_remote_code: For text only: whether to run code that comes with the model.
         model_kwargs: For text only: keywords for ``from_pretrained`` of transformers, such as
@@ -43,7 +43,7 @@ def load(
 
         return SentenceEncoder.load(name, device=device, **of_text)
     if given := [option for option, value in of_text.items() if value]:
-        raise InputError(f"leave out {given[0]}, which is for text only: {name} takes images")
+        raise InputError(f"leave out {given[0]}, an option for text: {name} takes images")
     from isotrope.encoders.image import ImageEncoder
 
     return ImageEncoder.load(name, device=device)

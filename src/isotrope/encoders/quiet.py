@@ -16,7 +16,7 @@ _MISSING = re.compile(r"^(\S.*?)\s*\|\s*MISSING\b", re.MULTILINE)
 
 
 class LoadReport(logging.Handler):
-    """Collects the messages that libraries log while they load, so that none is printed."""
+    """Collects the messages that libraries log while they load, instead of printing them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -28,7 +28,7 @@ class LoadReport(logging.Handler):
 
     @property
     def missing(self) -> list[str]:
-        """Names of tensors that the checkpoint lacks; they were drawn at random.
+        """Names of the tensors that the checkpoint lacks, and that were therefore drawn at random.
 
         BERT's pooler is not listed, because a sentence encoder does not use it.
         """
@@ -40,7 +40,8 @@ class LoadReport(logging.Handler):
         if self.missing:
             more = len(self.missing) - 3
             raise InputError(
-                f"copy or save {folder} again: it lacks weights that its config.json needs: "
+                f"copy {folder} again from its source: it lacks weights that its config.json "
+                "needs: "
                 + ", ".join(self.missing[:3])
                 + (f" and {more} more groups of weights" if more > 0 else "")
             )

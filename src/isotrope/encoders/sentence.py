@@ -1,6 +1,6 @@
 """The sentence encoder: maps texts to embeddings with a sentence-transformers model.
 
-It has three uses:
+The sentence encoder has three uses:
 
 - training calls :meth:`SentenceEncoder.forward` on stored token ids. It returns the embeddings
   *before* any Normalize module, because objectives normalise them and their norms are logged;
@@ -8,8 +8,8 @@ It has three uses:
   sentence-transformers, up to rounding;
 - :meth:`SentenceEncoder.save` writes a folder that sentence-transformers loads without isotrope.
 
-Attention is torch's scaled_dot_product_attention if the model supports it. On a GPU it does not
-store the attention weights; on two cores it is as fast as the explicit form (docs/LOG.md).
+Attention is torch's scaled_dot_product_attention if the model supports this function. On a GPU it
+does not store the attention weights; on two CPU cores it is equally fast (docs/LOG.md).
 """
 
 import copy
@@ -68,19 +68,19 @@ _CHUNK = 10_000
 class SentenceEncoder(nn.Module):
     """Maps texts to embeddings; wraps a ``sentence_transformers.SentenceTransformer``.
 
-    Make one with :meth:`load` or :meth:`scratch`, or from a loaded model with the constructor.
+    Make an encoder with :meth:`load` or :meth:`scratch`, or give a loaded model to the class.
 
     Attributes:
         name: Name that the user gave.
         model: The wrapped model, which holds all parameters of this module.
         tokenizer: The model's own tokenizer.
         dimension: Number d of values in an embedding.
-        max_length: Number of tokens, including special ones, to which the model cuts texts.
-        positions: Number of tokens, including special ones, for which the model has positions.
+        max_length: Number of tokens, including special tokens, to which longer texts are cut.
+        positions: Largest number of tokens, including special tokens, that the model can take.
         pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none``
             if the transformer itself returns one vector for a text.
         normalizes: Whether the model ends in a Normalize module.
-        prompt: Prompt that the model's configuration puts before every text.
+        prompt: Prompt that the model's configuration puts before every text, or an empty text.
     """
 
     def __init__(self, model: "SentenceTransformer", name: str) -> None:
@@ -124,13 +124,13 @@ class SentenceEncoder(nn.Module):
         trust_remote_code: bool = False,
         model_kwargs: Mapping[str, Any] | None = None,
     ) -> "SentenceEncoder":
-        """Load an encoder, in evaluation mode and float32 (unless ``model_kwargs`` changes it).
+        """Load an encoder in evaluation mode; in float32 unless ``model_kwargs`` has ``dtype``.
 
         Args:
             name: A folder of sentence-transformers; a folder of transformers (with mean pooling, or
                 the last token of a causal model); a run folder of isotrope; ``all-MiniLM-L6-v2``
                 (the installed weights); or an id of the Hugging Face hub.
-            pooling: One of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's own.
+            pooling: One of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's pooling.
             device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
             trust_remote_code: Whether to run code that comes with the model.
             model_kwargs: Keywords for ``from_pretrained`` of transformers, such as ``dtype``,
@@ -186,7 +186,7 @@ class SentenceEncoder(nn.Module):
 
     @property
     def body(self) -> list[nn.Module]:
-        """The modules that are trained: all except a Normalize module at the end."""
+        """The modules that are trained: all modules but the Normalize modules at the end."""
         return list(self._body)
 
     @property
@@ -195,17 +195,17 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
-        """Return the transformer; without one, raise an error that names ``setting``."""
+        """Return the transformer; if there is none, raise an error that names ``setting``."""
         if is_static(self.model[0]):
             raise SettingError(
-                f"{self.name} has static embeddings and no layers",
+                f"the static embeddings of {self.name} have no layers",
                 setting=setting,
-                remedy="leave it out",
+                remedy="leave the setting out",
             )
         return cast("Transformer", self.model[0]).model
 
     def freeze_embeddings(self) -> None:
-        """Freeze everything before the first layer of the transformer.
+        """Freeze all parameters before the first layer of the transformer.
 
         This freezes the module ``embeddings`` (embeddings of words, positions and types, and their
         norm), or only the table of word embeddings if there is no such module.
@@ -231,24 +231,24 @@ class SentenceEncoder(nn.Module):
                 f"{self.name} ({type(transformer).__name__}) does not support gradient "
                 "checkpointing",
                 setting="gradient_checkpointing",
-                remedy="leave it out; `--micro-batch` also saves memory",
+                remedy="leave the setting out; `--micro-batch` also saves memory",
             ) from error
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
-        """Turn texts into token ids, including the model's special tokens.
+        """Turn texts into token ids, including the special tokens of the model.
 
         Args:
             texts: The n texts. No prompt is added to them.
-            max_length: Number of tokens, including special ones, to which longer texts are cut.
+            max_length: Number of tokens, including special tokens, to which longer texts are cut.
 
-        Returns: n rows of ids, and the number of cut rows.
+        Returns: A tuple: n lists of ids, and the number of texts that were cut.
         """
         texts = as_list(texts)
         special = self.tokenizer.num_special_tokens_to_add()
         if not special < max_length <= self.positions:
             raise InputError(
-                f"the maximum length of {self.name} must lie between {special + 1} and "
-                f"{self.positions} tokens; found {max_length}"
+                f"give a maximum length between {special + 1} and {self.positions} tokens, the "
+                f"limits of {self.name}; found {max_length}"
             )
         try:
             rows = [row.ids for row in self._words.encode_batch_fast(texts)]
@@ -277,10 +277,10 @@ class SentenceEncoder(nn.Module):
         return bool(nn.functional.cosine_similarity(alone, beside, dim=0) > _SAME)
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
-        """Stack rows of token ids, padded to the longest on the tokenizer's padding side.
+        """Stack rows of token ids; pad them to the length of the longest, on the tokenizer's side.
 
         Returns:
-            ``input_ids`` and ``attention_mask``, n x longest, int64, on the CPU.
+            A dict of ``input_ids`` and ``attention_mask``, both n x longest, int64, on the CPU.
         """
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         longest = int(lengths.max(initial=0))
@@ -311,7 +311,7 @@ class SentenceEncoder(nn.Module):
         return cast("Tensor", features["sentence_embedding"])
 
     def of_tokens(self, rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
-        """Return the embeddings of rows of token ids of any lengths, n x d."""
+        """Return the embeddings (n x d) of n rows of token ids, which may differ in length."""
         embeddings: Tensor = self(**{k: v.to(self.device) for k, v in self.pad(rows).items()})
         return embeddings
 
@@ -319,9 +319,9 @@ class SentenceEncoder(nn.Module):
     def with_dropout(
         self, rows: Sequence[Sequence[int]], seed: int, batch_size: int
     ) -> list[Tensor]:
-        """Return the embeddings of two passes in training mode, each n x d, float32.
+        """Return a list of the embeddings of two passes in training mode (n x d, float32).
 
-        The longest rows are passed first. Modes and torch's random states are restored.
+        Long rows are embedded first. Afterwards, modes and torch's random states are restored.
         """
         order = np.argsort([-len(row) for row in rows], kind="stable")
         views = [torch.empty(len(rows), self.dimension) for _ in range(2)]
@@ -346,7 +346,7 @@ class SentenceEncoder(nn.Module):
         """Embed texts as ``SentenceTransformer.encode`` does, up to rounding.
 
         Each distinct text is embedded once. The longest texts come first, so that a batch has texts
-        of similar length. Afterwards, all modules have their old modes.
+        of similar length. Afterwards, the modes of all modules are restored.
 
         Args:
             texts: n texts.
@@ -360,7 +360,7 @@ class SentenceEncoder(nn.Module):
             Embeddings, n x d, float32.
         """
         if batch_size < 1:
-            raise InputError(f"the batch size must be at least 1; found {batch_size}")
+            raise InputError(f"give a batch size of at least 1; found {batch_size}")
         texts = as_list(texts)
         places: dict[str, int] = {}
         where = np.fromiter(
@@ -381,8 +381,8 @@ class SentenceEncoder(nn.Module):
                 out[batch] = h.cpu().numpy()
                 if not np.isfinite(out[batch]).all():
                     raise InputError(
-                        f"train {self.name} again with a lower `--learning-rate`: its weights are "
-                        "broken, and its embeddings are not finite (NaN or infinite)"
+                        f"train {self.name} again with a lower `--learning-rate`: its embeddings "
+                        "have NaN or infinity, because its weights are broken"
                     )
                 done(len(batch))
         return out if len(places) == len(texts) else out[where]
@@ -425,20 +425,20 @@ class SentenceEncoder(nn.Module):
         return fingerprint_of(self.model, self.tokenizer, *how)
 
     def check_prompts(self, *prompts: str) -> None:
-        """Refuse prompts if the model leaves their tokens out of the pooling.
+        """Raise an error for prompts whose tokens the model would leave out of the pooling.
 
-        In isotrope, a prompt is a part of its text, so its tokens are pooled too.
+        In isotrope, a prompt is a part of the text that follows it, so its tokens are pooled too.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
-                f"leave prompts out, or set include_prompt to true in the pooling of {self.name}: "
-                "isotrope cannot leave the tokens of prompts out of a pooling"
+                "leave out the prompts, or set include_prompt to true in the pooling of "
+                f"{self.name}: isotrope pools the tokens of prompts too"
             )
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that sentence-transformers loads, completely or not at all.
 
-        LoRA's matrices are merged into the weights, and also saved in ``adapter/``.
+        The matrices of LoRA are merged into the weights, and also saved in ``adapter/``.
 
         Args:
             folder: Folder to write. An existing folder is replaced.
@@ -458,7 +458,7 @@ class SentenceEncoder(nn.Module):
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not
     """Return the prompts for queries and for documents that are saved with a model.
 
-    Both prompts are empty if ``encode`` puts a prompt before every text.
+    Both prompts are empty if the model's ``encode`` puts one prompt before every text.
     """
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""

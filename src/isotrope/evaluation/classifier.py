@@ -1,17 +1,16 @@
 """Trains the classifiers of the transfer tasks: one linear layer each, fitted as SentEval does.
 
-After every few passes over the training set, the weights are scored on the development set, and the
-best weights are kept. Training ends after 200 passes, or when more than ``tenacity`` scores in
-total were no improvement (an improvement does not reset the count). Every fit starts from the same
-seed. Equal dimensions therefore give equal initial weights, and training sets of equal size give
-equal orders of the examples. Tests compare the results with ``benchmarks/sequential.py``, the loop
-of SentEval (Conneau and Kiela 2018).
+After every few passes over the training set, a classifier is scored on the development set, and the
+weights with the best score are kept. Training ends after 200 passes, or when more than ``tenacity``
+scores in total were not above the best score so far. Every fit starts from the same seed. Therefore
+layers of equal size have equal initial weights, and training sets of equal size are passed in the
+same order. ``benchmarks/sequential.py`` has SentEval's loop (Conneau and Kiela 2018), for tests.
 
-Many classifiers are fitted at once. F training sets of one size have the same orders, so they are
-stacked and take their steps together. A training set has R fits, one for each regularisation, which
-use the same examples. With C classes, D features and batches of 64, a step is two batched products
-(F x RC x D by F x D x 64 and back) and a few operations on the weights, instead of F x R small
-steps. A training set leaves the stack when all its fits have ended.
+Many classifiers are fitted at once. F training sets of one size are passed in the same order, so
+they are stacked and take their steps together. Each set has R fits, one for each strength of
+regularisation. With C classes, D features and batches of 64, a step is one batched product for the
+scores (F x RC x D by F x D x 64), one for the gradients, and a few operations on the weights,
+instead of F x R small steps. A training set is removed from the stack when all its fits have ended.
 """
 
 import math
@@ -43,9 +42,8 @@ class ClassifierProtocol:
         folds: Number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: Number of examples in each step.
-        tenacity: Number of scores without improvement that are allowed in total; training stops
-            after one more.
-        passes: Number of passes over the training set between two scores on the development set.
+        tenacity: Number of scores without improvement after which the next one ends the training.
+        passes: Number of passes over the training set before each scoring on the development set.
         most: Number of passes after which training stops.
     """
 
@@ -63,11 +61,11 @@ PROTOTYPING = ClassifierProtocol(folds=5, optimiser="rmsprop", batch=128, tenaci
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Examples to train on, once for each strength of regularisation.
+    """Examples on which one classifier is trained for each strength of regularisation.
 
     Attributes:
         train: Rows of the features to train on.
-        dev: Rows of the features for early stopping; None holds out 5% of ``train``.
+        dev: Rows of the features for early stopping; if None, 5% of ``train`` are held out for it.
         decays: Strengths of the L2 regularisation to try.
     """
 
@@ -78,10 +76,10 @@ class TrainingSet:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The best classifiers of a training set.
+    """The classifiers fitted on a training set, one for each strength of regularisation.
 
     Attributes:
-        weights: Weights of each fit, decays x classes x (dimension + 1); the bias is last.
+        weights: Weights, decays x classes x (dimension + 1); the last column is the bias.
         accuracies: Accuracy on the development set for each decay, in [0, 1].
     """
 
@@ -90,7 +88,7 @@ class Fitted:
 
 
 def predict(weights: Tensor, x: Tensor) -> Tensor:
-    """Return the predicted classes (n) of features (n x d), for weights classes x (d + 1)."""
+    """Return n predicted classes for features (n x d) and weights (classes x (d + 1))."""
     return torch.addmm(weights[:, -1], x, weights[:, :-1].T).argmax(dim=1)
 
 
@@ -101,7 +99,7 @@ def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
-    """Return the rows to train on and the rows for early stopping, drawn if ``dev`` is None."""
+    """Return the rows to train on and the rows for early stopping (drawn if there are none)."""
     if training_set.dev is not None:
         return training_set.train, training_set.dev
     order = draws.permutation(len(training_set.train))
@@ -117,7 +115,7 @@ def fit(
     protocol: ClassifierProtocol,
     done: Callable[[int], object] = lambda count: None,
 ) -> list[Fitted]:
-    """Fit the best classifiers of each training set, for each strength of regularisation.
+    """Fit classifiers on each training set; return one :class:`Fitted` per set, in order.
 
     Args:
         x: Features, n x d.

@@ -3,8 +3,8 @@
 Every resample draws as many pairs, examples or queries as the task has, with replacement. All
 models are scored on the same resamples. Every score is computed again from the drawn examples;
 Spearman's correlation uses the ranks in the resample. The intervals include the effect of the
-choice of examples, but not that of the training seed. Pairs that share a sentence count as
-independent, so intervals are slightly too narrow.
+choice of examples, but not that of the training seed. Two pairs with a common sentence are drawn
+independently, so intervals are slightly too narrow.
 
 The p-value of a difference is two-sided: twice the share of resamples in which the difference has
 the opposite sign. Holm's method corrects the p-values for the number of comparisons in a table.
@@ -48,16 +48,16 @@ def compare(
     corrected for the number of comparisons, but do not include the effect of the training seed.
 
     Args:
-        models: Two or more names, folders, outcomes of ``isotrope.fit`` or encoders. Or, without
-            options, two or more results of ``isotrope.evaluate``.
+        models: Two or more names, folders, outcomes of ``isotrope.fit`` or encoders. Without
+            options, give two or more results of ``isotrope.evaluate`` instead.
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
-        A Result of kind ``comparison``. For each task, its ``details["columns"]`` hold the models'
-            scores with intervals, and the differences with ``higher``, ``lower`` or ``noise``.
+        A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task to the
+            models' scores with intervals, and the verdicts ``higher``, ``lower`` or ``noise``.
 
     Raises:
-        InputError: There are fewer than two models or no data, or the evaluation failed.
+        InputError: There are fewer than two models, or no data, or an evaluation failed.
     """
     results = [model for model in models if isinstance(model, Result)]
     if results and (options or len(results) < len(models)):
@@ -76,18 +76,17 @@ def compare_results(
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
-        resamples: Number of bootstrap resamples; None means 5,000, or 100 for each comparison if
-            that is more.
+        resamples: Number of bootstrap resamples. None means 5,000, or 100 times the number of
+            comparisons if this is more.
         seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
 
     Returns:
-        A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
-        ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value",
-        "low", "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``.
-        The models are in the given order. There is a difference for each model after the first,
-        with the verdict ``higher``, ``lower`` or ``noise``. ``percent`` shows whether the
-        numbers are out of 100 instead of 1. ``details["same_weights"]`` lists the positions of
-        models with the same fingerprint, in groups.
+        A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task or average
+        to ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
+        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``. The models are in the given
+        order. There is a difference for each model after the first, with the verdict ``higher``,
+        ``lower`` or ``noise``. ``percent`` is True for numbers from 0 to 100, False for 0 to 1.
+        ``details["same_weights"]`` lists the positions of models with equal fingerprints.
     """
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
@@ -127,7 +126,7 @@ def compare_results(
 
 
 def in_percent(name: str, result: Result) -> bool:
-    """Return whether a metric of a Result is out of 100 instead of 1."""
+    """Return whether a metric of a Result is a percentage, rather than a number from 0 to 1."""
     return name in _AVERAGES or name in result.details.get("tasks", {})
 
 
@@ -244,11 +243,11 @@ def _check(results: Sequence[Result]) -> None:
             if other.details.get(what) != first.details.get(what):
                 raise InputError(
                     "evaluate both models on the same data, with one version of isotrope: "
-                    f"{other.name} was scored {how} than {first.name}"
+                    f"{other.name} was scored {how} than {first.name} was"
                 )
         sizes = [{name: len(v) for name, v in r.items.items()} for r in (first, other)]
         if not sizes[0] or sizes[0] != sizes[1]:
             raise InputError(
-                "compare results that `isotrope.evaluate` returned: those of "
-                f"{first.name} and {other.name} have different items, which cannot be resampled"
+                f"score both models again with `isotrope.evaluate`: the results of {first.name} "
+                f"and {other.name} do not have the same scored examples"
             )

@@ -1,10 +1,9 @@
-"""Computes the dev score: a score of the encoder on held-out or other data (``--dev``).
+"""Computes the dev score (``--dev``): the encoder's score on held-out records or given data.
 
 With ``--dev auto``, the held-out records, which are never trained on, become a search task without
 labels. In a pair (or two adjacent texts), the first text is the query and the second is the target.
-A single text of at least eight words is cut in the middle into query and target. The score is the
-MRR@10: all held-out targets are ranked for each query, and the rank of the query's own target
-counts.
+A single text of at least eight words is cut in the middle into query and target. All held-out
+targets are ranked for each query. The score is the MRR@10 of each query's target.
 
 That score shows whether embeddings keep enough of a text's subject to recognise its continuation
 among a few hundred others, on the user's own kind of text. It falls when training destroys a model,
@@ -53,9 +52,9 @@ class DevMetric:
         name: Name of the score, for tables and messages.
         score: Function of an encoder that returns the score, out of 100; larger is better.
         fingerprint: Fingerprint of the texts that are scored and of their expected answers.
-        records: Number of held-out records that were read for the score; 0 for other data.
-        trained_on: Number of held-out records with a text of the training data; None if unknown.
-        queries: The texts of the queries, if the score is a mean over queries.
+        records: Number of held-out records that were read; 0 if the score is on given data.
+        trained_on: Number of held-out records with a text that is trained on; None if unknown.
+        queries: The texts of the queries if the score is a mean over queries, otherwise empty.
     """
 
     name: str
@@ -101,9 +100,9 @@ def dev_metric_held_out(
     """Return the dev score on the held-out records of a run. It needs no labels.
 
     Each data set is searched separately. The score is the mean over all queries. If each answer
-    belongs to several questions, all answers are ranked, including those trained on. If records
-    have groups, every target of the query's group is a correct answer. For scored pairs, the score
-    is Spearman's correlation.
+    belongs to several questions, the answers in the training data are ranked too. If records have
+    groups, all targets of the query's group are correct. For scored pairs, the score is Spearman's
+    correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():
@@ -160,19 +159,19 @@ def holdout_set(
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
-    Equal queries or targets count once. Records whose query equals the target are left out. If more
-    than ``limit`` pairs remain, ``limit`` of them are drawn; the draw depends only on the seed.
-    With groups, the target of every record in the query's group is correct.
+    If queries or targets are equal, one of them is kept. Records whose query equals the target are
+    left out. If more than ``limit`` pairs remain, ``limit`` of them are drawn; the draw depends
+    only on the seed. If records have groups, all targets of the query's group are correct.
 
     Args:
-        records: Lists of one text (``dropout``), or of an anchor, its positive and other texts that
-            are ignored (``adjacent`` and ``pairs``).
+        records: Lists of one text for ``dropout``; for ``adjacent`` and ``pairs``, lists of an
+            anchor and its positive. Other texts are ignored.
         views: ``dropout``, ``adjacent`` or ``pairs``, as in training.
         limit: Largest number of query-target pairs.
         seed: Seed of the draw.
-        groups: A number for each record, equal for records that belong together. Equal records have
-            the group of the first.
-        others: More texts to rank.
+        groups: A number for each record, equal for records that belong together. If a pair occurs
+            twice, the number of its first record counts.
+        others: Texts that are ranked besides the targets.
     """
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
     usable: dict[tuple[str, str], int] = {}
@@ -182,9 +181,9 @@ def holdout_set(
     if len(usable) < _LEAST:
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
-            "hold out more records, such as with `--holdout 0.2` (the default is 0.1), or give "
-            f"`--dev` an STS file or a retrieval folder: `--dev auto` needs at least {_LEAST} "
-            f"held-out {kind}; found {len(usable)} among {len(records)} records"
+            "hold out more records, for example with `--holdout 0.2`, or give `--dev` an STS file "
+            f"or a retrieval folder: found {len(usable)} {kind} among {len(records)} held-out "
+            f"records, but `--dev auto` needs {_LEAST}"
         )
     pairs = list(usable)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]

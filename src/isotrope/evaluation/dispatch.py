@@ -1,11 +1,11 @@
 """``isotrope.evaluate``: chooses the tasks, scores an encoder on them, and joins the Results.
 
-Finished tasks are stored on disk, so that no task is scored twice. Each is one JSON file, which is
-written as soon as the task is finished, so a killed run loses only the current task. The name of
-the file has a fingerprint of everything that determines the scores: model, data, settings and
-version of the protocol. The items (scores of single examples) are in a file of arrays beside it.
-This file is written first and named by its content, so two runs may finish the same task at the
-same time.
+Finished tasks are stored on disk, so that no task is scored twice. Each task has a JSON file, which
+is written as soon as the task is finished; a killed run loses only the current task. The file's
+name has a fingerprint of everything that determines the scores: model, data, settings and version
+of the protocol. The items (scores of single examples) are in an .npz file beside the JSON file. It
+is written first, and its name has a fingerprint of its content, so two runs may finish the same
+task at the same time.
 """
 
 import os
@@ -49,32 +49,32 @@ def evaluate(
 ) -> Result:
     """Score a model on STS, transfer, retrieval or labelled data, or on several of them.
 
-    An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or
-    other image data that can be trained on. Without ``labels``, a run on images is scored on its
-    own training and test part, split as in training. All other data are texts.
+    An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
+    other image data that ``isotrope train`` reads. Without ``labels``, a run on images is scored on
+    the training and test part of its training. All other data are texts.
 
-    Every finished task is stored on disk under the fingerprints of model and data, and later calls
-    reuse it. If an encoder has no method ``fingerprint``, its scores are not stored.
+    Every finished task is stored on disk, and later calls with the same model and data reuse it.
+    The scores of an encoder without a method ``fingerprint`` are not stored.
 
     Args:
         model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval only), an outcome of
             ``isotrope.fit``, or any object with ``encode``.
         progress: Whether to show progress bars and the names of stored tasks on stderr.
-        options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords,
-            and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``
-            and ``labels`` are paths. ``knn=False`` or ``linear=False`` leaves out one of the scores
-            on labels. ``only=["MR", "TREC"]`` scores some transfer tasks, without an
+        options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords, and
+            ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval`` and
+            ``labels`` are paths. ``knn=False`` or ``linear=False`` leaves out one of the two scores
+            on ``labels``. ``only=["MR", "TREC"]`` scores these two transfer tasks, without an
             average. ``results=None`` stores nothing on disk.
 
     Returns:
         A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or several
         joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
         {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
-        ...}, ...}``, and ``model``, ``data`` and ``protocol`` of the scores. Its ``items``
-        hold a value for each pair, example or query; ``compare`` resamples them.
+        ...}, "model": ..., "data": ..., "protocol": ...}``. Its ``items`` are a dict of arrays with
+        one value per pair, example or query, which ``compare`` resamples.
 
     Raises:
-        InputError: There are no data, or the model or the data cannot be used.
+        InputError: No data are given, or the model or the data cannot be used.
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)
@@ -146,7 +146,7 @@ def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
     settings.check_used(pictures=True)
     if not settings.knn and not settings.linear:
-        raise InputError(f"set knn, linear, or both: no score is chosen for {name}")
+        raise InputError(f"choose knn, linear, or both: there is no other score for {name}")
 
 
 def _of_pictures(
@@ -158,7 +158,7 @@ def _of_pictures(
         side = cast("Any", encoder).image_size  # takes_images() checked that it has one
         return image_tasks(labelled_images(settings.labels, test, side), **options)
     if not isinstance(model, (str, Path)):
-        raise InputError(f"give labelled pictures (labels) to evaluate {encoder_name(model)} on")
+        raise InputError(f"give labels, a folder of pictures: {encoder_name(model)} takes images")
     run = Path(model).expanduser()
     with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
         return image_tasks(own_images(model), **options)
@@ -179,7 +179,7 @@ def _finished_before(
     finished = {name: result for name, result in stored.items() if result is not None}
     if progress and finished:
         print(
-            f"finished before, in {store.folder}: {', '.join(finished)} (--again repeats them)",
+            f"already scored, in {store.folder}: {', '.join(finished)} (to repeat: --again)",
             file=sys.stderr,
         )
     return finished
@@ -229,8 +229,8 @@ def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
     Args:
-        model: A model. For a run, the folder is ``evaluations`` in the run folder. For others, and
-            for read-only runs, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
+        model: A model. For a run whose folder is writable, it is ``evaluations`` in the run folder.
+            For any other model, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
@@ -256,7 +256,7 @@ class Store:
                 raise PermissionError(13, "permission denied")
 
     def find(self, key: Mapping[str, Any]) -> Result | None:
-        """Return the Result stored under ``key``; None if there is no readable one."""
+        """Return the Result stored under ``key``; None if it is missing or cannot be read."""
         try:
             path = self._path(key)
             result = Result.load(path)

@@ -1,4 +1,4 @@
-"""Embeds texts with any object that has a method ``encode``. Evaluations need no other method."""
+"""Embeds texts with any object that has a method ``encode``; an evaluation calls no other."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ def embed(
 def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool) -> np.ndarray:
     """Call the encoder on distinct texts, and check the result."""
     if not isinstance(encoder, Encoder):
-        raise InputError(f"{type(encoder).__name__} is not an encoder: it has no method encode")
+        raise InputError(f"give an encoder with a method encode: {type(encoder).__name__} has none")
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     for name in ("progress", "show_progress_bar"):
@@ -81,8 +81,8 @@ class CachedEncoder:
     Args:
         encoder: The encoder that embeds.
         batch_size: Number of texts in each batch.
-        progress: Whether to show a progress bar on stderr, if the encoder has one.
-        known: Vectors of texts that are embedded already.
+        progress: Whether an encoder that can show a progress bar on stderr shows it.
+        known: A dict from texts that are already embedded to their vectors.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class CachedEncoder:
 class Truncated:
     """An encoder whose vectors take fewer bytes: fewer coordinates, or fewer bits for each.
 
-    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers. Precisions
-    are those of its ``quantize_embeddings``. Vectors are decoded before they are compared.
+    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers, and rounded
+    as by ``quantize_embeddings`` of the same library. Vectors are decoded before they are compared.
 
     Args:
         encoder: The encoder that embeds.
-        dimension: Number of coordinates to keep. The shorter vectors are not normalised again.
+        dimension: Number of coordinates to keep. The shortened vectors are not normalised.
         precision: ``float32`` (4 bytes per coordinate), ``int8`` (1 byte) or ``binary`` (1 bit, the
-            sign). int8 divides the range that a coordinate has in the first call of ``encode`` into
-            256 steps.
+            sign). The 256 steps of int8 divide the range from the least to the largest value of a
+            coordinate in the first call of ``encode``.
 
     Attributes:
         name: Name of the encoder, with dimension and precision.
@@ -145,8 +145,8 @@ class Truncated:
         vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
         if vectors.shape[1] < self._dimension:
             raise InputError(
-                f"{encoder_name(self.encoder)} has {vectors.shape[1]} dimensions, which cannot be "
-                f"cut to {self._dimension}; use at most {vectors.shape[1]}"
+                f"keep at most {vectors.shape[1]} coordinates, all that "
+                f"{encoder_name(self.encoder)} has; found {self._dimension}"
             )
         vectors = np.ascontiguousarray(vectors[:, : self._dimension])
         if self._precision == "binary":
@@ -161,7 +161,7 @@ class Truncated:
         return vectors
 
     def fingerprint(self) -> str | None:
-        """Return a fingerprint of the embeddings; None for int8, or if the encoder has none."""
+        """Return a fingerprint of the embeddings; None for int8 or an encoder without one."""
         full = getattr(self.encoder, "fingerprint", None)
         if not callable(full) or self._precision == "int8":  # int8 depends on the first call
             return None
@@ -171,8 +171,8 @@ class Truncated:
 def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean m and a matrix W such that (rows - m) W has identity covariance.
 
-    Directions with less than a millionth of the largest variance are left out, because dividing by
-    their standard deviation would amplify rounding errors.
+    W leaves out directions whose variance is below a millionth of the largest variance, because to
+    divide by their standard deviation would amplify rounding errors.
 
     Args:
         rows: Embeddings, n x d, n >= 2.
@@ -189,18 +189,18 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     given = np.asarray(rows)
     rows = given.astype(np.float64)
     if rows.ndim != 2:
-        raise ValueError(f"whitening needs a matrix, n x d; found shape {rows.shape}: embed texts")
+        raise ValueError(f"give whitening a matrix of embeddings, n x d; found shape {rows.shape}")
     if len(rows) < 2:
-        raise ValueError(f"whitening needs two rows or more; found {len(rows)}")
+        raise ValueError(f"give whitening at least two embeddings; found {len(rows)}")
     if not np.isfinite(rows).all():
-        raise ValueError("whitening needs finite rows; found NaN or infinity: leave such rows out")
+        raise ValueError("leave out embeddings with NaN or infinity, which prevent whitening")
     mean = rows.mean(axis=0)
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(rows - mean, rowvar=False)))
     used = variances > _LEAST * variances.max()
     # equal rows may differ by the rounding of the encoder and of the mean
     unit = 8 * np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
     if not variances.max() > (unit * np.abs(rows).max()) ** 2:
-        raise ValueError(f"whitening needs rows that differ; all {len(rows)} are equal")
+        raise ValueError(f"give whitening embeddings that differ; all {len(rows)} are equal")
     return mean, directions[:, used] / np.sqrt(variances[used])
 
 
@@ -209,8 +209,8 @@ class WhitenedEncoder:
 
     Args:
         encoder: Any object with ``encode``.
-        texts: Texts whose embeddings give mean and covariance. Scored texts must not be among them,
-            unless the score is reported as transductive.
+        texts: Texts from whose embeddings mean and covariance are computed. Scored texts must not
+            be among them; otherwise, call the score transductive when you report it.
     """
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
@@ -229,18 +229,19 @@ def stored(
 ) -> list[Encoder]:
     """Return encoders for all combinations of dimension and precision, for ``isotrope.compare``.
 
-    Each text is embedded once for all of them. An empty ``dimensions`` means all coordinates, and
-    an empty ``precisions`` means float32.
+    The encoders share the embedding of each text. An empty ``dimensions`` means all coordinates,
+    and an empty ``precisions`` means float32.
 
     Returns:
-        The encoder of the full vectors, then one for each combination, in the given order.
+        A list: the encoder of the full vectors, then one for each combination.
     """
     shared = CachedEncoder(encoder)
     full = embed(shared, ["one text"]).shape[1]
     for dimension in dimensions:
         if dimension > full:
             raise InputError(
-                f"{encoder_name(encoder)} has {full} dimensions, which cannot be cut to {dimension}"
+                f"keep at most {full} coordinates, all that {encoder_name(encoder)} has; found "
+                f"{dimension}"
             )
     chosen = [
         (dimension, precision)

@@ -42,7 +42,6 @@ from isotrope.evaluation.retrieval import own_prompts
 _BLOCK = 5_000  # number of texts encoded, and of rows written or checked, at a time
 _HELD_AGAINST = 8  # number of texts that are encoded again to check stored embeddings
 _SAME = 0.999  # least cosine of two encodings of one text (on other devices, in other batches)
-
 _PICTURES = 1024  # pictures encoded at a time
 
 
@@ -51,7 +50,8 @@ class Hit(NamedTuple):
 
     Attributes:
         score: Cosine with the query, from -1 to 1.
-        place: Line of a file or number of a picture, from 1; index of a list or matrix, from 0.
+        place: Line of a file or number of a picture, counted from 1; or index in a list or matrix,
+            from 0.
         text: The text, or the path of the picture; empty if only embeddings were given.
     """
 
@@ -65,7 +65,7 @@ def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     reading = read([Path(file)], columns=columns or None, paired=False, scored=True, choose=1)
     if len(next(iter(reading)).texts) != 1:
         name = reading.names[1]
-        raise InputError(f"{file} holds pairs; choose one of their texts: `--columns {name}`")
+        raise InputError(f"choose a column, for example `--columns {name}`: {file} holds pairs")
     return reading
 
 
@@ -75,15 +75,15 @@ def encode_file(
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
     The file is read twice, first to count its texts, so that memory does not grow with the file.
-    Finished rows are kept in a hidden folder beside ``output``. After an interruption, the same
-    call continues. For an image encoder, ``file`` is a folder of pictures; see
+    Finished rows are kept in a hidden folder beside ``output``; after an interruption, the same
+    call continues after these rows. For an image encoder, ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.files.encode_pictures`.
 
-    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text; by default it
-    is the model's saved prompt for passages, if any. :func:`search` expects this prompt.
+    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. By default it
+    is the prompt for passages that the model saved, if any, as :func:`search` expects.
 
     Returns:
-        n and d.
+        A tuple of n and d.
     """
     settings = Encoding.read(options)
     pooling, device, jobs = settings.pooling, settings.device, settings.jobs
@@ -153,8 +153,8 @@ def _side_by_side(
         yield from parallel(calls)
     except TerminatedWorkerError as error:
         raise InputError(
-            "run the same command with fewer `--jobs` to continue: an encoding process was killed, "
-            "often for lack of memory"
+            "run the same command with fewer `--jobs` to continue: one of the processes that "
+            "encode was killed, often for lack of memory"
         ) from error
 
 
@@ -210,10 +210,10 @@ def search(
 
     Args:
         model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
-        corpus: File of texts, list of m texts, or their embeddings (m x d). For an image encoder, a
-            folder of pictures.
-        query: One text, or several texts; for several, the result is a list of lists. For an image
-            encoder, paths of pictures.
+        corpus: A file of texts, a list of m texts, or an array of m embeddings (m x d). For an
+            image encoder, a folder of pictures.
+        query: One text, or a list of texts, for which the result is a list of lists. For an image
+            encoder, paths of pictures instead of texts.
         progress: Whether to show a progress bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
@@ -221,7 +221,7 @@ def search(
 
     Raises:
         InputError: The query or corpus is empty, ``top`` is below 1, the embeddings are not finite
-            or do not belong to this model and these texts, or the model or file cannot be read.
+            or not those of this model for these texts, or the model or file cannot be read.
     """
     settings = Search.read(options)
     device, own = settings.device, (settings.query_prompt, settings.passage_prompt)
@@ -300,8 +300,8 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
     if isinstance(encoder, SentenceEncoder):
         if encoder.prompt and (query or passage):
             raise InputError(
-                f"leave the prompts out: {encoder.name} puts its own prompt before every text "
-                f"({encoder.prompt!r})"
+                f"leave out the prompts that you gave: {encoder.name} puts the prompt "
+                f"{encoder.prompt!r} before every text"
             )
         own = own_prompts(encoder)
         query = own[0] if query is None else query
@@ -313,15 +313,15 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
 def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
     if rows.ndim != 2 or rows.shape != (count, d):
         raise InputError(
-            f"encode the corpus again: its embeddings have shape {rows.shape}, but "
-            f"{encoder_name(encoder)} gives {d} numbers for each of {count} texts"
+            f"encode the corpus again: its embeddings have shape {rows.shape}, but those of "
+            f"{encoder_name(encoder)} have shape {(count, d)}"
         )
     for first in range(0, len(rows), _BLOCK):
         finite = np.isfinite(rows[first : first + _BLOCK]).all(axis=1)
         if not finite.all():
             raise InputError(
-                f"encode the corpus again: row {first + int(finite.argmin())} of its embeddings is "
-                "not finite (NaN or infinite)"
+                f"encode the corpus again: row {first + int(finite.argmin())} of the matrix has "
+                "NaN or infinity"
             )
 
 
@@ -347,8 +347,8 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
         if float(vector @ rows[i]) < _SAME * length or length == 0:
             raise InputError(
-                f"encode the corpus again: row {i} of {file} is not what {encoder_name(encoder)} "
-                f"gives for text {i + 1}, so model, file, prompt or pooling differ"
+                f"encode the corpus again: row {i} of {file} is not the embedding of text {i + 1} "
+                f"by {encoder_name(encoder)} (another model, file, prompt or pooling)"
             )
     return np.asarray(rows)
 
@@ -363,11 +363,13 @@ def pictures_below(folder: Path) -> list[str]:
     """
     if not Path(folder).is_dir():
         raise InputError(
-            f"give a folder of pictures, which an image encoder takes: {folder} is not a folder"
+            f"give a folder of pictures, which an image encoder takes: {folder} is not one"
         )
     pictures = sorted(below(Path(folder)))
     if not pictures:
-        raise InputError(f"{folder} holds no pictures ({', '.join(SUFFIXES)})")
+        raise InputError(
+            f"give a folder with pictures ({', '.join(SUFFIXES)}); found none in {folder}"
+        )
     return pictures
 
 
@@ -386,7 +388,7 @@ def encode_pictures(
     Unreadable pictures are skipped; a warning gives their number and an example.
 
     Returns:
-        n and d.
+        A tuple of n and d.
     """
     output = Path(output)
     names = pictures_below(folder)
@@ -415,7 +417,7 @@ def search_pictures(
     device: str = "auto",
     progress: bool = False,
 ) -> list[list[tuple[float, int, str]]]:
-    """Return the ``top`` pictures with the highest cosine to each query: cosine, number and path.
+    """Return a list for each query: cosine, number and path of the ``top`` nearest pictures.
 
     Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """
@@ -455,8 +457,10 @@ def _encoded(
             rows = encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
             blocks.append(rows)
     if not blocks:
-        raise InputError(f"{place(folder)}: none of {len(names):,} files can be read: {broken[0]}")
+        raise InputError(
+            f"{place(folder)}: copy {len(names):,} unreadable files again: {broken[0]}"
+        )
     if broken:
         count = f"{len(broken):,} of {len(names):,}"
-        logger.warning("left out %s pictures that cannot be read, such as: %s", count, broken[0])
+        logger.warning("left out %s pictures that cannot be read; the first: %s", count, broken[0])
     return encoded, np.concatenate(blocks)

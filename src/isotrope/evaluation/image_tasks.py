@@ -36,7 +36,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """Return whether a model takes pictures rather than texts, without loading it.
 
     Args:
-        model: A name, a folder or an encoder. An encoder with an ``image_size`` takes pictures.
+        model: A name, a folder or an encoder. Encoders of pictures have an ``image_size``.
         ask_hub: Whether to look up a name on the hub if there is no folder with this name.
     """
     if not isinstance(model, (str, Path)):
@@ -56,13 +56,13 @@ def _of_images(run: Path) -> bool:
 
 
 def own_images(run: str | Path) -> "ImageSet":
-    """Open the training and test pictures of a run, split and resized as in the run."""
+    """Open the training and test pictures of a run, split and resized as in its training."""
     from isotrope.data.images.sets import load_images
 
     run = Path(run).expanduser()
     yours = "give labelled pictures with `--labels FOLDER`"
     if not RunFolder(run).config.is_file() or not _of_images(run):
-        raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
+        raise InputError(f"{yours}: {run} is not the folder of a run on images")
     settings = RunFolder(run).settings()
     data = str(settings["data"])
     check_named(data)
@@ -84,19 +84,19 @@ def own_images(run: str | Path) -> "ImageSet":
     )
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
-            f"use `--labels {data}` to score on what is there now: {run} was trained on other "
-            f"pictures (fingerprint in training: {data_fingerprint}; now: {image_set.fingerprint})"
+            f"use `--labels {data}` to score on its present pictures: {run} was trained on others "
+            f"(fingerprint then: {data_fingerprint}; now: {image_set.fingerprint})"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"
-        raise InputError(f"the pictures of {run} have {lack}; {yours}")
+        raise InputError(f"{yours}: the pictures of {run} have {lack}")
     return image_set
 
 
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
-    """Open labelled pictures. Without ``test``, a fifth of each class is the test part.
+    """Open labelled pictures. If ``test`` is None, a fifth of each class is the test part.
 
-    The classes of two parts are matched by name, or by number if neither part has names.
+    The classes of ``labels`` and ``test`` are matched by name, or by number if neither has names.
     """
     from isotrope.data.images.sets import load_images
 
@@ -120,8 +120,8 @@ def _matched(
     """Return the labels of a test part with the numbers that the training part uses."""
     if (names is None) != (others is None):
         raise InputError(
-            "give both parts as folders, or both as arrays: one has names of classes, the other "
-            "only numbers, which may have another order"
+            "give training and test part both as folders, or both as arrays: one part has names "
+            "of classes, the other only numbers, which cannot be matched"
         )
     if not names or not others:
         return numbers
@@ -158,10 +158,10 @@ def image_features(
 
     Args:
         encoder: An ImageEncoder, or any object whose ``encode`` returns n vectors of one size for n
-            pictures (uint8, n x 3 x side x side). It must set its own evaluation mode.
+            pictures (uint8, n x 3 x side x side). ``encode`` sets evaluation mode.
         part: The pictures.
         what: Name of the part for messages.
-        limit: Largest number of pictures, taken evenly from the classes.
+        limit: Largest number of pictures, taken in turn from the classes; None takes all.
         batch_size: Number of pictures in memory and in a batch.
         progress: Whether to show a progress bar on stderr.
     """
@@ -203,7 +203,7 @@ def both_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> tuple[Features, Features]:
-    """Return the features of the training and of the test pictures of a set."""
+    """Return a tuple: the features of the training pictures, and of the test pictures."""
     test = image_set.test
     if test is None:
         raise InputError(

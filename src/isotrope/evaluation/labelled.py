@@ -17,10 +17,10 @@ _ROWS = 8192  # rows that are checked at a time
 
 @dataclass(frozen=True)
 class Classes:
-    """Labels as class indices. The classes are the sorted labels of the training set.
+    """Labels as indices of classes, which are the sorted labels of the training set.
 
     Attributes:
-        names: Names of the C classes.
+        names: The C classes: the different labels of the training set, sorted.
         train: Class of each training example, int64 (n), in [0, C).
         test: Class of each test example, int64 (m), in [0, C), or -1 for a class that is not in the
             training set. Any prediction for such an example counts as wrong.
@@ -43,7 +43,7 @@ def index_classes(train: Features, test: Features) -> Classes:
     first, second = np.asarray(train.labels), np.asarray(test.labels)
     names, numbers = np.unique(first, return_inverse=True)
     if len(names) < 2:
-        raise InputError(f"give examples of at least two classes; found {names.tolist()}")
+        raise InputError(f"give examples of at least two classes; found only {names.tolist()}")
     # for an unknown label, searchsorted returns the place of another class; np.where makes it -1
     place = np.searchsorted(names, second).clip(max=len(names) - 1)
     repeated = None
@@ -53,20 +53,20 @@ def index_classes(train: Features, test: Features) -> Classes:
 
 
 def check_finite(rows: np.ndarray, what: str) -> None:
-    """Refuse features (n x d, in memory or a memory map) that are not finite."""
+    """Raise an error if features (n x d, in memory or a memory map) are not finite."""
     for first in range(0, len(rows), _ROWS):
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
-                f"encode the {what} features again, or remove rows from them: some numbers are not "
-                "finite (NaN or infinite)"
+                f"encode the {what} examples again, or remove those whose features are not "
+                "finite: some features are NaN or infinite"
             )
 
 
 def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     """Return, for each row of scores (n x C), whether its label is among the k highest.
 
-    In a tie, the class with the lower index comes first. A label of -1 (not in the training set) or
-    with a score of minus infinity is never among the k highest.
+    In a tie, the class with the lower index comes first. A label of -1, which means a class not in
+    the training set, and a label whose score is minus infinity are never among the k highest.
     """
     label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
@@ -78,7 +78,7 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
 def classified(
     kind: str, name: str, items: Mapping[str, np.ndarray], classes: Classes, **details: Any
 ) -> Result:
-    """Return the Result of a classification; ``items`` say whether each test row is right."""
+    """Return the Result of a classification; ``items`` say which test rows are classified right."""
     values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
     if len(classes.names) <= 5:
         values["top5"] = None

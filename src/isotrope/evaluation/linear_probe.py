@@ -36,8 +36,9 @@ class Probe:
     Attributes:
         epochs: Number of passes over the training part.
         batch_size: Number of rows in each step.
-        learning_rate: The rate at the start, not scaled by the batch size. Steps are stable below
-            7.6, because rows have length 1 on average and the curvature of softmax is at most 1/2.
+        learning_rate: The learning rate at the start, for every batch size. Steps are stable below
+            7.6, because rows have length 1 on average and the curvature of softmax regression is at
+            most 1/2.
         weight_decay: Factor lambda of lambda/2 ||W||^2, which is added to the mean loss. The bias
             has no weight decay.
         seed: Seed of the order of the rows.
@@ -74,20 +75,20 @@ def linear_probe(
     """Fit softmax regression on the training part and score it on the test part.
 
     Each dimension is standardised to mean 0 and variance 1/d, with the statistics of the training
-    part. A dimension is set to 0 if its standard deviation is below a millionth of the largest root
-    mean square of a dimension.
+    part. A dimension is set to 0 if its standard deviation is below 1e-6 times the largest root
+    mean square of any dimension.
 
     Args:
-        train: Labelled training rows, n, an array or memory map, which is read once per epoch.
-        test: Labelled test rows, m, an array or memory map.
+        train: n labelled training rows, as an array or a memory map. They are read once per epoch.
+        test: m labelled test rows, as an array or a memory map.
         probe: Settings of the fit; by default ``Probe()``.
         name: Name of the Result.
 
     Returns:
-        A Result of kind ``linear``. ``linear_top1`` and ``linear_top5`` are the shares of test rows
-        whose class has the highest score, or one of the five highest. In a tie, the first class by
-        name wins. ``linear_top5`` is None with five classes or fewer. ``items`` hold, under the
-        same names, whether each row is right.
+        A Result of kind ``linear``. ``linear_top1`` is the share of test rows whose class has the
+        highest score, ``linear_top5`` the share whose class has one of the five highest scores; it
+        is None with five classes or fewer. In a tie, the first class by name wins. ``items`` say,
+        under these two names, which rows are right.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)
@@ -106,8 +107,8 @@ def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean, std = _moments(vectors)
     if not np.isfinite(std).all():
         raise InputError(
-            "encode the training features again, or remove rows from them: some numbers are not "
-            "finite (NaN or infinite), or too large"
+            "encode the training examples again, or remove those whose features are not finite: "
+            "some features are NaN, infinite or too large"
         )
     # a dimension that varies by rounding only would be noise if it were scaled up
     live = std > 1e-6 * np.hypot(mean, std).max()
@@ -156,7 +157,7 @@ def _by_sgd(
     fitted = [part.detach().double().numpy() for part in (weight, bias)]
     if not all(np.isfinite(part).all() for part in fitted):
         raise InputError(
-            f"lower the learning rate of the linear probe: it diverges at {probe.learning_rate}"
+            f"lower the learning rate of the linear probe: at {probe.learning_rate}, it diverges"
         )
     return fitted[0], fitted[1]
 

@@ -1,10 +1,8 @@
 """Finds the nearest rows by cosine, and predicts labels by their votes (kNN).
 
-The search is exact and computes similarities in tiles.
-
-Scores are cosines in float64, rounded to nine decimals. In a tie, the row with the lower index in
-the corpus comes first. Therefore the order does not depend on the size of the tiles or on the
-linear algebra library, and duplicate rows keep their order.
+The search is exact and computes similarities in tiles. Scores are cosines in float64, rounded to
+nine decimals. In a tie, the row with the lower index in the corpus comes first. Therefore the order
+does not depend on the size of the tiles or on the linear algebra library.
 """
 
 import numpy as np
@@ -43,12 +41,11 @@ def nearest_rows(
         queries: Embeddings of the queries, n x d.
         corpus: Embeddings of the corpus, m x d, an array or memory map; m is below 2^32. A row of
             zeros, or a row that is not finite, has cosine 0.
-        top: Number k of rows to return for each query; all m rows if there are fewer.
-        tile: Number of similarities in memory at a time, 8 bytes each. The search needs three times
-            this memory.
+        top: Number k of rows to return for each query; all m rows if m is below k.
+        tile: Number of similarities to compute at a time; each takes 24 bytes.
 
     Returns:
-        Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first.
+        A tuple of indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first.
     """
     starts = range(0, max(1, len(queries)), _QUERIES)
     keys = np.concatenate([_best(queries[i : i + _QUERIES], corpus, top, tile) for i in starts])
@@ -78,9 +75,7 @@ def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Return one int64 per similarity; a larger one has a higher cosine, or a lower index."""
     steps = cosines + 1
     steps *= _STEPS
-    keys: np.ndarray = np.rint(steps, out=steps).astype(
-        np.int64
-    )  # in place: a tile is a lot of memory
+    keys: np.ndarray = np.rint(steps, out=steps).astype(np.int64)  # in place, to save memory
     keys <<= 32
     keys |= _INDICES - indices
     return keys
@@ -107,26 +102,26 @@ def knn(
     Memory holds the test features, the k neighbours of each, and a block of similarities, but not
     the training features if they are a memory map. If neighbours have the same cosine (to nine
     decimals), the earlier row of the training part comes first. If classes have equal votes, the
-    first by name wins. A class without a neighbour is never among the first five.
+    first by name wins. A class without a vote is never among the first five.
 
     Args:
-        train: Labelled training rows, n.
-        test: Labelled test rows, m.
+        train: n labelled training rows.
+        test: m labelled test rows.
         k: Number of neighbours that vote. If n is smaller than k, all n rows vote, and the result
             reports n.
         temperature: Temperature t of the weighted vote. A smaller t favours near neighbours.
         name: Name of the Result.
 
     Returns:
-        A Result of kind ``knn``. ``knn_top1`` and ``knn_top5`` are the shares of test rows whose
-        class is first, or among the first five, in the weighted vote. ``knn_top5`` is None with
-        five classes or fewer. ``knn_majority_top1`` is the share for the majority vote. ``items``
-        hold, under the same names, whether each row is right.
+        A Result of kind ``knn``. ``knn_top1`` is the share of test rows whose class wins the
+        weighted vote, ``knn_top5`` the share whose class is among the first five; it is None with
+        five classes or fewer. ``knn_majority_top1`` is the share whose class wins if all k votes
+        have equal weight. ``items`` say, under these names, which rows are right.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(
-            f"kNN needs k of at least 1 and a temperature above 0; found k = {k} and "
-            f"t = {temperature}"
+            f"give kNN k of at least 1 and a temperature above 0; found k = {k} and temperature "
+            f"{temperature}"
         )
     classes = index_classes(train, test)
     check_finite(test.vectors, "test")

@@ -25,21 +25,21 @@ class Evaluation(Settings):
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     columns: Names = _for_texts(
         [],
-        "Columns of the file of --retrieval that hold query and answer, by name or number.",
+        "Columns of query and answer in the file of --retrieval, by name or number.",
         group=DATA,
         used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
         python="str | list[str] | list[int]",
     )
     corpus: Path | None = _for_texts(
         None,
-        "More texts to rank: the answers of a file of pairs, or single texts.",
+        "File of more texts to rank: single texts, or the answers of pairs.",
         group=DATA,
         used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
     )
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
         None,
-        "Test part of the labelled texts or images.",
+        "Test part of the labelled texts or images (default: from --labels).",
         group=DATA,
         used=Used(lambda labels: labels, "needs the training part, `--labels`"),
     )
@@ -58,7 +58,7 @@ class Evaluation(Settings):
     )
     pooling: str | None = setting(None, "Pooling that replaces the model's own.")
     truncate_dim: int | None = _for_texts(
-        None, "Number of coordinates of text embeddings to keep: the first ones."
+        None, "Number of coordinates to keep of a text's embedding, from the first on."
     )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
@@ -71,7 +71,7 @@ class Evaluation(Settings):
 
     @property
     def data(self) -> dict[str, Path]:
-        """The paths of the data to score on, by the names of their settings."""
+        """A dict from the name of each setting that was given as a path to this path."""
         fields = {name: getattr(self, name) for name in Evaluation.model_fields}
         return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
@@ -84,8 +84,8 @@ class _OfTexts(Settings):
 
     columns: list[str] = setting(
         [],
-        "Column of a .csv, .jsonl or .parquet file.",
-        used=[_of_texts, Used(lambda corpus: corpus == "file", "the texts are not in a file")],
+        "Column of the texts in a .csv, .jsonl or .parquet file.",
+        used=[_of_texts, Used(lambda corpus: corpus == "file", "only a file has columns")],
     )
     pooling: str | None = _for_texts(None, "Pooling that replaces the model's own.")
     batch_size: int = setting(128, "Texts in each batch.", used=replace(_of_texts, note=True))
@@ -102,7 +102,7 @@ class Encoding(_OfTexts):
         "TEXT",
         shown="the model's own passage prompt, if it has one",
     )
-    jobs: int = _for_texts(1, "Number of processes, each with a copy of the model.", ge=1)
+    jobs: int = _for_texts(1, "Number of processes, of which each loads the model.", ge=1)
 
 
 class Search(_OfTexts):
@@ -111,7 +111,7 @@ class Search(_OfTexts):
     top: int = setting(10, "Number of texts or pictures to print for each query.", ge=1)
     embeddings: Path | None = setting(
         None,
-        "Embeddings of FILE, from `isotrope encode`. With them, only the query is encoded.",
+        "Embeddings of FILE, from `isotrope encode`. Then only the query is encoded.",
         "FILE.npy",
         used=[_of_texts, _encoded],
     )

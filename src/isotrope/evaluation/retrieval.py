@@ -38,7 +38,7 @@ def retrieval(
     """Score an encoder on a retrieval task.
 
     The corpus is ranked for each query, by cosine or by :class:`BM25`. As in BEIR, a document that
-    is the query itself (``data.itself``) is not ranked. Each metric is a mean over the queries and
+    equals the query (``data.itself``) is not ranked. Each metric is a mean over the queries and
     lies in [0, 1]:
 
     - ``mrr@k``: 1/rank of the first relevant document, or 0 if that rank is above k;
@@ -51,15 +51,14 @@ def retrieval(
         data: Queries, corpus, and for each query the gains of its relevant documents.
         ks: Values of k for recall.
         depths: Values of k for MRR and nDCG.
-        prompts: Prompts of queries and documents; None uses those saved with the model.
+        prompts: Prompts of queries and of documents; None uses the prompts saved with the model.
         progress: Whether to show a progress bar on stderr, if the encoder has one.
         batch_size: Number of texts in each batch.
 
     Returns:
-        A Result of kind ``retrieval``; its ``items`` hold, for each metric, one value per query.
-        ``items["rank"]`` is the rank of the first relevant document, or 0 if it is not among the
-        first 100; ``items["first"]`` is the position in ``data.corpus`` of
-        the document that is ranked first.
+        A Result of kind ``retrieval``. Its ``items`` are a dict from each metric to one value per
+        query. ``items["rank"]`` is the rank of the first relevant document, or 0 if it is not among
+        the first 100; ``items["first"]`` is the index in ``data.corpus`` of the first document.
     """
     _check(data)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
@@ -113,8 +112,8 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     """Return the prompts for queries and for documents that were saved with a model.
 
     ``encode_query`` and ``encode_document`` of sentence-transformers use the same prompts. Both
-    prompts are empty if ``encode`` puts a prompt before every text, or if the encoder is neither a
-    SentenceEncoder nor a SentenceTransformer.
+    prompts are empty if the model's ``encode`` puts one prompt before every text, or if the encoder
+    is neither a SentenceEncoder nor a SentenceTransformer.
     """
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
         encoder = encoder.encoder
@@ -180,9 +179,9 @@ def _reciprocal(ranks: np.ndarray) -> np.ndarray:
 
 
 def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Return a row for each query: its answers, and for each model the rank and the first text.
+    """Return a list of dicts, one per query: query, answers, each model's rank and first text.
 
-    The rank is that of the first relevant document (``items`` of :func:`retrieval`).
+    The rank is that of the first relevant document; it is empty if this rank is above 100.
     """
     table: list[dict[str, Any]] = []
     for i, query in enumerate(data.queries):
@@ -212,7 +211,7 @@ def _package() -> ModuleType:
 
 
 class BM25:
-    """BM25 of the library bm25s (k1 1.5, b 0.75) on lower-case words.
+    """BM25 of the library bm25s (k1 = 1.5, b = 0.75) on lower-case words.
 
     Stop words count; words are not stemmed. BM25 has no embeddings, so it only scores retrieval.
     """
@@ -220,7 +219,7 @@ class BM25:
     name = "bm25"
 
     def fingerprint(self) -> str:
-        """Return name and version of the library, by which stored scores are found again."""
+        """Return name and version of the library, which identify the stored scores of BM25."""
         return f"bm25s-{_package().__version__}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:

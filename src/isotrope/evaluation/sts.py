@@ -1,13 +1,14 @@
 """Scores semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
 
 The score of a pair is the cosine of its two embeddings. The score of a task is Spearman's
-correlation (rho) of these cosines with the human scores. For STS12 to STS16, all pairs of a year
-count together ("all"); for STS-B and SICK-R, the test split counts. A task's number is 100 rho,
-rounded to two decimals. The average is the mean of the seven rounded numbers, as in papers.
+correlation (rho) of these cosines with the human scores. For STS12 to STS16, the pairs of all
+subsets of a year are ranked together ("all"); for STS-B and SICK-R, the pairs of the test split.
+The score is reported as 100 rho, rounded to two decimals. The average is the mean of the seven
+rounded scores.
 
-The results also have the numbers that other papers report: the mean over the subsets of a year
-(equal weights, or weighted by their pairs); Pearson's correlation; the dot product and the negative
-Euclidean and Manhattan distance instead of the cosine; the dev split of STS-B and SICK-R.
+The results also have the numbers that other papers report: the mean over the subsets of a year,
+with equal weights or weighted by their numbers of pairs; Pearson's correlation; dot product,
+negative Euclidean and Manhattan distance instead of the cosine; the dev split of STS-B and SICK-R.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from isotrope.measures.judgement import DevEvaluation
 
 
 def load_tasks(path: Path) -> dict[str, list[Subset]]:
-    """Load the seven tasks of a folder, or one file of scored pairs as a task with its name."""
+    """Load the seven tasks of a folder, or the one task of a file, which has the file's name."""
     if path.is_file():
         subset = load_sts_file(path)
         return {subset.task: [subset]}
@@ -37,12 +38,12 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
     Returns:
         A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are 100
         times a correlation on the test split, or on all pairs of a file. ``spearman`` and
-        ``pearson`` are for the cosine; ``dot``, ``euclidean`` and ``manhattan`` hold the same two
-        for these similarities. ``pairs`` is the number of pairs, ``split`` the name of the split. A
-        year also has ``mean`` and ``weighted_mean`` over its ``subsets``. STS-B and SICK-R also
-        have ``dev``, if the data have this split. In it, STS-B has ``alignment`` (alpha = 2, pairs
-        scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's ``items``
-        hold one value per pair under ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores).
+        ``pearson`` belong to the cosine; ``dot``, ``euclidean`` and ``manhattan`` are dicts of the
+        same two correlations. ``pairs`` is the number of pairs, ``split`` the name of the split. A
+        year also has the scores of its ``subsets``, with ``mean`` and ``weighted_mean`` over them.
+        If the data have a dev split, ``dev`` has its scores; for STS-B, also ``alignment`` (alpha =
+        2, pairs scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's
+        ``items`` are ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores), one value per pair.
     """
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
@@ -84,7 +85,7 @@ def sts_dev(encoder: Encoder, subset: Subset) -> float:
 
 
 def sts_evaluation(encoder: Encoder, subset: Subset) -> DevEvaluation:
-    """Return the score of :func:`sts_dev`, with the cosine of every pair."""
+    """Return the score of :func:`sts_dev`, with cosine and human score of every pair."""
     ((x, y),) = _by_subset(embed(encoder, _texts([subset])), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]
@@ -102,12 +103,12 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return four similarities of each pair of rows (n x d); higher is closer.
+    """Return a dict of four similarities of each row of x with the same row of y (both n x d).
 
     Returns:
-        ``cosine``, ``dot``, ``euclidean`` and ``manhattan`` (negative distances), each n, float64.
-        The cosine is 0 if a row has no direction. The cosine of equal rows is exactly 1, so that
-        rounding does not rank such pairs.
+        ``cosine``, ``dot``, ``euclidean`` and ``manhattan``, n float64 values each; the last two
+        are negative distances, so that higher is closer. The cosine is 0 if a row is zero or not
+        finite. The cosine of equal rows is exactly 1, so that rounding does not rank pairs.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     dot = (x * y).sum(axis=1)
@@ -193,8 +194,8 @@ def _check(gold: np.ndarray, name: str) -> None:
     """Refuse human scores that are all equal, not finite, or fewer than two."""
     if len(gold) < 2 or not np.isfinite(gold).all() or gold.min() == gold.max():
         raise InputError(
-            f"give at least two different, finite human scores for {name}: its {len(gold)} scores "
-            "are all equal, or not all finite"
+            f"give at least two different, finite human scores for {name}: the {len(gold)} scores "
+            "found are all equal, or not all finite"
         )
 
 

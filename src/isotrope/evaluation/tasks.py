@@ -33,7 +33,7 @@ class Task:
         name: Name of the task: ``STS12``, ``MR``, ...
         data: Fingerprint of the task's data.
         score: Function of an encoder that returns a Result.
-        settings: All settings that change the numbers.
+        settings: A dict of all settings that change the scores.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Task:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def key(self, model: str) -> dict[str, Any]:
-        """Return everything that determines the numbers; ``model`` is the model's fingerprint."""
+        """Return a dict of all that determines the scores; ``model`` is the model's fingerprint."""
         return {
             "model": model,
             "kind": self.kind,
@@ -155,7 +155,7 @@ def classification_tasks(
     knn: bool,
     linear: bool,
 ) -> list[Task]:
-    """Return the tasks (kNN, linear probe) of labelled examples; ``counts`` go into details."""
+    """Return the tasks (kNN, linear probe) of labelled examples; ``details`` take up ``counts``."""
     from isotrope.evaluation.linear_probe import linear_probe
     from isotrope.evaluation.nearest import knn as nearest_neighbours
 
@@ -184,7 +184,7 @@ def finish(
     progress: bool,
     batch_size: int,
 ) -> list[Result]:
-    """Score the tasks without a stored result, one after the other."""
+    """Score each task without a stored Result; return the Results of all tasks, in order."""
     # STS-B has sentences of the years STS12 to STS16, which are embedded once
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []
@@ -198,7 +198,7 @@ def finish(
 
 
 def join(results: Sequence[Result]) -> Result:
-    """Join the Results of one kind; with all seven STS or transfer tasks, add the average."""
+    """Join the Results of one kind; the seven STS or transfer tasks also get an average."""
     if results[0].kind in _AVERAGES:
         return with_average(results)
     (result,) = results
@@ -208,8 +208,7 @@ def join(results: Sequence[Result]) -> Result:
 def with_average(results: Sequence[Result]) -> Result:
     """Join the Results of single tasks of one kind, STS or transfer.
 
-    If all seven tasks are there, ``average`` (for transfer ``transfer_average``) is the mean of
-    their rounded scores.
+    With all seven tasks, ``average`` (STS) or ``transfer_average`` is the mean of their scores.
     """
     average, score, seven = _AVERAGES[results[0].kind]
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}

@@ -1,11 +1,11 @@
 """Scores the seven transfer tasks by the protocol of SentEval, with the settings of SimCSE.
 
 A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
-SUBJ and MPQA have no split. For them, in each of ten outer folds, an inner cross-validation chooses
-the strength of the regularisation. For TREC and MRPC, a cross-validation on the training set
-chooses it, for SST2 the development set. Folds are drawn with seed 1111 from the texts, sorted by
-number of words and label. Each score is rounded to two decimals; the average is the mean of the
-seven rounded scores. Sources: SentEval (Conneau and Kiela 2018), SimCSE (Gao et al. 2021).
+SUBJ and MPQA have no split. For these four, in each of ten outer folds, an inner cross-validation
+chooses the strength of the regularisation. It is chosen by a cross-validation on the training set
+for TREC and MRPC, and on the development set for SST2. Folds are drawn with seed 1111 from the
+texts, sorted by number of words and label. The average is the mean of the seven scores, which are
+rounded to two decimals. Sources: SentEval (Conneau and Kiela 2018), SimCSE (Gao et al. 2021).
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class TaskScore:
 
     Attributes:
         accuracy: Accuracy on the test set, or the mean over outer folds, in percent, two decimals.
-        devacc: Accuracy in the cross-validation or on the development set in percent, two decimals.
+        devacc: Accuracy by which the regularisation was chosen, in percent, two decimals.
         correct: Whether each test example is classified right (1) or not (0), int8, in the order of
             the file.
         f1: F1 of the paraphrases of MRPC in percent; None for other tasks.
@@ -61,7 +61,7 @@ class TaskScore:
     f1: float | None = None
 
     def numbers(self) -> dict[str, float]:
-        """Return the numbers of this task for the ``details`` of a Result."""
+        """Return a dict of ``accuracy`` and ``devacc``, for MRPC also ``f1``."""
         values = {"accuracy": self.accuracy, "devacc": self.devacc}
         return values if self.f1 is None else values | {"f1": self.f1}
 
@@ -107,14 +107,14 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str) -> None:
-    """Refuse a task that cannot be scored. This is checked before its texts are embedded."""
+    """Raise an error if a task cannot be scored, before its texts are embedded."""
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
     # with 13 examples of each class, 5% of the examples outside a fold are at least one
     least = max(13, 2 * MODES[mode].folds)
     if rarest < least:
         raise InputError(
-            f"{task.name}: give at least {least} examples of each class, which cross-validation "
+            f"give at least {least} examples of each class of {task.name}, which cross-validation "
             f"needs; the rarest class has {rarest}"
         )
     _folds(2)  # raises an error if scikit-learn is missing

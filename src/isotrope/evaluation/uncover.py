@@ -7,8 +7,8 @@ gain distinguishes three kinds of encoder:
 - *raw*: an encoder that was never trained on pairs. Whitening more than doubles the score, and the
   choice of the objective matters much.
 - *disturbed*: typically a sentence encoder that was later trained on something else. Whitening
-  gains less. A training that gains less than whitening has learnt nothing new.
-- *trained*: whitening gains nothing, so look for gains in the data.
+  raises the score, but does not double it. A training that gains less has learnt nothing new.
+- *trained*: whitening does not raise the score, so look for gains in the data.
 
 The mean cosine of different texts does not distinguish raw from disturbed encoders. It is 0.85 for
 a disturbed encoder, and 0.76 or 0.92 for a raw encoder, depending on its pooling (docs/LOG.md).
@@ -50,14 +50,14 @@ class Uncovered:
     """The scores of an encoder without and with whitening, before any training.
 
     Attributes:
-        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if the scores do not show it.
-        sentence: The consequence for a training, or why the scores show nothing.
+        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if the scores do not show the kind.
+        sentence: What the kind means for a training; for ``unknown``, why the kind is not known.
         score: Name of the score.
         raw: Score without whitening, out of 100.
         whitened: Score with whitening, out of 100.
-        low: Lower end of the 95% interval of ``whitened - raw``.
+        low: Lower end of the 95% confidence interval of ``whitened - raw``.
         high: Upper end of this interval.
-        mean_cosine: Mean cosine of different texts.
+        mean_cosine: Mean cosine of two different texts, without whitening.
         texts: Number of texts from which mean and covariance were computed.
     """
 
@@ -81,23 +81,24 @@ def uncover(
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
-    ``texts`` give mean and covariance. None of them may be among the scored texts.
+    Mean and covariance are computed from ``texts``, none of which may be a scored text.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
     if len(different) < 2:
-        return Uncovered("unknown", "give more texts: there are none apart from the scored ones")
+        return Uncovered("unknown", "give more texts: whitening needs texts that are not scored")
     rows = torch.from_numpy(cached.encode(different)).double()
     needed = ROWS_PER_DIMENSION * rows.shape[1]
     if len(rows) < needed:
         return Uncovered(
             "unknown",
             f"give more texts: a covariance of {rows.shape[1]} dimensions needs {needed:,} texts "
-            f"apart from the scored ones, and there are {len(rows):,} such texts",
+            f"that are not scored; found {len(rows):,}",
         )
     if not bool((rows != rows[0]).any()):
         return Uncovered(
-            "unknown", f"the encoder gives {len(rows):,} different texts the same embedding"
+            "unknown",
+            f"replace the encoder: it gives {len(rows):,} different texts the same embedding",
         )
     history = DevHistory(name, saved="last")
     history.add(0, score(cached))
@@ -134,11 +135,11 @@ def uncover_records(
     """Score an encoder with and without whitening, on a search for the positives of some records.
 
     Single texts are not scored. The two halves of a text share its rare words, so whitening would
-    make a disturbed encoder worse at this search, although better at similarity (docs/LOG.md).
+    lower a disturbed encoder's score here, but raise it on STS (docs/LOG.md).
 
     Args:
         encoder: The encoder before training.
-        records: Records as training forms them. A third of them, at most 1,000, are scored.
+        records: The records of a training. A third of the records, at most 1,000, are scored.
         views: How a positive is formed: ``dropout``, ``adjacent`` or ``pairs``.
         prompts: Prompts of queries and targets.
         groups: A number for each record. Targets of records with the query's number are correct.
@@ -157,7 +158,9 @@ def uncover_records(
             groups=None if groups is None else groups[order[:scored]],
         )
     except InputError:
-        return Uncovered("unknown", f"add rows: {len(records):,} are too few to score an encoder")
+        return Uncovered(
+            "unknown", f"add records: a third is scored, so {len(records):,} are too few"
+        )
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
     data = replace(data, queries=queries, corpus=corpus)
@@ -183,11 +186,11 @@ _MEANINGS = {
     "gains less has learnt nothing new.",
     "trained": "whitening gains nothing measurable, which is typical of an encoder trained on "
     "pairs. Work on data and settings first; the objective matters least.",
-    "unknown": "the score is too low to show anything, with and without whitening. Score the "
-    "encoder on an STS file or a retrieval set (isotrope audit --dev).",
+    "unknown": "the score is too low to show anything, with and without whitening. Give an STS "
+    "file or a retrieval set with `isotrope audit --dev`.",
 }
 
 _UNPAIRED = (
-    "score the encoder on an STS file or a retrieval set (isotrope audit --dev), or give pairs: "
-    "single texts cannot show the effect of whitening"
+    "give pairs, or an STS file or a retrieval set with `isotrope audit --dev`: single texts do "
+    "not show the effect of whitening"
 )

@@ -2,14 +2,14 @@
 
 From about 180 rows, value and gradients together (``kernels.fused``) are fastest in blocks. In
 smaller batches the number of torch calls dominates, and one matrix with autograd needs fewer calls
-(benchmarks/peers.py). A formula that ``fused`` cannot compute needs its statistics one by one. If
-the matrix fits into memory, this is fastest from one matrix.
+(benchmarks/peers.py). For a formula that ``fused`` cannot compute, the statistics are computed one
+by one, fastest from the whole matrix if it fits into memory.
 
 ``bfloat16`` is ``rowblock`` with matrix products in bfloat16, accumulated in float32. It is about
-twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A similarity is
-rounded to eight bits, so an exponential has a random relative error of up to 1/(256 tau); gradients
-and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used only on request. For a
-formula that uses the hardest negative, nothing is rounded.
+twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A similarity s is
+rounded to eight bits, so e^{s/tau} has a random relative error of up to 1/(256 tau); gradients and
+values have errors of up to 0.8% (docs/results/bfloat16.csv). ``bfloat16`` is used only on request,
+and rounds nothing for a formula with hardest or mixed negatives.
 
 On a GPU, starting a kernel takes longer than the arithmetic of a small batch, so one matrix is
 fastest up to some thousand rows (benchmarks/gpu.csv).
@@ -66,7 +66,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
     Args:
         views: Views in the objective's space, such as unit vectors.
         backend: Name of a backend, as for :func:`choose`.
-        held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
+        held: Number of bytes up to which ``"auto"`` keeps the whole matrix in memory.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:
@@ -79,7 +79,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     """Return a copy of ``pairs`` in which only the anchors have gradients.
 
-    Both directions of a batch share the computed sums. The result is None for the eager backend.
+    Both directions of a batch share the computed sums. Return None for the eager backend.
     """
     if not isinstance(pairs, RowBlockPairs):
         return None

@@ -1,8 +1,8 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration decides how value and gradients are computed (``kernels.fused``). A pass over the
-blocks ends with a check of each anchor: the derivative from which its gradient was computed must
-equal the one that follows from all statistics. If they differ, an error is raised.
+The declaration decides how value and gradients are computed (``kernels.fused``). In a pass over the
+blocks, the gradient of an anchor is computed from an assumed derivative, before all statistics are
+known. At the end, the true derivative is computed; if the two differ, an error is raised.
 """
 
 from typing import Literal
@@ -25,9 +25,9 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
 
     Raises:
         WrongCoupling: More than one value in eight differs.
-        Unfused: Fewer values differ, or some are not finite. The declaration may still be correct:
-            at the corner of a hinge, rounding decides between two derivatives. The caller then
-            computes the statistics in a way that needs no declaration.
+        Unfused: At most one value in eight differs, or some values are not finite. The declaration
+            may still be correct: at the corner of a hinge, rounding decides between two
+            derivatives. The caller then computes the statistics in a way that needs no declaration.
     """
     most = _ROUNDINGS * torch.finfo(true.dtype).eps
     slack = most * true.abs().mean()

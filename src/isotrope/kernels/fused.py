@@ -1,12 +1,13 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula uses only vectors of length n. Autograd can therefore differentiate it as soon as a
-block's statistics are known (d value / d log-sum-exp is the gradient dissipation). The rest of the
-gradient is two matrix products with the block:
+A formula uses only vectors of length n. Autograd differentiates the formula as soon as a block's
+statistics are known; the derivative with respect to the log-sum-exp is the gradient dissipation.
+The rest of the gradient is two matrix products with the block:
 
-- *one pass* (6 n c d floating-point operations, the minimum), if the objective declares that rows
-  are not coupled (InfoNCE, DCL, triplets, mixed negatives), or coupled only by numbers known
-  beforehand (DCLW) or by one common factor (uniformity across the views);
+- *one pass* (for n rows, c columns and d dimensions, 6 n c d floating-point operations, the
+  minimum), if the objective declares that rows are not coupled (InfoNCE, DCL, triplets, mixed
+  negatives), or coupled only by numbers known beforehand (DCLW) or by one common factor (uniformity
+  across the views);
 - *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of both
   directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost;
 - *one pass for each direction*, for means of both directions that two passes cannot compute: with
@@ -51,11 +52,11 @@ def fused(
 
     Args:
         views: Embeddings that are not normalised.
-        formula: Loss of one direction, as a function of row statistics; n values, or one.
+        formula: Function from row statistics to the loss of one direction: n values, or one value.
         both_directions: Whether the value is the mean of both directions.
         mean: Whether the values of the rows are averaged instead of summed.
         coupling: Dependence of the anchors on each other, as in ``paradigm.objective.Objective``.
-        learnt: Number in the formula that requires a gradient, such as its temperature.
+        learnt: Tensor of one number in the formula that requires a gradient, such as tau.
         backend: ``rowblock``, or ``bfloat16`` with rounded products.
 
     Raises:

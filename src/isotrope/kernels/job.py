@@ -35,8 +35,8 @@ class Job:
         mean: Whether the losses of the anchors are averaged instead of summed.
         learnt: A tensor, besides the embeddings, that requires a gradient. If it is the temperature
             of the statistics, ``questions.learnt`` is the same tensor.
-        half: Whether statistics that sum a function over the columns compute the dot products in
-            bfloat16. Similarities that select a column (the hardest negative) are never rounded.
+        half: Whether dot products are computed in bfloat16. They are not if the formula uses the
+            hardest negative or mixed negatives.
     """
 
     views: Views
@@ -48,7 +48,7 @@ class Job:
     half: bool = False
 
     def columns(self, *raw: Tensor) -> list[Vectors]:
-        """The vectors with which anchors are compared, copied if all copies fit into ``COPIED``."""
+        """Return ``raw`` as :class:`Vectors`, copied if the copies take at most 32 MB."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
         half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
@@ -78,11 +78,11 @@ class Job:
 
     @property
     def base(self) -> float:
-        """The logarithm of the base that :meth:`exponents` uses: ln 2 for exponentials, else 1."""
+        """The number ln 2 if exponentials are summed, as powers of 2; otherwise 1."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
-        """Scale unit rows, so that the base to the power of row times column is e^{s/tau}."""
+        """Divide unit rows by tau and by ``base``, so that row times column is an exponent."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 
@@ -92,9 +92,9 @@ class Job:
         """Evaluate and differentiate the formula at the statistics of some of ``rows`` anchors.
 
         Returns:
-            The n summands of the value, or one number; its derivatives with respect to ``positive``
-            and to the statistics, in order; and the derivative with respect to ``learnt`` if only
-            the formula depends on it.
+            A tuple of the value (n summands, or one number), a list of the derivatives with respect
+            to ``positive`` and to each of ``values``, and the derivative of the formula with
+            respect to ``learnt``, or None if nothing is learnt.
 
         Raises:
             Unfused: There are no derivatives, or the formula uses other statistics than before.

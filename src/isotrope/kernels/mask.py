@@ -1,7 +1,7 @@
 """The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
-Every column is a negative unless it is the anchor itself, its positive or a row of its group. If
-``Views.in_batch`` is False, only the additional negatives count.
+Every column is a negative unless it is the anchor, the anchor's positive or a row of the anchor's
+group. If ``Views.in_batch`` is False, only the additional negatives are negatives.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Mask:
 
         Args:
             rows: Slice of B anchors.
-            first: Number of the first column. Above 0, all columns must come from one source.
+            first: Number of the first column. Above 0, all columns must have one source.
         """
         views, device = self.views, self.views.anchors.device
         row = torch.arange(rows.start, rows.stop, device=device)[:, None]
@@ -81,7 +81,7 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Set all entries of ``tile`` except negatives to -inf, in place (:meth:`excluded`)."""
+        """Set the entries of ``tile`` that are no negatives to -inf, in place."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)
@@ -94,7 +94,7 @@ class Mask:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether every column except the diagonal is a negative, and there is at least one."""
+        """Whether each row i has all columns but column i as its negatives, and at least one."""
         views = self.views
         return (
             self.against != "both"
@@ -108,7 +108,7 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """Whether every anchor surely has a negative; False with groups, which are not read."""
+        """Whether every anchor is known to have a negative; False if there are groups."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True

@@ -21,12 +21,12 @@ _CANCELLED = 1e-6  # norm below which a mixture has no direction
 
 @dataclass(frozen=True)
 class Mixing:
-    """Which two embeddings are mixed into a negative for each anchor, and in which shares.
+    """The rule by which two embeddings are mixed into a negative for each anchor.
 
     Attributes:
-        of: First and second part of a mixture: the second hardest and the hardest negative, the
-            positive and the hardest negative, or the positive and the next row (cyclically).
-        share: Share of the first part in the mixture; the second part has the rest.
+        of: The two parts: the second hardest and the hardest negative; the positive and the hardest
+            negative; or the positives of this and of the next anchor.
+        share: Share of the first part in the mixture; the second part has 1 - ``share``.
         renormalise: Whether the mixture is projected back to the sphere.
     """
 
@@ -35,7 +35,7 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 if missing.
+        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 for none.
 
         Args:
             views: Views of the whole batch.
@@ -79,7 +79,7 @@ class Mixture:
         exists: Whether each anchor has a mixture, n booleans.
         columns: Numbers of the two columns that are mixed for each anchor, n x 2.
         scale: Factor by which the sum of the two parts is multiplied, n values.
-        share: Share of the first part in the sum.
+        share: Share of the first part in the sum, before ``scale``.
     """
 
     vectors: Tensor
@@ -94,7 +94,7 @@ class Mixture:
         return self.scale[:, None] * self.scale.new_tensor([self.share, 1 - self.share])
 
     def logits(self, anchors: Tensor, temperature: float | Tensor) -> Tensor:
-        """Return h_i.v_i / temperature, n values; -inf without a mixture."""
+        """Return h_i.v_i / temperature for anchors h_i and mixtures v_i; -inf without a mixture."""
         logits = (anchors * self.vectors).sum(dim=1) / temperature
         return logits.masked_fill(~self.exists, -torch.inf)
 

@@ -1,18 +1,20 @@
 """Computes value and gradients in one pass over blocks of rows.
 
 A block of n rows is compared with all c columns, in d dimensions, and reduced to statistics. The
-formula is evaluated on these and differentiated. Two matrix products turn the block into gradients.
-The comparison and both products take 6 n c d floating-point operations. One pass suffices if the
-objective declares one of these couplings, that is, how the loss of a row depends on other rows:
+formula is evaluated and differentiated at these statistics. Two matrix products of the block with
+vectors give the gradients. The comparison and both products take 6 n c d floating-point operations.
+One pass suffices if the objective declares one of these couplings, that is, how the loss of a row
+depends on other rows:
 
-- ``none``: it needs only the row's own statistics.
-- ``positives``, ``linear``: its derivatives need the row's own statistics and all positives, which
-  are known beforehand.
-- ``total``: all sums of e^{s/tau} have the same derivative, a factor that is applied at the end.
-- ``batch``: it may need all statistics, so one block must hold all rows.
+- ``none``: the loss of a row needs only the statistics of this row.
+- ``positives``, ``linear``: the derivatives of the loss need the statistics of this row and all
+  positives, which are known beforehand.
+- ``total``: the derivative by the sum of e^{s/tau} is the same for all rows, and the gradients are
+  multiplied by it at the end.
+- ``batch``: the loss may need the statistics of all rows, so one block must hold all rows.
 
-The derivatives are computed before other rows are known, as the coupling permits. At the end all
-statistics are known, and the derivatives are compared with the true ones.
+The derivatives are computed before the other rows are known, as the coupling permits. At the end
+all statistics are known, and the derivatives are computed again and compared.
 """
 
 from dataclasses import dataclass
@@ -35,7 +37,7 @@ _TOTAL: Key = ("logsumexp", "cross")
 def takes(job: Job) -> bool:
     """Return whether the declared coupling and the statistics of a loss permit one pass.
 
-    If all rows fit into one block, their sums are known exactly, so every coupling is allowed.
+    If all rows fit into one block, the sums of all rows are known, so every coupling is allowed.
     """
     questions, views = job.questions, job.views
     if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:

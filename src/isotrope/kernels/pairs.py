@@ -3,8 +3,7 @@
 An objective's formula uses only vectors of length n: the positive similarity, the log-sum-exp over
 the negatives, the hardest negative, the number of negatives, and the similarity with a mixture of
 two columns. The backend computes them from an n x m matrix, or from row blocks in linear memory.
-The gradient components may use the matrix itself (``similarity``), because they are only inspected
-and no gradient flows through them.
+The gradient components may use the matrix itself (``similarity``): no gradient flows through them.
 
 ``isotrope.kernels.mask`` defines the negatives of an anchor.
 """
@@ -21,11 +20,11 @@ from isotrope.kernels.mixtures import Mixing, Mixture
 
 
 def check_temperature(temperature: float | Tensor) -> None:
-    """Refuse one temperature per anchor, which would divide columns instead of rows."""
+    """Raise an error for one temperature per anchor: n values would divide the columns."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "the temperature must be one number; found a tensor with several. To give each anchor "
-            "its own temperature, divide pairs.similarity() by a tensor of shape n x 1"
+            "give one number as the temperature, not a tensor of several. For one temperature per "
+            "anchor, divide pairs.similarity() by a tensor of shape n x 1"
         )
 
 
@@ -67,7 +66,7 @@ class Pairs(ABC):
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """Log of sum_j exp(s_ij / temperature) over negatives, n values; -inf without one."""
+        """Log of sum_j exp(s_ij / temperature) over negatives j, n values; -inf without any."""
         check_temperature(temperature)
         return self._logsumexp(temperature, against)
 
@@ -79,11 +78,11 @@ class Pairs(ABC):
         return self.logsumexp(temperature, against) - self.positive / temperature
 
     def hardest(self, against: Against = "cross") -> Tensor:
-        """Largest similarity with a negative (the first if equal), n values; -inf without one."""
+        """Similarity with the hardest negative, n values; -inf for an anchor without negatives."""
         return self._hardest(against)
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """sum_j log(1 + exp(s_ij / temperature)) over the negatives, n values."""
+        """sum_j log(1 + exp(s_ij / temperature)) over negatives j of anchor i, n values."""
         check_temperature(temperature)
         return self._softplus(temperature, against)
 
@@ -94,8 +93,8 @@ class Pairs(ABC):
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         """Column numbers of each anchor's k hardest negatives, hardest first, n x min(k, c).
 
-        Ties are broken by index. The value is -1 if an anchor has fewer negatives. No gradient
-        flows through the choice of columns.
+        In a tie, the lower column number comes first. Missing negatives have the number -1. No
+        gradient flows through the choice of columns.
         """
         return self._nearest(k, against)
 
@@ -105,7 +104,7 @@ class Pairs(ABC):
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """h_i.v_i / temperature for the mixture v_i of anchor i, n values; -inf if it has none."""
+        """h_i.v_i / temperature for anchor h_i and its mixture v_i, n values; -inf without one."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     def similarity(self, against: Against = "cross") -> Tensor:

@@ -2,9 +2,9 @@
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded. The backward pass forms each block again
-(``torch.utils.checkpoint``). A statistic takes 8 n c d floating-point operations; it would take 6 n
-c d if the matrix were kept. The hardest negative is found in blocks; only its similarity is
-computed again.
+(``torch.utils.checkpoint``). For n anchors, c columns and d dimensions, a statistic takes 8 n c d
+floating-point operations, instead of 6 n c d if the matrix were kept. The hardest negative is found
+in blocks; the backward pass needs only the similarity with this negative.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class RowBlockPairs(Pairs):
 
     Args:
         views: The views.
-        direction: 1 if the positives of the batch are the anchors here, else 0.
+        direction: 1 if the two views of the batch are exchanged in ``views``, otherwise 0.
         shared: Intermediate results that both directions of the batch use.
     """
 
@@ -68,11 +68,8 @@ class RowBlockPairs(Pairs):
         self, reduce: Callable[[Tensor], Tensor], temperature: float | Tensor, against: Against
     ) -> Tensor:
         """Return a reduction of s / temperature over the negatives, by blocks of anchors."""
-        anchors, columns, mask = (
-            self.views.anchors,
-            self.columns(against),
-            Mask(self.views, against),
-        )
+        anchors, columns = self.views.anchors, self.columns(against)
+        mask = Mask(self.views, against)
 
         def block(rows: slice, anchors: Tensor, columns: Tensor, tau: float | Tensor) -> Tensor:
             tile = (anchors / tau) @ columns.T

@@ -1,10 +1,10 @@
 """Computes the log-sum-exps of a small batch as one node of autograd.
 
 For batches of up to a few hundred rows, the overhead of autograd's sixty operations exceeds the
-arithmetic. Here one operation takes unnormalised embeddings and computes each pair's similarity and
-log-sum-exps (or only their differences, the gaps). Its gradient takes three matrix products.
-Autograd handles the rest of the formula. The n x n exponentials are stored, so memory is quadratic,
-as in the eager backend.
+arithmetic. In this module, a single operation takes unnormalised embeddings and computes each
+pair's similarity and log-sum-exps, or only the differences of the two, the gaps. The gradient of
+this operation takes three matrix products. Autograd handles the rest of the formula. The n x n
+exponentials are stored, so memory is quadratic, as in the eager backend.
 
 This operation supports formulas with one log-sum-exp, across the views or over both, if all other
 rows of the batch are negatives. Second derivatives use the eager backend.

@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula with invented statistics of four rows, ignores its values, and records
-which statistics it uses. ``Known`` supplies the computed statistics of the batch. If an ``if``
-depends on the values, the formula may then use what was not recorded: the matrix, the embeddings or
-another temperature. ``Unfused`` is then raised, and the caller computes the loss in another way.
+``record`` calls a formula with invented statistics of four rows and records which statistics the
+formula uses. ``Known`` supplies the computed statistics of the batch. A formula with an ``if`` on
+values may now use what was not recorded: the matrix, the embeddings or another temperature. In this
+case ``Unfused`` is raised, and the caller computes the loss in another way.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ class Questions:
     Attributes:
         temperatures: Temperature of each question. A question is a statistic and the columns over
             which it is computed: ``cross``, ``within`` or ``both`` (``Terms.against``).
-        counts: Columns (as above) among which the formula counts an anchor's negatives.
+        counts: Columns (``cross``, ``within``, ``both``) among which negatives are counted.
         mixing: Mixture of two embeddings with which the formula compares each anchor, or None.
         learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
-        lasting: Whether the questions cannot change later, because no temperature is a tensor.
-        several: Whether the formula returns one value for each anchor, not one for the batch.
+        lasting: Whether later calls ask the same questions, because no temperature is a tensor.
+        several: Whether the formula returns a value for each anchor, not one for the batch.
         gaps: Whether the formula uses positives and log-sum-exps only in ``Pairs.gap``.
     """
 
@@ -64,7 +64,7 @@ class Questions:
 
 
 class StatisticsOnly(Pairs):
-    """Stands in for ``Pairs`` but has only statistics; asked for more, it raises ``Unfused``.
+    """Replaces ``Pairs`` in a formula; whatever is not a statistic raises ``Unfused``.
 
     Args:
         positive: Similarities of the anchors with their positives, n values.
@@ -116,7 +116,7 @@ class StatisticsOnly(Pairs):
 
 
 class Gaps(StatisticsOnly):
-    """Supplies each anchor's gap: log-sum-exp over negatives minus the positive's logit."""
+    """Supplies only the gap: log-sum-exp over negatives minus s / temperature of the positive."""
 
     def __init__(self, answers: "Known | _Recorder") -> None:
         self._answers = answers
@@ -138,8 +138,8 @@ class Known:
 
     Attributes:
         questions: Questions that have been answered.
-        values: Statistics that answer them, n values each.
-        counts: Number of negatives of each anchor, n values, among each kind of columns.
+        values: A dict from each question to the statistic that answers it, n values.
+        counts: A dict from ``cross``, ``within`` or ``both`` to each anchor's number of negatives.
     """
 
     questions: Questions
@@ -227,11 +227,13 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     """Return the values of a formula if they are one number, or one for each anchor."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
-        raise ValueError(f"a formula must return a tensor of floating-point numbers; found {found}")
+        raise ValueError(
+            f"return a tensor of floating-point numbers from the formula; found {found}"
+        )
     if values.shape not in ((), (rows,)):
         raise ValueError(
-            f"a formula must return one number, or one for each anchor; for {rows} anchors it "
-            f"returned shape {tuple(values.shape)}"
+            f"return one number from the formula, or one for each anchor; for {rows} anchors, it "
+            f"returned the shape {tuple(values.shape)}"
         )
     return values
 

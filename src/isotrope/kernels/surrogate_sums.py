@@ -1,14 +1,15 @@
 """Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
-If only the anchors have gradients, the n x n weights need not be kept. Their row sums and their
-product with the compared vectors are enough. A block of e^{s/tau} then serves both directions. Its
-product with the positives is the push on the anchors. In the second direction the positives are the
-anchors, and the push on them is the product of the block's transpose with the first view. At the
-end, both are divided by the row sums. Both directions, with their hardest negatives, take 6 n^2 d
-operations. Similarities within a view are symmetric: their upper triangle takes 3 n^2 d.
+If only the anchors have gradients, the row sums of the n x n weights and the product of the weights
+with the compared vectors are enough. A block of e^{s/tau} then serves both directions. The product
+of the block with the positives is the push on the anchors. In the second direction the positives
+are the anchors, and the push on them is the product of the block's transpose with the first view.
+At the end, the two pushes are divided by the row sums. Both directions, with their hardest
+negatives, take 6 n^2 d operations for n rows of d dimensions. Similarities within a view are
+symmetric: their upper triangle takes 3 n^2 d.
 
 If e^{s/tau} overflows float32, or positives were gathered from other processes, each direction is a
-separate sweep over its c columns (4 n c d). It subtracts the maximum of each row first.
+separate sweep over its c columns (4 n c d operations), with each row's maximum subtracted.
 """
 
 import math
@@ -40,7 +41,7 @@ Part = Literal["cross", "within", "further"]
 
 @dataclass(frozen=True)
 class Exponent:
-    """Exponent of a weight: s / temperature, or power * log s, for a similarity s."""
+    """Exponent of a weight: s / temperature for a similarity s, or power * log s with a power."""
 
     temperature: float = 1.0
     power: float | None = None
@@ -59,10 +60,10 @@ class Exponent:
 
 
 class LazyWeights:
-    """Weights that are not stored; only their row sums and their product with the columns are.
+    """Weights of which only the row sums and the product with the columns are computed.
 
-    Like an n x c matrix they can be scaled, by numbers or by rows, summed and multiplied. Any other
-    operation needs the matrix itself and raises ``Unfused``.
+    They can be scaled by one number or by n x 1 numbers, summed over each row and multiplied by the
+    columns. Any other operation needs the n x c matrix and raises ``Unfused``.
     """
 
     def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
@@ -106,7 +107,7 @@ class LazyWeights:
 
 
 class Masses(NamedTuple):
-    """Sums of an anchor's weights and weighted negatives, times e^-top (top: maximum or 0)."""
+    """Each anchor's sums of weights and of weighted negatives, divided by e^``top``."""
 
     top: Tensor
     mass: Tensor
@@ -135,7 +136,7 @@ class _Block(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Sums for the n rows of both views over some of the vectors that they are compared with.
+    """Sums over some of the compared vectors, for the n rows of each view (lists of two tensors).
 
     Attributes:
         hardest: Largest similarity of each row.
@@ -149,7 +150,7 @@ class Swept(NamedTuple):
 
 
 class SurrogateSums(ABC):
-    """Sums over the compared vectors in both directions of a batch, each computed once.
+    """The sums over the compared vectors in both directions of a batch. Each is computed once.
 
     In direction 0 the first view has the anchors, in direction 1 the second view has them.
 
@@ -172,7 +173,7 @@ class SurrogateSums(ABC):
         return self.square and exponent.reach <= REACH
 
     def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
-        """Return the sum of each anchor's unnormalised weights, in direction 0 or 1."""
+        """Return :class:`Masses` of each anchor's unnormalised weights, in direction 0 or 1."""
         if self.joint(exponent):
             push = self._added("push", direction, by, exponent)  # this also computes the sums
             mass = self._added("mass", direction, by, exponent)
@@ -183,7 +184,7 @@ class SurrogateSums(ABC):
         return cast("Masses", self._known[key])
 
     def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
-        """Return the logarithms of the sums of exponentials; None if they are not yet computed."""
+        """Return each anchor's log-sum-exp over negatives; None if no sweep has computed it yet."""
         if self.joint(exponent):
             return self._added("mass", direction, by, exponent).log()
         if ("one way", direction, by, exponent) in self._known:
@@ -192,7 +193,7 @@ class SurrogateSums(ABC):
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
-        """Return each anchor's largest similarity to a negative; None if no sweep computes it."""
+        """Return each anchor's similarity to its hardest negative; None if no sweep computes it."""
         if ("first", direction, by) in self._known:
             return self.first(direction, by)[1]
         if not self.square:
@@ -202,7 +203,7 @@ class SurrogateSums(ABC):
         return torch.stack([none, *parts]).amax(dim=0)
 
     def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        """Return which column is the hardest negative of each anchor, and its similarity.
+        """Return the column of each anchor's hardest negative, and the similarity with it.
 
         Ties go to the first column. The column is -1 for an anchor without negatives.
         """
@@ -385,7 +386,7 @@ class SurrogatePairs(Pairs):
         """Return weights with which each anchor is pushed by one negative, such as the hardest.
 
         Args:
-            by: Similarity by which the columns were chosen.
+            by: Similarity by which the columns were chosen, as for :meth:`shares`.
             at: Column of each anchor, n values, -1 for an anchor without a column.
             weight: Weight of that column, n values.
         """
@@ -394,9 +395,9 @@ class SurrogatePairs(Pairs):
         return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
 
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
-        """Return weights W_ij = rows_i.x_j (W_ii = 0), without a matrix n x n.
+        """Return weights W_ij = rows_i.x_j (W_ii = 0), without an n x n matrix.
 
-        Their product with the compared vectors takes 4 n d^2 operations for each view.
+        The product of W with the compared vectors takes 4 n d^2 operations for each view.
 
         Args:
             against: Views from which the columns come.
@@ -425,7 +426,7 @@ class SurrogatePairs(Pairs):
         return self.sums.positive
 
     def first(self, by: By) -> tuple[Tensor, Tensor]:
-        """Return which column is the hardest negative of each anchor, and its similarity.
+        """Return the column of each anchor's hardest negative, and the similarity with it.
 
         Ties go to the first column. The column is -1 for an anchor without negatives.
         """

@@ -1,7 +1,7 @@
 """Forms blocks of similarities, chooses their height, and multiplies them with vectors.
 
 Every pass over similarities in linear memory uses these blocks of rows. A block has all columns, or
-only those of the upper triangle if a view is compared with itself. All blocks share one buffer.
+the columns from its first row on if a view is compared with itself. All blocks share one buffer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +37,8 @@ def height(columns: int, like: Tensor, most: int | None = None) -> int:
 
     Args:
         columns: Number of columns of the block.
-        like: Tensor with the dtype and the device of its entries.
-        most: Largest number of rows of a block on a CPU, if it should be smaller than ``MOST``.
+        like: Tensor with the dtype and the device of the block.
+        most: Largest number of rows of a block on a CPU; None means ``MOST``.
     """
     dtype = like.dtype
     if like.device.type != "cpu":
@@ -52,7 +52,7 @@ def height(columns: int, like: Tensor, most: int | None = None) -> int:
 
 
 def strips(tile: Tensor) -> Iterator[slice]:
-    """Yield slices of a block, small enough to stay in a core's cache for several operations."""
+    """Yield slices of rows of a block, so small that they stay in a core's cache."""
     if tile.device.type != "cpu":
         return blocks(0, len(tile), len(tile))
     return blocks(0, len(tile), max(1, _STRIP_BYTES // (tile.shape[1] * tile.element_size())))
@@ -68,7 +68,7 @@ def total(tile: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
 
 
 def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
-    """Add ``tile``^T ``rows`` to ``into``, in place; in bfloat16, one product at a time."""
+    """Add ``tile``^T ``rows`` to ``into``, in place; a product in bfloat16 is added in parts."""
     if tile.dtype != into.dtype:
         rows = rows.to(tile.dtype)
         for start in range(0, len(into), _SUMMED):
@@ -127,13 +127,13 @@ class Vectors:
         return combined.to(self.raw.dtype)
 
     def to_raw(self, gradient: Tensor) -> None:
-        """Convert the gradient of the unit vectors, in place, to that of ``raw``."""
+        """Convert the gradient by the unit vectors, in place, to the gradient by ``raw``."""
         some = _CACHED if self.raw.device.type == "cpu" else len(self)
         for rows in blocks(0, len(self), some):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Convert the gradient of some rows, in place, given their unit vectors."""
+        """Convert the gradient by ``unit``, in place, to that by ``raw``, for some rows."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 
@@ -173,9 +173,9 @@ class Tiles:
         Args:
             rows: Vectors of the rows.
             columns: Vectors of the columns, from one or more sources.
-            mask: Mask that sets all entries but negatives to -inf; None if all are negatives.
+            mask: Mask; entries that are no negatives become -inf. With None, all are negatives.
             scaled: Function applied to unit rows before the product.
-            triangle: Whether rows are compared with themselves; blocks begin at their first row.
+            triangle: Whether rows are compared with themselves; then blocks begin at the diagonal.
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data
@@ -199,7 +199,7 @@ class Tiles:
 
 
 def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of anchors and their s / temperature, -inf at columns that are no negatives."""
+    """Yield slices of anchors and similarities / temperature; columns of no negatives are -inf."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
     for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
@@ -207,7 +207,7 @@ def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[sli
 
 
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest entries of every row, in order, and their columns; both B x k.
+    """Return the k largest entries of every row, in order, and their column numbers (B x k each).
 
     Torch finds the maximum of a row about twenty times as fast as the position of the maximum. A
     row is therefore cut into chunks, and their maxima select the chunk to search. Ties go to the

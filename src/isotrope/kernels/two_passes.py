@@ -1,12 +1,12 @@
 """Computes value and gradients in two passes, for anchors that depend on each other.
 
-The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row. Then the
-formula is evaluated and differentiated. The second pass forms the blocks again and multiplies them
-by the derivatives. Together, the passes take 8 n^2 d floating-point operations across the views,
-and 4 n^2 d within a view, because only the upper triangle of its similarities is formed.
+The first pass sums e^{s/tau} or log(1 + e^{s/tau}), for similarities s, over the negatives of every
+row. Then the formula is evaluated and differentiated. The second pass forms the blocks again and
+multiplies them by the derivatives. For n rows of d dimensions, this takes 8 n^2 d operations across
+the views, and 4 n^2 d within a view, for an upper triangle.
 
-If the loss is linear in the sums (MIO), its derivatives are known before the sums, and one pass is
-enough: 6 n^2 d across the views, 3 n^2 d within a view.
+If the loss is linear in the sums, as for MIO, its derivatives are known before the sums. One pass
+is then enough: 6 n^2 d operations across the views, 3 n^2 d within a view.
 """
 
 from collections.abc import Iterator

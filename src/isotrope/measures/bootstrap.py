@@ -1,7 +1,7 @@
 """The paired bootstrap: estimates how much a score would vary with other examples.
 
-Every resample draws as many examples as were scored, with replacement, and the same examples for
-all models. Scores are computed again on each resample; Spearman's correlation uses its ranks.
+A resample consists of as many examples as were scored, drawn with replacement. All models are
+scored on the same resamples. Spearman's correlation is computed from the ranks in a resample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _HELD = 100_000  # counts in memory at a time; a few such arrays fit into the ca
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield how often each of ``size`` examples is in each resample, in blocks of size x b."""
+    """Yield arrays (size x b): how often each of ``size`` examples is in each of b resamples."""
     most = max(1, _HELD // size)
     for start in range(0, resamples, most):
         rows = min(most, resamples - start)
@@ -29,16 +29,16 @@ def bootstrap_spearman(
 ) -> np.ndarray:
     """Return Spearman's correlation of every model in every resample.
 
-    ``counts`` gives the number of times that each pair is in a resample. Equal values share their
-    mean rank, so a pair that is drawn twice ties with itself. The values are sorted only once.
+    Equal values share their mean rank, so a pair that is drawn twice has a rank equal to its
+    copy's. The values are sorted only once, not for each resample.
 
     Args:
         predicted: The scores of n pairs by each of m models.
         gold: Human scores of the n pairs.
-        counts: How often each of b resamples has each pair, n x b. Each column sums to n.
+        counts: How often each of n pairs is in each of b resamples, n x b. Each column sums to n.
 
     Returns:
-        Correlation of each model on each resample, m x b; 0 where all scores are equal.
+        Correlation of each model in each resample, m x b; 0 where all scores are equal.
     """
     y = _centred_ranks(gold, counts)
     weighted = counts * y
@@ -53,7 +53,7 @@ def bootstrap_spearman(
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the mean of each row of scores (m x n) in each resample (``counts`` n x b), m x b."""
+    """Return the means of m rows of scores (m x n) in b resamples (``counts``, n x b): m x b."""
     return np.asarray(rows @ counts / rows.shape[1])
 
 
@@ -78,14 +78,14 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def intervals(rows: np.ndarray) -> list[dict[str, float]]:
-    """Return the confidence bounds of each row's mean; a row has the scores of n examples."""
+    """Return the confidence bounds of the mean of each row, as :func:`interval` does."""
     blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
     draws = np.concatenate([bootstrap_mean(rows, counts) for counts in blocks], axis=1)
     return [interval(row) for row in draws]
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:
-    """Return the bounds ``low`` and ``high`` that contain a share LEVEL of the b draws."""
+    """Return a dict of the bounds ``low`` and ``high`` that contain a share LEVEL of the draws."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {"low": round(float(low), 6), "high": round(float(high), 6)}
 
@@ -93,9 +93,9 @@ def interval(draws: np.ndarray) -> dict[str, float]:
 def p_value(differences: np.ndarray, changed: int) -> float:
     """Return the two-sided p-value of a difference, from its values in all resamples.
 
-    If only a few examples differ, all resamples may lie on one side of zero by chance. So the
-    p-value is at least that of a sign test in which all ``changed`` examples moved to the same
-    side: 2^(1 - changed), at most 1.
+    If only a few examples differ, the differences in all resamples may have one sign by chance. So
+    the p-value is at least 2^(1 - changed), which is the p-value of a sign test if the scores of
+    all ``changed`` examples moved to the same side. It is at most 1.
 
     Args:
         differences: One difference for each resample.

@@ -9,7 +9,7 @@ from isotrope.core.views import unit
 def dimension_std(embeddings: Tensor) -> Tensor:
     """Return the standard deviation of each dimension of the normalised rows, averaged.
 
-    The result is 0 if all rows point in one direction. It is at most 1/sqrt(d), for directions
+    The result is 0 if all rows point in one direction. It is at most 1/sqrt(d), if directions are
     spread evenly (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
 
     Args:

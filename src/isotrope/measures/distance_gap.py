@@ -1,4 +1,4 @@
-"""Distance gaps: the distance of an anchor to its negatives minus that to its positive."""
+"""Distance gaps: distance from an anchor to its negatives minus distance to its positive."""
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ from isotrope.core.views import unit
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
-    Nie et al. (2023) call it d_ij in the caption of figure 3, and plot it. The gap lies in [-2, 2].
-    Below 0, negatives are on average nearer than positives.
+    Nie et al. (2023) plot this gap as d_ij in figure 3. The gap lies in [-2, 2]. If it is below 0,
+    negatives are on average nearer to an anchor than its positive.
 
     Args:
         anchors: Embeddings of one view, n x d, n >= 2, of any length.
@@ -27,9 +27,9 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
-    This is d_ij of Nie et al., 2023, section 4.3, with the distance of its figures. Objectives with
-    a margin act on this gap. As in the paper, the gap has no sign: a negative that is nearer than
-    the positive counts like one that is farther by as much. More negatives make the gap smaller.
+    This is d_ij of Nie et al., 2023, section 4.3, with the Euclidean distance of the paper's
+    figures. Objectives with a margin act on this gap. As in the paper, the gap has no sign: it is
+    0.2 if the nearest negative is nearer by 0.2 than the positive, or farther by 0.2.
 
     Args:
         anchors: Embeddings of one view, n x d, n >= 2, of any length.
@@ -47,7 +47,7 @@ def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tensor, Tensor]:
     """Return the distance gap and the margin gap of every anchor, two vectors (n) of float64.
 
-    Row blocks keep the memory at ``block`` x n. Arguments and errors: :func:`distance_gap`.
+    Rows are compared in blocks, so memory is O(block x n). Arguments as in :func:`distance_gap`.
     """
     n = len(anchors)
     if n < 2 or anchors.shape != positives.shape:

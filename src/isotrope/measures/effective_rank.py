@@ -5,11 +5,11 @@ from torch import Tensor
 
 
 def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
-    """Return exp(-sum_k p_k log p_k), with p_k the k-th singular value divided by their sum.
+    """Return exp(-sum_k p_k log p_k); p_k is the k-th singular value divided by the sum of all.
 
-    The rank is 0 if nothing varies, and 1 for a line. It is largest for an isotropic cloud: min(n,
-    d), or min(n - 1, d) with centring. Source: Roy and Vetterli 2007. Without centring it is RankMe
-    (Garrido et al. 2023), which an offset common to all embeddings lowers towards 1.
+    With centring, the rank (Roy and Vetterli 2007) is 0 if all rows are equal, 1 for rows on a
+    line, and at most min(n - 1, d). Without centring, it is RankMe (Garrido et al. 2023), at most
+    min(n, d); an offset common to all embeddings lowers it towards 1.
 
     Args:
         embeddings: Embeddings, n x d, which are not normalised here.
@@ -30,10 +30,10 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
 
 
 def rank_of_moment(moment: Tensor) -> Tensor:
-    """Return the effective rank of rows whose X^T X (d x d, float64) is ``moment``.
+    """Return the effective rank of rows X; ``moment`` is X^T X (d x d, float64).
 
-    The singular values are the square roots of its eigenvalues. Eigenvalues under d * eps of the
-    largest are rounding and count as 0. This drops singular values under about 1e-7 of the largest.
+    The singular values of X are square roots of the eigenvalues of ``moment``. Eigenvalues below d
+    * eps times the largest are rounding and count as 0, as do singular values below about 1e-7.
     """
     eigenvalues = torch.linalg.eigvalsh(moment)
     noise = len(moment) * torch.finfo(moment.dtype).eps * eigenvalues[-1]

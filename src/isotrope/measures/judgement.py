@@ -1,8 +1,8 @@
-"""Judges whether training helped, in a sentence that trainer, Doctor and report print.
+"""Judges whether training helped, in a sentence for the run's output, the Doctor and the report.
 
-The judgement compares the scores of single examples of the dev set (a pair's cosine, a query's
-reciprocal rank, whether a picture was classified right). A run, even a stopped one, stores these
-scores in ``dev.npz`` for the model before training, the best step and the last step.
+The judgement compares scores of single examples of the dev set: the cosine of a pair, the
+reciprocal rank for a query, or whether a picture was classified right. During training, a run
+stores them in ``dev.npz`` for the model before training, the best step and the last step.
 """
 
 import zipfile
@@ -42,8 +42,8 @@ class DevEvaluation:
     Attributes:
         value: The score, out of 100.
         items: Score of each of the n examples.
-        gold: Human scores of the n pairs, if ``value`` is 100 times the Spearman correlation of the
-            items with them. None if ``value`` is 100 times the mean of the items.
+        gold: Human scores of the n pairs, if ``value`` is 100 times the Spearman correlation of
+            items and human scores. None if ``value`` is 100 times the mean of the items.
     """
 
     value: float
@@ -56,11 +56,11 @@ class DevHistory:
     """The stored evaluations of a run: the first, the best and the newest.
 
     Attributes:
-        saved: Step whose model is saved. ``best``: the step with the best score. ``trained``: the
-            best step; if this is the first, the last step instead, unless its mean score is lower
-            by more than two standard errors. ``last``: the last step.
-        scores: Scores of all evaluations, by step.
-        evaluations: The first, the best and the newest, by step, with scores of single examples.
+        saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
+            step. ``trained``: the best step or, if this is the first and scores are means, the last
+            step, unless its mean is lower by more than two standard errors.
+        scores: A dict from step to score, for all evaluations.
+        evaluations: A dict from step to evaluation, for the first, the best and the newest.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DevHistory:
 
     @property
     def best(self) -> int:
-        """The step of the best score, the earliest at ties; for ``trained`` see ``saved``."""
+        """The earliest step with the best score, or the step that ``saved="trained"`` chooses."""
         best = max(self.scores, key=lambda step: (self.scores[step], -step))
         first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
         if self.saved == "trained" and best == min(self.scores) and first and last:
@@ -120,7 +120,7 @@ class DevHistory:
             evaluations = {int(step): DevEvaluation(float(v), row, gold) for step, v, row in rows}
         except _UNREADABLE as error:
             raise InputError(
-                f"{path} cannot be read ({type(error).__name__}: {error}); remove it"
+                f"remove {path}: it cannot be read ({type(error).__name__}: {error})"
             ) from error
         stored = str(arrays.get("saved"))
         saved: Saved = next((kind for kind in get_args(Saved) if kind == stored), "best")
@@ -136,12 +136,12 @@ class Judgement:
     """Whether training helped.
 
     Attributes:
-        outcome: ``improved``: the saved model is better than the one before training, by more than
-            noise. ``worse``: it is not better, and the last step is worse than the start by more
-            than noise. ``within noise``: neither holds. ``not known``: nothing was measured.
+        outcome: ``improved``: the saved model is better than the one before training, beyond noise.
+            ``worse``: the saved model is not better, and the last step is worse than the start,
+            beyond noise. ``within noise``: neither holds. ``not known``: no later step was scored.
         sentence: The judgement with its numbers, as a sentence.
-        numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``. The last two
-            also have the ``difference`` to the start, its bounds ``low`` and ``high``, and ``p``.
+        numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``;
+            after the start, also ``difference``, its bounds ``low`` and ``high``, and ``p``.
     """
 
     outcome: Outcome
@@ -150,24 +150,24 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Read the judgement from the mapping that ``dataclasses.asdict`` made of it."""
+        """Return the judgement whose fields ``dataclasses.asdict`` wrote into a mapping."""
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
         stated = fields.get("outcome")
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "restore it from a copy: its judgement lacks one of the keys outcome, sentence, "
+                "restore this file from a backup: the key judgement lacks outcome, sentence or "
                 "numbers"
             )
         return cls(outcome, sentence, numbers)
 
 
 def judge(history: DevHistory) -> Judgement:
-    """Judge by the paired bootstrap over the examples of the dev set, as ``--compare`` does.
+    """Judge by the paired bootstrap over the dev set's examples, as ``evaluate --compare`` does.
 
     The saved model and the last step are compared with the model before training. A difference is
-    more than noise if its p-value, corrected by Holm's method if there are two, is below 0.05.
+    more than noise if its p-value is at most 0.05; two p-values are corrected by Holm's method.
 
     The best step was chosen on the same dev set, so its score is slightly too high. The interval
     covers the choice of examples, but not the choice of the step or the seed. To compare on other
@@ -179,7 +179,7 @@ def judge(history: DevHistory) -> Judgement:
     numbers = {"start": {"step": start, "score": history.evaluations[start].value}}
     if last == start:
         words = f"{history.name} was {history.evaluations[start].value:.2f} at step {start}"
-        return Judgement("not known", f"{words}, and nothing else has been scored yet", numbers)
+        return Judgement("not known", f"{words}, and no later step has been scored yet", numbers)
     others = sorted({saved, last} - {start})
     differences = _differences(history, start, others)
     for what, step in (("saved", saved), ("last", last)):
@@ -189,11 +189,11 @@ def judge(history: DevHistory) -> Judgement:
 
 
 def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement | None:
-    """Return the judgement of a run folder; None if it stores nothing to judge by.
+    """Return the judgement of a run folder; None if it has neither a judgement nor dev.npz.
 
     Args:
         folder: The folder of the run.
-        details: Details of the run's result; None to judge by the evaluations stored so far.
+        details: ``details`` of the run's Result; None to judge by the evaluations so far.
     """
     if details is not None and details.get("judgement") is not None:
         try:
@@ -205,12 +205,12 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
 
 def refit_line(details: Mapping[str, Any]) -> str:
-    """Return a sentence on the second training of a run; empty if there was none."""
+    """Return a sentence on a second training on all records; empty if there was none."""
     if (second := details.get("refit")) is None:
         return ""
     return (
-        "the saved weights are the mean of this model and a second one, trained on all "
-        f"{second['records']:,} records; no record is left to score the mean on"
+        "the saved weights are the mean of this model and of a model trained on all "
+        f"{second['records']:,} records, so no record is left to score the saved weights on"
     )
 
 

@@ -9,8 +9,8 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).
 
     The mean is 0 for a cloud around the origin, and 1 if all rows point in one direction.
-    Ethayarajh 2019 calls it anisotropy. It follows from the squared length of the sum of the unit
-    rows, which contains the cosine of each pair twice, and that of each row with itself once.
+    Ethayarajh 2019 calls it anisotropy. The computation is fast because the squared length of the
+    sum of all unit rows is the sum of all cosines: twice each pair, and once each row with itself.
 
     Args:
         embeddings: Embeddings, n x d, n >= 2, of any length. A zero row has cosine 0.

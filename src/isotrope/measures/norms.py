@@ -1,4 +1,4 @@
-"""Norms of embeddings before normalisation: the gradient shrinks as they grow.
+"""Norms of embeddings before normalisation: the gradient shrinks as the norms grow.
 
 Source: Draganov et al., 2024, proposition 3.1.
 """

@@ -1,7 +1,7 @@
 """Opposite halves: the share of inputs whose two views lie on opposite sides of the sphere.
 
-For such inputs the gradient of the cosine shrinks as the loss grows, because it is proportional to
-the sine of the angle (Draganov et al., 2024, Prop. 3.1).
+For these inputs, the gradient of the cosine shrinks as the views move further apart, because it is
+proportional to the sine of the angle between the views (Draganov et al., 2024, Prop. 3.1).
 """
 
 import math
@@ -26,7 +26,7 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
         angle: Angle in radians, between 0 and pi.
 
     Returns:
-        A scalar without a gradient, in float32 at least.
+        A scalar without a gradient, in float32 or a more precise type.
 
     Example:
         >>> import torch

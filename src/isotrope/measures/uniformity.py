@@ -15,7 +15,7 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
 
     Args:
         embeddings: Embeddings, n x d, n >= 2, of any length.
-        t: Inverse temperature. Reported values use 2 (also Nie et al., 2023, eq. 4, within a view).
+        t: Factor of the squared distances. Papers use 2 (also Nie et al., 2023, eq. 4, in a view).
         block: Number of rows of a block.
 
     Example:

@@ -1,7 +1,8 @@
 """The objectives, one file for each equation family; a new loss is a new file here.
 
-Importing this package imports and thereby registers every objective; their classes are attributes
-of the package (``isotrope.objectives.InfoNCE``). :class:`~isotrope.Terms` defines GD, W and R.
+Importing this package registers every objective; the classes are attributes of the package
+(``isotrope.objectives.InfoNCE``). :class:`~isotrope.Terms` defines dissipation GD, weight W and
+ratio R.
 """
 
 import importlib

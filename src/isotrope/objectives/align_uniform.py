@@ -1,4 +1,4 @@
-"""Alignment and uniformity: pull the positive, spread the batch by the log of its energy."""
+"""Alignment and uniformity: pull the positive, lower the energy of the other pairs."""
 
 import math
 from typing import Annotated, ClassVar, Literal
@@ -22,10 +22,10 @@ InverseTemperature = Annotated[
 
 
 def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
-    """Return log mean e^{-t ||h_i - x_j||^2} over the negative pairs; 0 without negative pairs.
+    """Return log mean e^{-t ||h_i - x_j||^2} over anchors h_i and negatives x_j, or 0 if none.
 
     Args:
-        pairs: Row statistics of unit vectors.
+        pairs: Unit vectors of anchors and negatives, with the statistics of each row.
         t: Inverse temperature of the energy.
         against: View that the anchors are compared with.
     """
@@ -53,17 +53,17 @@ class AlignUniform(
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl},
     with s_ij = h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1
-    - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. The pull grows without bound as h'_i approaches
-    h_i if alpha < 2. (The gradient is the pull times a vector of length ||h'_i - h_i||, so its norm
-    grows without bound only if alpha < 1.) For alpha < 2, the code therefore does not pull at a
-    distance below 0.01. With pairs="within", h_j pushes h_i twice, as a negative of h_i and as an
-    anchor of which h_i is a negative; W_ij is the sum of both.
+    - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. If alpha < 2, the pull grows without bound as
+    h'_i approaches h_i, so the code does not pull at a distance below 0.01. The norm of the
+    gradient, the pull times ||h_i - h'_i||, grows without bound only if alpha < 1. With
+    pairs="within", h_j pushes h_i twice, as a negative of h_i and as an anchor of which h_i is a
+    negative; W_ij is the sum of the two pushes.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are from
-    table 2. Nie et al. print the energy across the views; their code computes it within each view,
-    as Wang and Isola do.
+    table 2. Nie et al. print the energy across the views; their code has one energy for each view,
+    like Wang and Isola.
 
     Example:
         >>> import torch
@@ -77,7 +77,8 @@ class AlignUniform(
         float, Hyper("lambda", "share of uniformity in the loss", at_least=0, at_most=1)
     ] = 0.1
     pairs: Annotated[
-        Literal["cross", "within"], Hyper("", "view of the negatives: the other, or the anchor's")
+        Literal["cross", "within"],
+        Hyper("", "view of the negatives: cross is the other view, within the anchor's view"),
     ] = "cross"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -92,12 +93,12 @@ class AlignUniform(
 
     @property
     def coupling(self) -> Coupling:
-        """With pairs="cross", the energy is one sum; with "within", each view has its own sum."""
+        """How anchors depend on each other: by one sum over the batch, or by one for each view."""
         return "total" if self.pairs == "cross" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """With pairs="within", each view has its own energy; with "cross", both share one."""
+        """Whether there is an energy of each view (pairs="within"), not one across the views."""
         return self.pairs == "within"
 
     def formula(self, pairs: Pairs) -> Tensor:

@@ -29,8 +29,8 @@ class BarlowTwins(
     the loss of Zbontar et al., who use nu = 0.0051.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
-    D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest, (2 nu / N^2)
-    |h'_i|^2 h_i, is parallel to h_i, so normalisation removes it. There is one R for each
+    D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest of the gradient is (2
+    nu / N^2) |h'_i|^2 h_i, which normalisation removes. The ratio R of pull and push differs by
     coordinate. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j
     in W_ij; neither form gives the gradient. GD, W and R are not defined for space="batchnorm".
 
@@ -66,7 +66,7 @@ class BarlowTwins(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """On the sphere, norms have no effect; with nu = 1, rotations have none either."""
+        """The changes that keep the value; scale and, with nu = 1, rotation only on the sphere."""
         if self.space != "sphere":
             return frozenset({"permutation", "view swap"})
         axes = {"rotation"} if self.weight == 1 else set()

@@ -16,7 +16,7 @@ from isotrope.paradigm.parts import Softmax, active
 
 Negatives = Literal["cross", "both"]
 
-_VIEWS = Hyper("", "view of the negatives: the other (Nie et al., 2023) or both (Yeh et al., 2021)")
+_VIEWS = Hyper("", "views of the negatives: cross is only the other view, both is the two views")
 _TABLE = "Nie et al., 2023, table 2"
 
 
@@ -46,15 +46,15 @@ class DCL(
 ):
     r"""InfoNCE without the positive in the denominator; this decouples pull and push.
 
-    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, this sum and the
-    one over k below have the 2N - 2 negatives of both views.
+    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, all sums over j
+    or k include the 2N - 2 negatives of both views.
 
     Gradient: dissipation GD = 1 (it never fades); weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
     e^{s_ik'/tau}); ratio R = 1. An anchor without negatives is only pulled, so it has no R. With
-    ``views="both"``, h_i is also a negative of the other anchors. Their losses add one more part to
-    its gradient, the residual. In eq. 5, 10 and 43, Nie et al. (2023) print the division by tau
-    outside the exponential; it belongs inside. Yeh et al. (2021) and Manna et al. (2023, tau = 0.1)
-    train ``DCL(views="both").symmetric()``.
+    ``views="both"``, h_i is also a negative of the other anchors. The gradient of their losses on
+    h_i, the residual, is not part of GD, W and R. In eq. 5, 10 and 43, Nie et al. (2023) print the
+    division by tau outside the exponential; it belongs inside. Yeh et al. (2021) and Manna et al.
+    (2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -79,7 +79,7 @@ class DCL(
 
     @property
     def coupling(self) -> Coupling:
-        """With negatives of both views, anchors are also compared with each other."""
+        """How anchors depend on each other: not at all, or as negatives with ``views="both"``."""
         return "none" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -109,12 +109,12 @@ class DCLW(
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
-    ratio R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. In the paper, the weights w_i also
-    receive gradients, and each depends on all anchors. R_i is therefore the derivative of the sum
-    of all losses with respect to s_ii', times -tau. A positive that is much closer than the other
+    ratio R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. As in the paper, the gradient also
+    flows through the weights. All weights depend on s_ii', so R_i is -tau times the derivative of
+    the sum of all losses with respect to s_ii'. A positive that is much closer than the other
     positives is pushed away (R_i < 0). With ``weights="constant"``, as in the library ``lightly``,
-    R_i = w_i. With ``views="both"``, h_i is also a negative of the other anchors. Their losses add
-    one more part to its gradient, the residual.
+    R_i = w_i. With ``views="both"``, h_i is also a negative of the other anchors. The gradient of
+    their losses on h_i, the residual, is not part of GD, W and R.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -141,7 +141,7 @@ class DCLW(
 
     @property
     def coupling(self) -> Coupling:
-        """Each weight depends on all positives. With views="both", anchors also push each other."""
+        """How anchors depend on each other: by the positives, with "both" also as negatives."""
         return "positives" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:

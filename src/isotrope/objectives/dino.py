@@ -17,22 +17,22 @@ class DINO(
         "Caron et al., eq. 1, 2; Draganov et al., 2024, table 4",
     ),
 ):
-    r"""Cross-entropy between the teacher's softmax (sharper, held constant) and the student's.
+    r"""Cross-entropy of the student's softmax against the teacher's, which is sharper and constant.
 
     The training method (``isotrope train-images --method dino``) keeps the teacher's centre, a
     running mean of the teacher's logits, and subtracts it before it calls the objective.
 
-    Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
+    Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k, where z_i are the student's
+    logits and z'_i the teacher's.
 
     Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
-    logits z_i. It has no components, because logits are not unit vectors.
+    logits z_i. The loss has no dissipation, weight and ratio, because logits are not unit vectors.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).
 
     Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from section 3.2. The training
-    method can raise the teacher's temperature in the first epochs, as in the paper (from 0.04 to
-    0.07).
+    method can raise tau_t in the first epochs, as in the paper (from 0.04 to 0.07).
 
     Example:
         >>> import torch

@@ -59,7 +59,7 @@ class InfoNCE(
     }
 
     def prepare(self, views: Views) -> Views:
-        """Check and return ``views``; with ``in_batch=False``, other rows are not negatives.
+        """Check ``views`` and return them, without in-batch negatives if ``in_batch`` is False.
 
         Raises:
             ValueError: ``in_batch`` is False and there are no additional negatives.

@@ -29,14 +29,13 @@ class MHE(
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
     ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}). The pull, R_i times
-    the sum of W_ij over j, is 2/N. U has one term for each pair of rows, not two (with either row
-    as the anchor), so W_ij is the whole push of h_j on h_i.
+    the sum of W_ij over j, is 2/N. U counts each pair of rows once, so W_ij is the whole push.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. With
-    variant="released", as in the authors' code, each view has its energy U = log sum_{k<l} e^{t
-    h_k.h_l}, and L contains both. The exponent has no factor 2, so put t/2 for t in W and R; GD is
+    variant="released", as in the authors' code, L contains the energies of both views, each U = log
+    sum_{k<l} e^{t h_k.h_l}. This exponent has no factor 2, so W and R have t/2 in place of t; GD is
     still 1. The authors ran the code with nu = 10.
 
     Example:
@@ -58,12 +57,12 @@ class MHE(
 
     @property
     def two_directions(self) -> bool:
-        """The released code uses the energy of both views, the paper only that of the anchors."""
+        """Whether the loss has the energies of both views, as in the authors' released code."""
         return self.variant == "released"
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Swapping the views changes nothing if the loss has the energy of both."""
+        """The changes that keep the value; a view swap only if the loss has both energies."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 

@@ -29,16 +29,17 @@ class MHS(
 
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
 
-    Gradient: dissipation GD = 1; weight W_ij = nu / ||h_i - h_j|| for the nearest h_j (0 at a
-    distance below 0.01), else 0; ratio R_i = 2 ||h_i - h_j|| / nu. Table 2 prints R_i / N, because
-    it adds the mean of all alignments to the separation of one anchor.
+    Gradient: dissipation GD = 1; weight W_ij = nu / ||h_i - h_j|| for the nearest h_j, 0 for all
+    others and at a distance below 0.01; ratio R_i = 2 ||h_i - h_j|| / nu. Table 2 of Li et al.
+    (2024) prints R_i / N: there, the loss of one anchor contains the mean of all alignments.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half. The authors' released code
     (variant="released") takes the nearest row of the other view, at the distance d_i = (||h_i -
     h'_j||^2 + 1e-4)^{1/2}, without the limit of 0.01. Both views serve as anchors: L = mean_i
-    (||h_i - h'_i||^2 - nu d_i - nu d'_i). So W_ij = nu / d_i for this row, and R_i = 2 d_i / nu.
+    (||h_i - h'_i||^2 - nu d_i - nu d'_i), where d'_i is the distance from h'_i to its nearest row.
+    So W_ij = nu / d_i for the nearest row, and R_i = 2 d_i / nu.
 
     Example:
         >>> import torch
@@ -58,17 +59,17 @@ class MHS(
 
     @property
     def coupling(self) -> Coupling:
-        """The paper compares anchors with each other, the released code compares both views."""
+        """How anchors depend on each other: as negatives, but not at all in the released code."""
         return "none" if self.variant == "released" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """In the released code, both views serve as anchors; in the paper, only the first."""
+        """Whether both views serve as anchors, as in the authors' released code."""
         return self.variant == "released"
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Swapping the views changes nothing if both serve as anchors."""
+        """The changes that keep the value; a view swap only if both views serve as anchors."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 

@@ -30,7 +30,7 @@ class _Mixed:
     @property
     def mixing(self) -> Mixing:
         """The two columns to mix, and their shares."""
-        raise TypeError(f"define `mixing` in {type(self).__name__}: it says which vectors to mix")
+        raise TypeError(f"define `mixing`, the vectors to mix, in {type(self).__name__}")
 
     def formula(self, pairs: Pairs) -> Tensor:
         tau = self.temperature
@@ -87,18 +87,18 @@ class MixedInfoNCE(
         "Nie et al., 2023, eq. 47-49",
     ),
 ):
-    r"""InfoNCE with one more negative for each anchor: a mixture of its two hardest negatives.
+    r"""InfoNCE with one more negative for each anchor: its hardest negative, mixed with another.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
     ), v_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Here n is the hardest negative of anchor i; g
     is its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
     norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; dissipation GD_i = 1 / (1 +
-    e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i); the pull
-    of the positive is (1 - c_ii e^{h_i.v_i/tau} / S_i) / tau. Here c_in = (1 - lambda) / Z_i, c_ig
-    = lambda / Z_i, and every other c_ij is 0. With ``mix="positive"``, g is i, so c_ii > 0 and the
-    pull is weaker. With ``renormalise=False``, R = 1.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; let c_in = (1 - lambda) / Z_i,
+    c_ig = lambda / Z_i, and every other c_ij = 0; dissipation GD_i = 1 / (1 + e^{s_ii'/tau} / S_i);
+    weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i); the pull of the positive is (1
+    - c_ii e^{h_i.v_i/tau} / S_i) / tau. With ``mix="positive"``, g is i, so c_ii > 0 and the pull
+    is weaker. With ``renormalise=False``, the ratio R of pull and push is 1.
 
     The mixtures v_i are constant: no gradient flows through them to the mixed embeddings. An anchor
     gets no mixture if it has too few negatives for n and g, or if the weighted sum of the two
@@ -107,8 +107,8 @@ class MixedInfoNCE(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with one mixture
-    for each anchor (M = 1), which is not drawn at random. The paper's upper bounds on this loss
-    (eq. 50 and 51) hold only with ``renormalise=False``.
+    for each anchor (M = 1). Its vectors are not drawn at random. The paper's upper bounds on this
+    loss (eq. 50 and 51) hold only with ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -123,7 +123,7 @@ class MixedInfoNCE(
         Hyper("", "vector to mix with the hardest negative: the second hardest, or the positive"),
     ] = "negatives"
     share: Annotated[
-        float, _share("share of the second hardest negative (or of the positive) in the mixture")
+        float, _share("share of the vector that is mixed with the hardest negative")
     ] = 0.2
     renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True
 
@@ -143,16 +143,16 @@ class MixCSE(
         "Nie et al., 2023, eq. 48, 49",
     ),
 ):
-    r"""InfoNCE with one more negative per anchor: a mixture of its positive and the next row's.
+    r"""InfoNCE with one more negative per anchor: its positive, mixed with that of the next row.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
     ), v_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i. Z_i is the norm of the sum; i + 1 is the
-    next row of the batch (for the last row, the first).
+    next row of the batch. After the last row comes the first.
 
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; dissipation GD_i = 1 / (1 +
     e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i), with
     c_ij = (1 - lambda) / Z_i for j = i + 1, else 0; the pull of the positive is (1 -
-    e^{h_i.v_i/tau} lambda / (Z_i S_i)) / tau. R depends on the angles and is at most 1.
+    e^{h_i.v_i/tau} lambda / (Z_i S_i)) / tau. The ratio R of pull and push is at most 1.
 
     The mixtures v_i are held constant. All sums over j or k include additional negatives. Unlike
     this class, the released code compares every anchor and every positive with the mixtures of all

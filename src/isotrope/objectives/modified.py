@@ -1,4 +1,4 @@
-"""The modified objectives of Li et al. (2024): losses whose gradients are changed for sentences."""
+"""The modified objectives of Li et al. (2024), whose gradients are changed to suit sentences."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -31,7 +31,7 @@ _SOURCE = (
 _ORIGINAL = 10.0  # the nu that MHE was trained with
 
 Gap = Annotated[
-    float, Hyper("m", "difference of similarity at which the gradient stops", at_least=0)
+    float, Hyper("m", "similarity gap to the hardest negative that ends the gradient", at_least=0)
 ]
 
 # the papers try up to 2; in float16 gradients overflow at a few thousand
@@ -46,8 +46,8 @@ Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
     Hyper(
         "",
-        "components of the original loss that are replaced by the modified ones; settings of "
-        "components that are not replaced have no effect",
+        "components of the original objective to replace: dissipation GD, weight W, ratio R; the "
+        "settings of the other components have no effect",
     ),
 ]
 
@@ -60,8 +60,8 @@ DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
     Hyper(
         "",
-        "whether to follow the paper's gradient, the authors' released code, or directly the "
-        "paper's loss",
+        "what to compute: the gradient of the paper, that of the authors' released code, or the "
+        "loss that the paper prints",
     ),
 ]
 
@@ -77,10 +77,10 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
 
 
 class Modified(Surrogate):
-    """Base class, to inherit before ``Objective``: replaces components of another objective.
+    """Base class of objectives that replace gradient components of an original objective.
 
-    With ``variant="direct"``, the loss is the one printed in the paper, not a surrogate; only
-    ``ModifiedMHE`` and ``ModifiedMHS`` have this variant.
+    A subclass lists it before ``Objective``. With ``variant="direct"``, which only ``ModifiedMHE``
+    and ``ModifiedMHS`` have, the loss is the one printed in the paper, not a surrogate.
     """
 
     margin: float
@@ -94,14 +94,14 @@ class Modified(Surrogate):
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
-        """Return the original objective with its usual nu, or with nu = 1 if ``balanced``."""
+        """Return the original objective; if ``balanced``, with the weight nu = 1 of the push."""
 
     def other_weight(self) -> Weight | None:
-        """Return the weight W that replaces the original one; None keeps the original."""
+        """Return the weight W that replaces that of the original objective; None to keep it."""
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return the ratio R with ``step`` "GD" or "GD+W"; None keeps the original pull."""
+        """Return the ratio R for ``step="GD"`` and ``"GD+W"``; None to keep the original pull."""
         return None
 
     @property
@@ -154,8 +154,8 @@ class Modified(Surrogate):
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
         Only h_i has a gradient: c_i is constant ("no gradient" in the paper). c_i is half of the
-        pull, because the derivative of the square has a factor 2. Other variants return the
-        surrogate's part.
+        pull, because the derivative of the square has a factor 2. With other variants, it is the
+        pulling part of the surrogate.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -169,9 +169,9 @@ class ModifiedBarlowTwins(
 ):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
-    Loss (a surrogate, with d, w and all vectors but h_i constant):
-    L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
-    and averaged over both directions.
+    Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
+    anchors and averaged over both directions. The loss is a surrogate: d_i, w_ij (see below) and
+    all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; ratio R = r. With normaliser="row" the
@@ -185,9 +185,9 @@ class ModifiedBarlowTwins(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
-    "GD" replaces only GD, so W and the pull are those of Barlow Twins at nu = 30. "GD+W" also
-    replaces W and sets nu = 1, which leaves a pull of 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
+    ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With ``step="GD+W"``, W is
+    replaced too, and the pull is 2/N.
 
     Example:
         >>> import torch
@@ -219,9 +219,9 @@ class ModifiedVICReg(
 ):
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
-    Loss (a surrogate, with d, w and all vectors but h_i constant):
-    L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
-    and averaged over both directions.
+    Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
+    anchors and averaged over both directions. The loss is a surrogate: d_i, w_ij (see below) and
+    all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the
@@ -234,9 +234,9 @@ class ModifiedVICReg(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. "GD"
-    replaces only GD, so W and the pull are those of ``VICRegGrad`` at nu = 30. "GD+W" also replaces
-    W and keeps the pull of 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
+    ``step="GD"``, W and the pull are those of ``VICRegGrad`` at nu = 30. With ``step="GD+W"``, W is
+    replaced too, and the pull is 2/N.
 
     Example:
         >>> import torch
@@ -265,19 +265,20 @@ class ModifiedMHE(
 ):
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
-    Loss (a surrogate, with d, W and all vectors but h_i constant): L_i = d_i sum_{j != i} W_ij
-    (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over both directions.
-    variant="direct" computes the loss that the paper prints, with the same gradient: L = sum_i d_i
-    c_i ||h_i - h'_i||^2 + U, averaged over both directions. Here U = log( 2/(N(N-1)) sum_{k<l}
-    e^{-||h_k - h_l||^2 / (2 tau)} ) and c_i = r sum_{j != i} W_ij / 2. c_i and h'_i are constant.
+    Loss: L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged
+    over both directions. The loss is a surrogate: d_i, W_ij (see below) and all vectors but h_i are
+    constant. With variant="direct", the loss is that of eq. 14 with one change, and has the same
+    gradient: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, averaged over both directions. Here U = log(
+    2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ) and c_i = r sum_{j != i} W_ij / 2. c_i and
+    h'_i are constant.
 
-    Eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole batch, so the
-    code adds it once. In U, an h_i with d_i = 0 is held constant. ``per_anchor()`` adds U / N to
-    the loss of each anchor.
+    The change: eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole
+    batch, so the code adds it once, without d_i. In U, an h_i with d_i = 0 is held constant.
+    ``per_anchor()`` adds U / N to the loss of each anchor.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /
-    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum has each pair of rows once (k < l), so h_j
-    pushes h_i in one term only.
+    (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum counts each pair of rows once (k < l), so
+    W_ij is the whole push of h_j on h_i.
 
     With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
     m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W' be the weights of the
@@ -286,10 +287,9 @@ class ModifiedMHE(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. "GD"
-    replaces only GD, so W and the pull are those of ``MHE`` with weight nu = 10, the authors'
-    value. "GD+W" also replaces W; the pull stays 2/N or, with variant="released", becomes that of R
-    = 1.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
+    ``step="GD"``, W and the pull are those of ``MHE`` with nu = 10, the authors' value. With
+    ``step="GD+W"``, W is replaced too; the pull is 2/N or, with variant="released", that of r = 1.
 
     Example:
         >>> import torch
@@ -334,15 +334,16 @@ class ModifiedMHS(
 ):
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
-    Loss (a surrogate, with d, W and all vectors but h_i constant): L_i = d_i W_ij (h_i.h_j - r
-    h_i.h'_i), averaged over the anchors and both directions. h_j is the nearest row of the view of
-    h_i. variant="direct" averages the loss that the paper prints, with the same gradient: L_i = d_i
-    (c_i ||h_i - h'_i||^2 - ||h_i - h_j||). Here c_i = r W_ij / 2; c_i, h'_i and h_j are constant.
+    Loss: L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. h_j
+    is the nearest row of the view of h_i. The loss is a surrogate: d_i, W_ij (see below) and all
+    vectors but h_i are constant. With variant="direct", the loss is the mean of that of eq. 15, and
+    has the same gradient: L_i = d_i (c_i ||h_i - h'_i||^2 - ||h_i - h_j||). Here c_i = r W_ij / 2;
+    c_i, h'_i and h_j are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
-    for the nearest h_j of the same view (0 at a distance below 0.01), else 0; ratio R = r. W is
-    the W of ``MHS``. Appendix E prints r / (2 max_j ||h_i - h_j||) before the alignment, but the
-    gradient needs the minimum.
+    for the nearest h_j of the same view, 0 for all others and at a distance below 0.01; ratio R =
+    r. W is the W of ``MHS``. Appendix E prints r / (2 max_j ||h_i - h_j||) before the alignment,
+    but the gradient needs the minimum.
 
     With variant="released" both directions are summed. The nearest row is sought in the other view,
     at the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. h_i is pulled
@@ -352,8 +353,8 @@ class ModifiedMHS(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
-    "GD" and "GD+W" are equal, because W is not replaced; the pull is that of ``MHS``, 2.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
+    ``step="GD"`` or ``step="GD+W"``, the pull is that of ``MHS``, 2; W is never replaced.
 
     Example:
         >>> import torch

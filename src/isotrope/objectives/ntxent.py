@@ -25,16 +25,16 @@ class NTXent(
     r"""InfoNCE with all 2N views as anchors; the negatives are both views of all other rows.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} + e^{s_ij/tau}))
-    ) for the first view, and the same with exchanged views for the second; the mean is over 2N
-    anchors.
+    ) for the first view, and the same with exchanged views for the second; mean over 2N anchors.
 
     Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}); dissipation GD_i = 1 / (1 +
-    e^{s_ii'/tau} / S_i); weight W_ij = e^{s_ij/tau} / (tau S_i) for each of the 2N - 2 negatives;
-    ratio R = 1. h_i also gets a gradient as the positive of h'_i and as a negative of the other
-    anchors; GD, W and R do not include it.
+    e^{s_ii'/tau} / S_i); weight W_ij = e^{s_ij/tau} / (tau S_i) for h_j, and the same with s_ij'
+    for h'_j; ratio R = 1. All sums over j or k include additional negatives. h_i also gets a
+    gradient as the positive of h'_i and as a negative of the other anchors. GD, W and R do not
+    include this gradient.
 
-    The default temperature is the value that Manna et al. (2023) use for SimCLR; Draganov et al.
-    (2024) use 0.5.
+    The default temperature is that of Manna et al. (2023) for SimCLR; Draganov et al. (2024) use
+    0.5.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 

@@ -87,20 +87,19 @@ class MPT(
 
     Loss: L_i = max(0, m - s_ii' + max_{k != i} s_ik').
 
-    Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first of
-    equal ones); weight W_in = 1, all other W_ij = 0; ratio R = 1.
+    Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first if
+    several are equal); weight W_in = 1, all other W_ij = 0; ratio R = 1.
 
-    The mean is over all anchors, also those with GD_i = 0. Where Li et al. (2024) write MPT as a
-    triplet loss, they print max d(h_i, h'_j), but the hardest negative is the nearest. Nie et al.
-    (2023, eq. 20) print the condition with a plus sign, s_ii' + max s_ik' < m; a minus sign is
-    correct.
+    The mean is over all anchors, also those with GD_i = 0. In their triplet form of MPT, Li et al.
+    (2024) print max d(h_i, h'_j), but the hardest negative is the nearest one. Nie et al. (2023,
+    eq. 20) print the condition with a plus sign, s_ii' + max s_ik' < m; a minus sign is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives (similarities below 0 count as 0): L_i = max(0, m - s_ii' + max(0, max_{k != i}
     s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. GD,
-    W and R still describe the gradient on h_i, which is no anchor here. Let A_i = 1[L_i > 0]. h_i
-    is pulled with strength A_i. Each anchor h'_j whose hardest negative is h_i pushes it with W_ij
-    = A_j. GD_i = 1 while h_i is pulled or pushed.
+    W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i = 1[L_i > 0]. h_i is
+    pulled with strength A_i. Each anchor h'_j whose hardest negative is h_i pushes h_i with W_ij =
+    A_j. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -114,7 +113,8 @@ class MPT(
     """
 
     margin: Annotated[
-        float, Hyper("m", "difference of similarity at which the gradient stops", at_least=0)
+        float,
+        Hyper("m", "similarity gap to the hardest negative that ends the gradient", at_least=0),
     ] = 0.23
     variant: Variant = "paper"
 
@@ -136,20 +136,19 @@ class MET(
 
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
 
-    Gradient: dissipation GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first of
-    equal ones); weight W_in = 1 / d_in', all other W_ij = 0; ratio R = d_in' / d_ii'. W and R
-    follow from the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an
+    Gradient: dissipation GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first if
+    several are equal); weight W_in = 1 / d_in', all other W_ij = 0; ratio R = d_in' / d_ii'. W and
+    R follow from the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an
     additional part along h_i, which the normalisation removes.
 
     A pair at a distance below 0.01 is clamped at 0.01 and has no gradient. Li et al. (2024,
-    appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m, but d_in' -
-    d_ii' < m is correct.
+    appendix D) and Nie et al. (2023, eq. 21) print d_ii' - d_in' < m, with the wrong sign.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
-    views exchanged. GD, W and R still describe the gradient on h_i, which is no anchor here. Let
-    A_i = 1[L_i > 0]. h_i is pulled with strength A_i / d_ii'. Each anchor h'_j whose hardest
-    negative is h_i pushes it with W_ij = A_j / d_ij'. GD_i = 1 while h_i is pulled or pushed.
+    views exchanged. GD, W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i
+    = 1[L_i > 0]. h_i is pulled with strength A_i / d_ii'. Each anchor h'_j whose hardest negative
+    is h_i pushes h_i with W_ij = A_j / d_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -162,7 +161,7 @@ class MET(
     """
 
     margin: Annotated[
-        float, Hyper("m", "difference of distance at which the gradient stops", at_least=0)
+        float, Hyper("m", "distance gap to the hardest negative that ends the gradient", at_least=0)
     ] = 0.45
     variant: Variant = "paper"
 
@@ -181,18 +180,19 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), in radians.
 
     Gradient: dissipation GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the
-    first of equal ones); weight W_in = 1 / sin theta_in', all other W_ij = 0; ratio R = sin
+    first if several are equal); weight W_in = 1 / sin theta_in', all other W_ij = 0; ratio R = sin
     theta_in' / sin theta_ii'.
 
-    An angle within 0.01 of 0 or of pi is clamped; its pair neither pulls nor pushes. Nie et al.
-    (2023, eq. 22) print the condition theta_ii' - theta_in' < m, with the wrong sign.
+    An angle within 0.01 of 0 or pi is clamped; its pair neither pulls nor pushes. Nie et al. (2023,
+    eq. 22) print the condition theta_ii' - theta_in' < m, with the wrong sign.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
     theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
-    exchanged. GD, W and R still describe the gradient on h_i, no anchor here. Let A_i = 1[L_i > 0].
-    h_i is pulled with strength A_i / sin theta_ii'. Each anchor h'_j whose hardest negative is h_i
-    pushes it with W_ij = A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
+    exchanged. GD, W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i =
+    1[L_i > 0]. h_i is pulled with strength A_i / sin theta_ii'. Each anchor h'_j whose hardest
+    negative is h_i pushes h_i with W_ij = A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or
+    pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -205,7 +205,8 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     """
 
     margin: Annotated[
-        float, Hyper("m", "difference of angle (radians) where the gradient stops", at_least=0)
+        float,
+        Hyper("m", "gap in radians to the hardest negative that ends the gradient", at_least=0),
     ] = 0.15 * math.pi
     variant: Variant = "paper"
 

@@ -1,4 +1,4 @@
-"""Losses defined by a gradient of Tao et al. (2022); everything but the anchor is constant."""
+"""Losses built to have gradients of Tao et al. (2022); all vectors but the anchor are constant."""
 
 from typing import Annotated, Literal
 
@@ -26,17 +26,17 @@ class BarlowTwinsGrad(
 ):
     r"""The gradient of Barlow Twins on the sphere, written as a loss of each anchor.
 
-    Loss (a surrogate, with A and all vectors but h_i constant), summed over the anchors of both
-    views: L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
+    Loss: L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j, summed over the
+    anchors of both views. The loss is a surrogate: A (see below) and all vectors but h_i are
+    constant.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is
-    (2/N) A, with A = I - (1 - nu) diag C. In the tangent space, the whole gradient equals that of
-    ``BarlowTwins``. Tao et al. train with nu = 50 and with A = I (diagonal=False).
+    (2/N) A, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. In the tangent space, the
+    whole gradient equals that of ``BarlowTwins``. Tao et al. use nu = 50 and diagonal=False: A = I.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, section 4.2 and eq. 10. Their released code trains this loss in
-    place of Barlow Twins.
+    Reference: Li et al., 2024, section 4.2, eq. 10. Their code trains this loss for Barlow Twins.
 
     Example:
         >>> import torch
@@ -46,7 +46,7 @@ class BarlowTwinsGrad(
 
     weight: Weight = 30.0
     diagonal: Annotated[
-        bool, Hyper("A", "whether the pull is multiplied by the matrix A; if not, by the identity")
+        bool, Hyper("A", "whether A is I - (1 - nu) diag C (Barlow Twins) or the identity I")
     ] = True
 
     presets = BarlowTwins.presets
@@ -55,7 +55,7 @@ class BarlowTwinsGrad(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Transformations that keep the value. No rotation: it changes the diagonal of C."""
+        """The changes that keep the value; with the matrix A, rotation is not among them."""
         return super().invariances - ({"rotation"} if self.diagonal else frozenset())
 
     @property
@@ -81,21 +81,20 @@ class VICRegGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, appendix E (named L^eV)"),
 ):
-    r"""The gradient that Li et al. (2024) use for VICReg, without centring and without a hinge.
+    r"""The gradient that Li et al. (2024) use for VICReg; it lacks the centring and the hinge.
 
-    Loss (a surrogate, with W and all vectors but h_i constant), summed over the
-    anchors of both views: L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
+    Loss: L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j, summed over the anchors
+    of both views. The loss is a surrogate: 2 h_i.h_j / N^2 and all vectors but h_i are constant.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
-    In the tangent space, the whole gradient equals that of sum_i ||h_i - h'_i||^2 / N + (nu1/D)
-    sum_kl (C_kl^2 + C'_kl^2), also over k = l. Here C = sum_i h_i h_i^T / (N - 1) is not centred,
-    and nu = 2 nu1 N^2 / (D (N-1)^2). ``VICReg``, with the loss printed in its paper, has a
-    different gradient.
+    Let C = sum_i h_i h_i^T / (N - 1), not centred, and C' the same for the other view. With nu = 2
+    nu1 N^2 / (D (N-1)^2), the whole gradient equals, in the tangent space, that of sum_i ||h_i -
+    h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2). Unlike in ``VICReg``, whose gradient differs,
+    this sum includes the diagonal k = l.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, eq. 11, table 2, appendix E. Their released code trains this loss
-    under the name VICReg.
+    Reference: Li et al., 2024, eq. 11, table 2, appendix E. Their code calls this loss VICReg.
 
     Example:
         >>> import torch
@@ -128,22 +127,21 @@ class SimCLRGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The gradient of an anchor's own term of NT-Xent, written as a loss of each anchor.
+    r"""The gradient that an anchor gets from its own loss in NT-Xent, written as a loss.
 
-    Loss (a surrogate, with p and all vectors but h_i constant): L_i = (sum_j p_ij h_i.x_j - (1 -
-    p_i) h_i.h'_i) / tau, where x_j are the rows of both views except h_i and h'_i,
-    and the additional negatives.
+    Loss: L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both
+    views except h_i and h'_i, and the additional negatives. The loss is a surrogate: p (see below)
+    and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
-    is the softmax of s / tau over all rows of both views except h_i, and p_i is its value at the
-    positive.
+    is the softmax of s / tau over all rows of both views except h_i, and p_i its value for h'_i.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder, which belongs
     to the training method here. They also count that encoder's embedding of the anchor's own view
     as a negative; this class does not. Without a momentum encoder, that embedding is h_i itself.
-    Normalisation removes a push along h_i, so it would only change the softmax's denominator.
+    Normalisation removes a push along h_i, so this negative would only change the denominator.
 
     Example:
         >>> import torch
@@ -172,18 +170,18 @@ class UniGrad(
 ):
     r"""The common gradient of siamese objectives: a pull, and a push from second moments.
 
-    Loss (a surrogate, with F h_i and h'_i constant): L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j
-    h_j^T + h'_j h'_j^T) / 2N.
+    Loss: L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N. The loss is
+    a surrogate: the vectors F h_i and h'_i are constant.
 
     Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, positive or negative, for every
     other row x_j of both views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
-    h'_i too; the rest, (nu / 2N) h_i, is parallel to h_i, so normalisation removes it.
+    h'_i too; the rest of the gradient, (nu / 2N) h_i, is removed by normalisation.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; the default nu is that of their released configuration. Here F is
     computed from one batch. Tao et al. average F over steps (decay 0.99) and take the targets from
-    a momentum encoder. Both need a state, which an objective does not have.
+    a momentum encoder. An average and an encoder need a state, which an objective does not have.
 
     Example:
         >>> import torch

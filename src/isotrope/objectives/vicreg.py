@@ -35,9 +35,9 @@ class VICReg(
     Gradient: dissipation GD = 1; weight W_ij = 4 nu1 y_i.y_j / (D (N-1)^2), which may be negative;
     the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate
     push, is -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)) in coordinate k. The
-    residual is (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
-    centre the rows: it is the gradient of another loss, ``VICRegGrad``. GD, W and R need
-    space="sphere".
+    residual is (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither of these two parts
+    and does not centre the rows: it is the gradient of ``VICRegGrad``. The components exist only
+    with space="sphere".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
@@ -57,14 +57,14 @@ class VICReg(
         float, Hyper("lambda", "weight of the positives' squared distance", at_least=0)
     ] = 25.0
     var_coeff: Annotated[
-        float, Hyper("nu2", "weight of the penalty on deviations below gamma", at_least=0)
+        float, Hyper("nu2", "weight of the penalty on standard deviations below gamma", at_least=0)
     ] = 25.0
     cov_coeff: Annotated[float, Hyper("nu1", "weight of the squared covariances", at_least=0)] = 1.0
     gamma: Annotated[
         float, Hyper("gamma", "standard deviation that every coordinate should have", at_least=0)
     ] = 1.0
     epsilon: Annotated[
-        float, Hyper("epsilon", "number added to the variance under the root", at_least=0)
+        float, Hyper("epsilon", "number added to the variance before the square root", at_least=0)
     ] = 1e-4
     space: Annotated[
         Literal["sphere", "raw"], Hyper("", "whether to normalise each row or to take it as it is")
@@ -76,7 +76,7 @@ class VICReg(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Permutation and view swap; on the sphere also the scale of every embedding."""
+        """The changes that keep the value: permutation, view swap and, on the sphere, scale."""
         both = frozenset({"permutation", "view swap"})
         return both | {"scale"} if self.space == "sphere" else both
 

@@ -1,17 +1,18 @@
-"""The base class of objectives, the three components of their gradient, and tools for both.
+"""Objectives and the three components of their gradients: to define, change and analyse them.
 
 To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
-``forms`` derives the mean of both directions and the attracting and repelling parts, ``assemble``
+``forms`` makes from an objective the mean of both directions, or its pull and push, ``assemble``
 turns components back into a gradient, ``proof`` tests what a class declares, and
 ``objective_check`` runs these tests and explains the usual errors.
 
 To change an objective: ``parts`` holds the named components, ``metric`` the distances that they
 use. ``compose`` turns components (and a parent objective) into an objective, whose loss is a
-``surrogate``. ``authors_code`` follows the released code of Li et al. 2024 where it differs.
+``surrogate``. ``authors_code`` follows the released code of Li et al. 2024 where it differs from
+their paper.
 
 To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` evaluates the components at
 given angles, and ``decompose`` finds the components of any loss. ``similarities`` finds the pairs
-that a loss compares, from its autograd graph (``graph``, ``operands``, ``compared``).
+that a loss compares in its autograd graph, with ``graph``, ``operands`` and ``compared``.
 """
 
 from typing import TYPE_CHECKING

@@ -17,9 +17,10 @@ DEAD = 0.01  # below this GD an anchor hardly moves
 def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     """Return the hardest negative's share of an anchor's weights, averaged over active anchors.
 
-    An anchor is active if its GD is at least 0.01 and some of its weights are not 0. The result is
-    None if no anchor is active. The hardest negative is the negative most similar to the anchor.
-    Weights count by absolute value, because some objectives (VICRegGrad) have both signs.
+    An anchor is active if its dissipation GD is at least 0.01 and some of its weights are not 0.
+    The result is None if no anchor is active. The hardest negative is the negative most similar to
+    the anchor. Weights count by absolute value, because some objectives (VICRegGrad) have negative
+    weights.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
@@ -31,18 +32,18 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
 
 @torch.no_grad()
 def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
-    """Return dissipation, dead, hardest_share and ratio of a batch, or of its first 4,096 rows.
+    """Return a dict of dissipation, dead, hardest_share and ratio of a batch.
 
     Args:
-        objective: Any objective. All numbers are None if it has no components (``has_terms``).
-        views: Embeddings of any norm, n x d each.
+        objective: Any objective. Without components (``has_terms``), the four values are None.
+        views: Embeddings of any norm, n x d each. Only the first 4,096 rows are used.
 
     Returns:
-        ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. These two leave
-        out anchors without negatives, whose GD does not show whether they have finished learning,
-        and are None if no anchor is left. ``hardest_share``: see :func:`hardest_share`. ``ratio``:
-        the mean R over the anchors whose weights do not sum to 0. It is None if there are no such
-        anchors, or if the pull is a matrix (Barlow Twins).
+        ``dissipation``: the mean dissipation GD. ``dead``: the share of anchors with GD < 0.01.
+        Anchors without negatives do not count here, because their GD does not show whether they
+        have finished learning; without other anchors, both values are None. ``hardest_share``: see
+        :func:`hardest_share`. ``ratio``: the mean ratio R of anchors whose weights do not sum to 0;
+        None without such anchors, or if the pull is a matrix (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
@@ -51,7 +52,7 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
 
 
 def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
-    """Return the four numbers of :func:`anatomy` for given components."""
+    """Return the dict of :func:`anatomy` for components that are already computed."""
     ratio = terms.ratio
     weighted = terms.mass != 0
     opposed = pairs.negative(terms.against).any(dim=1)
@@ -67,7 +68,7 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
 
 
 def first_rows(views: Views) -> Views:
-    """Return a batch, shortened to 4,096 rows and their positives to keep its matrices small."""
+    """Return the first 4,096 rows of a batch and their positives, so that matrices stay small."""
     if len(views.positives) <= MOST:
         return views
     groups = None if views.groups is None else views.groups[views.rows][:MOST]

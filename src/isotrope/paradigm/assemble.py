@@ -12,7 +12,7 @@ from isotrope.kernels.choose import pairs
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return the gradients GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
+    """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d (see ``Terms``)."""
     columns = pairs(views).columns(terms.against)
     direction = terms.weight @ columns - terms.pulls * views.own
     if terms.extra is not None:
@@ -47,7 +47,7 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 
 
 def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
-    """Return the components of the mean of both directions: (H, H') and (H', H).
+    """Return the components of the mean of both directions, each with one view as the anchors.
 
     The components are those of the first direction. The residual holds the gradient that
     the first view receives from the second direction, as positives and as negatives.

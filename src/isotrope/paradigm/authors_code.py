@@ -1,9 +1,8 @@
 """The components in the released code of Li et al. 2024, where it differs from the paper.
 
-The code sums the losses of both directions, and the similarity s_ii' has a gradient in both. So h_i
-is pulled twice, as an anchor and as the positive of h'_i. The effective ratio is about twice the
-chosen ratio. By default, objectives follow the paper's equations; ``variant="released"`` selects
-the components of this module.
+The code sums the losses of both directions. Both losses pull h_i, as an anchor and as the positive
+of h'_i, so the effective ratio is about twice the chosen ratio. By default, objectives follow the
+paper's equations; ``variant="released"`` selects the components of this module.
 """
 
 from dataclasses import dataclass, replace
@@ -25,10 +24,10 @@ Variant = Annotated[
 
 @dataclass(frozen=True)
 class WithinViewMargin(Dissipation):
-    """GD = 1[1 - max_k h_i.h_k < m]: 1 while a row of the same view has a cosine above 1 - m.
+    """Dissipation GD = 1 while a row of the same view has a cosine above 1 - m, then 0.
 
-    The released code of the modified objectives uses it in place of ``Margin``. The similarity with
-    the positive is replaced by 1, so the gradient stops earlier.
+    The released code of the modified objectives has GD = 1[1 - max_k h_i.h_k < m] for ``Margin``: 1
+    replaces the similarity with the positive, so the gradient stops earlier.
     """
 
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
@@ -38,7 +37,7 @@ class WithinViewMargin(Dissipation):
 
 
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
-    """Return the components of the baseline (eq. 5) in the released code: GD masks matrix rows.
+    """Return the components of the baseline (eq. 5) in the released code, where GD drops rows.
 
     The loss of each direction is the mean over the entries of the similarity matrix in the rows
     with GD > 0. Without such a row, the loss is 0.
@@ -61,9 +60,9 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
 
 
 def vectors_masked(first: Terms, other: Terms) -> Terms:
-    """Return the components of the modified objectives in the released code: GD masks embeddings.
+    """Return the components of the modified objectives, as in the released code.
 
-    An anchor with GD = 0 is replaced by a constant, so it receives no gradient in any role. An
-    anchor with GD = 1 is pulled by both directions, whatever the GD of its positive.
+    An anchor with dissipation GD = 0 is replaced by a constant, so it receives no gradient in any
+    role. An anchor with GD = 1 is pulled by both directions, whatever the GD of its positive.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

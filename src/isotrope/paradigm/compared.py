@@ -1,8 +1,8 @@
-"""Arranges the similarities that a loss computed in tables: each anchor with its candidates.
+"""Tables of the similarities that a loss has computed: each anchor with its candidates.
 
 :mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table
 (``Compared``) says for each pair whether the loss pulls it together or pushes it apart. ``joined``
-merges tables of one softmax, such as one over the positives and one over additional negatives.
+merges tables that share a softmax, such as a table of positives and a table of negatives.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ class Compared:
         distance: Whether the scores are negated distances.
         lengths: Norms of the anchors before normalisation; None if they were not normalised.
         roots: Graph nodes that anchors and columns come from.
-        rounded: Whether the gradient has half precision, which loses a small pull.
+        rounded: Whether the gradient has half precision, in which a small pull is lost.
         scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
-            temperature of a softmax. None if there is not one such number.
-        beside: Graph node that concatenates these scores with those of other tables, or None.
-        summed: Number of cosines whose sum is a score; 1 for a single cosine, or if unknown.
+            temperature of a softmax. None if no number is the same for all scores.
+        beside: Graph node that concatenates these scores with others; None without such a node.
+        summed: Number of cosines that are added up to each score; 1 if unknown.
     """
 
     anchors: Tensor
@@ -98,7 +98,7 @@ class Compared:
 
     @property
     def cosines(self) -> bool:
-        """Whether all rows of each side have the same length."""
+        """Whether all anchors have the same length, and all candidates have the same length."""
         return all(even(x) for x in (self.anchors, self.columns))
 
     @property
@@ -113,11 +113,11 @@ class Compared:
 
     @property
     def blocks(self) -> bool:
-        """Whether each anchor has candidates of its own."""
+        """Whether no candidate belongs to two anchors, and there are several anchors."""
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether ``others`` compare the same vectors with anchors and candidates exchanged."""
+        """Whether the anchors here are the candidates of ``others``, and the reverse."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
@@ -130,7 +130,7 @@ def even(x: Tensor) -> bool:
 
 
 def imbalance(gradient: Tensor, dim: int) -> float:
-    """Return the difference of pull and push along a dimension, divided by their sum."""
+    """Return abs(push - pull) of the rows (``dim=1``) or columns, as a share of push + pull."""
     size = float(gradient.abs().sum())
     return float(gradient.sum(dim=dim).abs().sum()) / size if size else 0.0
 
@@ -381,8 +381,8 @@ def stacked(whole: Sequence[Compared]) -> Compared:
 class SoftmaxEvidence:
     """Sums over pairs that give the temperature of a softmax; sums of several steps can be added.
 
-    In a softmax the log of the push is linear in the scores of a row, with slope 1 / temperature.
-    A pair's weight in the fit of this slope is the square root of its share in its row's push.
+    In a softmax, the log of a pair's push is linear in its score, with slope 1 / temperature. The
+    fit of this slope weighs a pair by the square root of its share in the push of the row.
     """
 
     xx: float = 0.0
@@ -433,7 +433,7 @@ class SoftmaxEvidence:
 
     @property
     def misfit(self) -> float:
-        """The unexplained share of the standard deviation of the log pushes."""
+        """The share of the standard deviation of the log pushes that the fit does not explain."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0

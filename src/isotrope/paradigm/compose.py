@@ -1,6 +1,6 @@
-"""Builds an objective from three components, or replaces components of another (its parent).
+"""Builds an objective from three components, or from a parent objective and new components.
 
-Such an objective is defined by its gradient. Its loss is a surrogate with this gradient (see
+The result is defined by its gradient. The loss is a surrogate with this gradient (see
 ``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value of the loss.
 """
 
@@ -34,10 +34,10 @@ class Paradigm(
         "Li et al., 2024, eq. 5",
     ),
 ):
-    r"""An objective given by its three components.
+    r"""An objective given by its three components: dissipation GD, weight W and ratio R.
 
-    Loss (a surrogate in which everything except h_i is constant):
-    L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions.
+    Loss: L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions. The loss is
+    a surrogate: everything except h_i is constant.
 
     Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
     three ways. The two directions are summed, not averaged. h_i is pulled twice, as an anchor and
@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other; the parts, the parent and ``variant`` decide it."""
+        """How anchors depend on each other: ``none`` if all parts say so and variant="paper"."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -98,17 +98,17 @@ class Paradigm(
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether the parent takes additional negatives; True without a parent."""
+        """Whether additional negatives are allowed: always, unless the parent takes none."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared; False only if W comes from a parent that compares no rows."""
+        """Whether rows are compared: always, unless the weight is from a parent without pairs."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Transformations that leave the loss unchanged; not rotation if the parent excludes it."""
+        """The changes that keep the value; not rotation if a component of the parent forbids it."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -116,7 +116,7 @@ class Paradigm(
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """The sum if the weights include the factor 1/n, else the mean."""
+        """How losses are combined: the sum if weights have the factor 1/n, else the mean."""
         if self.weight is not None:
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
@@ -125,7 +125,7 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the fields that are set; parts in their short form (``"margin:0.3"``)."""
+        """Return a dict of the fields that are set, parts in short form (``"margin:0.3"``)."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         return {name: v.short() if isinstance(v, Component) else v for name, v in values.items()}
 
@@ -173,7 +173,7 @@ def _summed(objective: Objective | None) -> bool:
 def modify(
     parent: Objective, *, dissipation: object = None, weight: object = None, ratio: object = None
 ) -> Paradigm:
-    """Return ``parent`` with some components replaced; it keeps its other components.
+    """Return an objective with the components of ``parent``, except for those given here.
 
     If the weight is replaced and the ratio is not, the ratio stays the same. Losses of the whole
     batch (Barlow Twins, MHE) keep their pull instead, because it does not depend on the weight.
@@ -186,14 +186,13 @@ def modify(
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
-            f"exchange the dissipation or ratio of {type(parent).__name__}, or start from an "
-            "objective without an additional push (VICRegGrad instead of VICReg): this one has an "
-            "additional push, which would be lost with its weight"
+            f"keep the weight of {type(parent).__name__}, or start from an objective without an "
+            "additional push (VICRegGrad instead of VICReg): that push would go with the weight"
         )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(
-            f"give a weight as well ('softmax:0.05'): {type(parent).__name__} pushes nothing away, "
-            "and a ratio is pull divided by push"
+            "give a weight as well, such as 'softmax:0.05': a ratio is pull divided by push, and "
+            f"{type(parent).__name__} pushes nothing away"
         )
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
     exchanged: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
@@ -226,7 +225,7 @@ def part(kind: type[_Part], component: object) -> _Part:
     known = cast("Mapping[str, Callable[..., _Part]]", kind.by_name)
     what = kind.__name__.lower()
     if not isinstance(component, str):
-        raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {component!r}")
+        raise ValueError(f"give a {what}, one of {', '.join(sorted(known))}; found {component!r}")
     name, *values = component.lower().split(":")
     if kind is Ratio and not values and is_number(name):
         name, values = "static", [name]

@@ -20,7 +20,7 @@ FORM_NAMES = ("preset", "symmetric", "part")
 
 @cache
 def declared() -> Mapping[str, tuple[str, ...]]:
-    """Return the settings of every objective of the package, by its registered name."""
+    """Return a dict from the registered name of each objective of the package to its settings."""
     package = Path(__file__).resolve().parent.parent
     files = [*(package / "objectives").glob("*.py"), package / "paradigm" / "compose.py"]
     classes: dict[str, ast.ClassDef] = {}
@@ -35,7 +35,7 @@ def declared() -> Mapping[str, tuple[str, ...]]:
 
 
 def objective_settings() -> list[str]:
-    """Return the settings of all objectives, as ``objective.temperature``."""
+    """Return the names of the settings of all objectives, such as ``objective.temperature``."""
     names = {name for settings in declared().values() for name in settings}
     return [f"objective.{name}" for name in sorted({*names, *PARTS, *FORM_NAMES})]
 
@@ -63,7 +63,7 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
 def by_dataset(
     objective: str, settings: Mapping[str, float | str], datasets: Collection[str]
 ) -> dict[str, tuple[str, dict[str, float | str]]]:
-    """Return the objective of each data set and its settings.
+    """Return a dict from each data set to a tuple: the name of its objective, and its settings.
 
     >>> by_dataset("qa=infonce,nli=met", {"nli.margin": 0.3}, ["qa", "nli"])
     {'qa': ('infonce', {}), 'nli': ('met', {'margin': 0.3})}

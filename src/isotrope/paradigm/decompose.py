@@ -1,4 +1,4 @@
-"""Decomposes any loss of two views into GD, W and R by autograd, and reports the remainder.
+"""Decomposes any loss of two views into dissipation GD, weight W and ratio R by autograd.
 
 The derivatives of a loss by the similarities s_ij' = h_i . h'_j contain its components. The
 gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from negative j and
@@ -13,16 +13,16 @@ each anchor. Its pushes and its pull are the least-norm solution of
 
 and the residual is the remainder that no solution reaches. Two facts limit the conclusions:
 
-- the solution is unique if the rank equals the number of unknowns (with d > n, in general
-  position); otherwise other weights give the same gradient;
+- the solution is unique if the rank of the system is the number of unknowns, as usual for d > n;
+  otherwise other weights give the same gradient;
 - if the rank is d - 1, the vectors span the tangent plane: every gradient fits, and a small
   residual proves nothing (``testable``). Test with few rows in many dimensions.
 
-The pushes are then split: each row of W sums to 1, and GD is the signed sum of the pushes (it
-contains the 1/tau of a softmax). If pushes of both signs cancel (their sum is less than sqrt(eps)
-times the sum of their magnitudes), |W| sums to 1 and GD is the sum of the magnitudes. If there is
-only a pull, GD is 1. The products GD x W and GD x pull do not depend on the case; ``normalised``
-marks the anchors of the first case.
+The pushes are then split into GD, their signed sum, and weights W, each row of which sums to 1. GD
+contains the 1/tau of a softmax. If pushes of both signs cancel, GD is the sum of their magnitudes,
+and |W| sums to 1. Pushes cancel if their sum is less than sqrt(eps) times the sum of magnitudes. If
+there is only a pull, GD is 1. The products GD x W and GD x pull are the same in all three cases;
+``normalised`` marks the anchors of the first case.
 """
 
 import inspect
@@ -56,7 +56,7 @@ class Decomposition:
         terms: GD, W and pull, detached; ``terms.scale * assemble(terms, views)`` equals
             ``gradient`` in the tangent space.
         gradient: Tangent part of the gradient with respect to the normalised anchors, n x d.
-        normalised: Whether the weights of each anchor sum to 1 (see the module), n booleans.
+        normalised: n booleans, True if an anchor's weights sum to 1, False if they are 0 or cancel.
         unique: Whether no other weights of an anchor give the same gradient within rounding, n
             booleans. At least half of the digits of unique weights are reliable.
         rank: Rank of the system that was solved for each anchor, n integers. None if no system was
@@ -71,7 +71,7 @@ class Decomposition:
 
     @property
     def ratio(self) -> Tensor:
-        """R_i, n values; NaN where the weights sum to 0."""
+        """Ratio R_i of pull and push, n values; NaN where the weights sum to 0."""
         return self.terms.pull.where(self.normalised, torch.nan)
 
     @property
@@ -115,8 +115,8 @@ def decompose(
         loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``
             with unit rows or, if ``of="similarities"``, as ``loss_fn(similarity)`` with their
             cosines (n x m, anchors in rows, the positives on the diagonal).
-        anchors: Embeddings of the anchors, n x d, of any norm and float dtype. Computations are in
-            float32 at least.
+        anchors: Embeddings of the anchors, n x d, of any norm and dtype. Half precision is
+            converted to float32.
         positives: Embeddings of the other view, m x d, m >= n. Row i is the positive of anchor i,
             and the other rows are its negatives.
         of: Arguments of the loss: the two embeddings (the default, as for every objective here) or
@@ -128,8 +128,8 @@ def decompose(
             depends on this choice.
 
     Raises:
-        ValueError: an unknown choice, a zero embedding, or a loss that has other arguments, returns
-            no scalar, does not depend on the anchors, or has a gradient that is not finite.
+        ValueError: an unknown ``of``, ``against`` or ``reduction``, a zero embedding, or a loss
+            with other arguments, no scalar, no dependence on the anchors, or no finite gradient.
 
     Example:
         >>> import torch
@@ -154,8 +154,8 @@ def decompose(
     for name, rows in (("anchors", given.anchors), ("positives", given.positives)):
         if bool((zero := ~rows.any(dim=1)).any()):
             raise ValueError(
-                f"row {int(zero.int().argmax())} of the {name} is zero and has no direction; "
-                "leave it out"
+                f"leave out row {int(zero.int().argmax())} of the {name}: it is zero and has no "
+                "direction"
             )
     pairs = choose_pairs(_prepared(given))
     views, n = pairs.views, len(anchors)
@@ -201,9 +201,9 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     wanted = 1 if of == "similarities" else 2
     if count != wanted:
         raise ValueError(
-            "use of='similarities' for a loss of the similarity matrix, of='embeddings' for a "
-            f"loss of anchors and positives, or wrap the loss: of={of!r} calls loss_fn with "
-            f"{wanted} argument{'s'[: wanted - 1]}; found a loss that requires {count}"
+            "use of='similarities' for a loss of one similarity matrix, of='embeddings' for a loss "
+            f"of anchors and positives, or wrap loss_fn: of={of!r} passes {wanted} "
+            f"argument{'s'[: wanted - 1]}, but loss_fn requires {count}"
         )
 
 
@@ -261,8 +261,8 @@ def _derivative(
         if not isinstance(value, Tensor) or value.ndim:
             kind = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(
-                f"loss_fn must return a scalar tensor; found {kind}: return the mean or the "
-                "sum of the losses, and pass reduction='mean' or 'sum'"
+                "return the mean or the sum of the losses, and pass reduction='mean' or 'sum': "
+                f"loss_fn must return a scalar tensor; found {kind}"
             )
         slope = reading = None
         if value.requires_grad:
@@ -276,8 +276,8 @@ def _derivative(
     broken = (~slope.isfinite()).any(dim=1)
     if bool(broken.any()):
         raise ValueError(
-            f"the gradient of loss_fn is not finite for {int(broken.sum())} of {len(slope)} "
-            f"anchors, first for anchor {int(broken.int().argmax())}: clamp its divisors"
+            f"clamp the divisors in loss_fn: its gradient is not finite for {int(broken.sum())} of "
+            f"{len(slope)} anchors, first for anchor {int(broken.int().argmax())}"
         )
     if reading is None:
         return slope, []
@@ -306,7 +306,7 @@ def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tenso
 
 
 def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Return GD (n values), and whether it is the sum of the signed pushes (n booleans).
+    """Return a tuple: GD (n values), and whether GD is the signed sum of the pushes (n booleans).
 
     Args:
         push: Product of GD and W, n x c.

@@ -1,4 +1,4 @@
-"""Derives objectives from another: the mean of both directions, one direction, a part of the loss.
+"""Makes objectives from a given one: the mean of both directions, one direction, pull or push.
 
 ``objective.symmetric()`` and ``objective.parts`` return them.
 """
@@ -16,7 +16,7 @@ from isotrope.paradigm.objective import Objective, Space
 
 
 class Derived(Objective, register=False):
-    """Base class of objectives made from another objective; they take over its declarations."""
+    """Base class of objectives made from another objective, whose declarations they take over."""
 
     objective: Objective
 
@@ -65,13 +65,13 @@ class Derived(Objective, register=False):
 
 
 class OneWay(Derived, register=False):
-    """The first direction of an objective that averages both: the first view has the anchors."""
+    """One of the two directions that an objective averages: the first view has the anchors."""
 
     two_directions = False
 
 
 class Symmetric(Derived, register=False):
-    """The mean of an objective over both directions: (H, H') and (H', H).
+    """The mean of an objective over both directions: each view once as the anchors.
 
     The components are those of the first direction. The residual is the rest of an anchor's
     gradient, in closed form: the part that the anchor receives in the second direction, as a

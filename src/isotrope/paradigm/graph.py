@@ -52,18 +52,18 @@ class Similarity:
         kind: ``product``, ``distance`` or ``scores``.
         edges: Edges to both operands; None for an operand without a gradient.
         order: Place in the order in which the loss was computed.
-        hook: Node at which the backward pass yields ``gradient``.
+        hook: Node whose hook reads ``gradient`` in the backward pass.
         a: First operand, in the layout of the operation.
         b: Second operand.
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
-        parts: ``gradient``, divided among the operations that use the result or a multiple of it.
+        parts: Summands of ``gradient``, one from each operation that uses the result or a multiple.
         tokens: Whether a later operation reduces the result from tokens to texts.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
         roots: Graph nodes that each side comes from.
-        picked: Number of rows of the largest matrix from which an operand selects rows, or 0.
-        scale: Number that the result is multiplied by before it is exponentiated, or None.
+        picked: Number of rows of the largest matrix from which an operand selects rows; else 0.
+        scale: Number that multiplies the result before an exponential; None without such a number.
         beside: Graph node that concatenates the scores of an anchor with other scores, or None.
         cosine: Whether the loss divides the result by the lengths of both vectors.
         alpha: Number by which the operation multiplies each product or distance.
@@ -94,7 +94,7 @@ class Similarity:
     rooted: bool = False
 
     def complete(self) -> None:
-        """Mark products x.y as squared distances |x|^2 + |y|^2 - 2 x.y if the loss computes these.
+        """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.
 
         The squared lengths may be the diagonal of the matrix of products x x^T.
         """
@@ -109,7 +109,7 @@ class Similarity:
 
     @property
     def top(self) -> Node:
-        """The node that outputs the similarities; for squared distances, the node that squares."""
+        """The node that outputs the similarities or, if these are squared later, their squares."""
         return self.hook if self.squared else self.node
 
     @property
@@ -119,7 +119,7 @@ class Similarity:
 
     @property
     def operation(self) -> str:
-        """The name of the operation, such as ``Mm``; or ``tokens`` or ``scores``."""
+        """``tokens`` or ``scores`` if these are compared, else the operation, such as ``Mm``."""
         name = "tokens" if self.tokens else self.kind
         return name if name in ("tokens", "scores") else operation_of(self.node)
 
@@ -148,9 +148,9 @@ def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
 
 
 def texts_of(root: Node) -> list[Tensor]:
-    """Return, for each lookup of token ids in a loss's graph, a number for each text.
+    """Return a tensor for each lookup of token ids in a graph: one number for each text.
 
-    Equal texts have equal numbers. Ids that most rows share, such as positions, are left out.
+    Equal texts have equal numbers. Lookups with mostly equal rows, such as positions, are left out.
     """
     found, stack, been = [], [root], {root}
     while stack and len(been) < MOST_NODES:
@@ -174,7 +174,7 @@ def texts_of(root: Node) -> list[Tensor]:
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operation keeps the order of the numbers of a tensor with this shape."""
+    """Return whether an operation on a tensor of this shape keeps the order of its numbers."""
     operation = operation_of(node)
     if operation == "Permute":
         long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
@@ -183,7 +183,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter that a node yields, perhaps reordered or cast; None for a scalar."""
+    """Return the parameter that a node reads, moves or casts; None for all else."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -294,7 +294,7 @@ def _alike(a: tuple[Node | None, int], b: tuple[Node | None, int]) -> bool:
 
 
 def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor | None:
-    """Return the values of an edge, if autograd keeps enough to compute them, else None."""
+    """Return the values of an edge; None if autograd keeps too little to compute them."""
     if edge is None:
         return None
     node, index = edge
@@ -439,7 +439,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of edges that lead to an operand of ``seen``, perhaps reordered or cut."""
+    """Return a dict from each of ``edges`` that leads to an operand of ``seen`` to its values."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

@@ -2,8 +2,8 @@
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
 ``distance`` and ``angle`` clamp pairs closer than .01 (s > 1 - 5e-5), and ``angle`` also pairs
-within .01 of pi, because their derivatives by s are infinite at these ends. For a clamped pair the
-value is constant and the slope is 0.
+within .01 of pi, because the derivatives of ``distance`` and ``angle`` by s are infinite there. For
+a clamped pair the value is constant and the slope is 0.
 """
 
 from typing import Literal
@@ -34,7 +34,7 @@ def dissimilarity(similarity: Tensor, metric: Metric) -> Tensor:
 
 
 def slope(similarity: Tensor, metric: Metric) -> Tensor:
-    """Return -d dissimilarity / d similarity: 1, 1 / distance or 1 / sin angle; 0 if clamped."""
+    """Return -d dissimilarity / d similarity: 1, 1/distance or 1/sin(angle); 0 if clamped."""
     if metric == "dot":
         return torch.ones_like(similarity)
     if metric == "distance":
@@ -45,9 +45,9 @@ def slope(similarity: Tensor, metric: Metric) -> Tensor:
 
 
 def shifted(similarity: Tensor, margin: float | Tensor) -> Tensor:
-    """Return cos(theta + u) of pairs at the angle theta: ArcCon's positive (Li et al. 2024, eq. 2).
+    """Return cos(theta + u) for pairs at the angle theta and a margin u (Li et al. 2024, eq. 2).
 
-    The sum is clamped at pi, beyond which the cosine rises again. u = 0 returns the similarity.
+    theta + u is clamped at pi, beyond which the cosine rises again. u = 0 changes nothing.
     """
     if not isinstance(margin, Tensor) and margin == 0:
         return similarity

@@ -47,11 +47,11 @@ class Objective:
     and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values
     that a paper tuned for a backbone; explicit arguments override them.
 
-    ``coupling`` declares how the anchors of a batch depend on each other. The answer decides how
-    value and gradients are computed. The declaration holds for the reduced loss of one direction,
-    and for its attraction and repulsion. For anchor i, let p_i be the similarity with its positive,
-    t_i the statistics over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau}
-    (``logsumexp`` is log S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
+    ``coupling`` declares how the anchors of a batch depend on each other, and so decides how value
+    and gradients are computed. It must be true of the loss of one direction, and of its attraction
+    and repulsion. For anchor i, let p_i be the similarity with its positive, t_i the statistics
+    over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau} (``logsumexp`` is log
+    S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
     - ``"batch"``: any function of all p and t. This is the default and always correct; it costs a
       second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
@@ -61,14 +61,13 @@ class Objective:
       the loss of its own anchors only;
     - ``"positives"``: sum_i f_i(t_i, all p), across the views (DCLW). It takes one pass;
     - ``"linear"``: a(all p) + sum_i c_i(all p) S_i (MIO). It takes one pass, also over both views;
-    - ``"total"``: f(all p, sum_i S_i), with ``logsumexp`` across the views (uniformity). It takes
-      one pass.
+    - ``"total"``: f(all p, sum_i S_i), ``logsumexp`` across views (uniformity). It takes one pass.
 
     Formulas may use the number of negatives (``count``) wherever they may use p. A wrong
     declaration fails ``prove``, and raises ``WrongCoupling`` if a batch's statistics show it.
 
-    ``coupling``, ``pairwise`` and the like are properties, because they may depend on settings. For
-    a constant, a subclass may write an attribute: ``pairwise = False``.
+    Declarations (``coupling``, ``pairwise``) are properties, because they may depend on settings. A
+    subclass may also write a constant as an attribute: ``pairwise = False``.
 
     Attributes:
         presets: Tuned settings by backbone.
@@ -90,7 +89,7 @@ class Objective:
 
     @property
     def coupling(self) -> Coupling:
-        """How the anchors of a batch depend on each other; by default in any way."""
+        """How anchors depend on each other; the default, ``batch``, is true of every formula."""
         return "batch"
 
     @property
@@ -138,7 +137,7 @@ class Objective:
         take_preset(cls, cls.presets)
         other = Objective.registered.get(cls.name)
         if other is not None and other.__module__ != cls.__module__:
-            raise TypeError(f"the name {cls.name!r} is already taken by {other.__module__}")
+            raise TypeError(f"rename {cls.__name__}: {other.__module__} has the name {cls.name!r}")
         Objective.registered[cls.name] = cls
 
     def __post_init__(self) -> None:
@@ -157,7 +156,7 @@ class Objective:
         raise TypeError(f"{type(self).__name__} has no formula")
 
     def components(self, pairs: Pairs) -> Terms:
-        """GD, W and R of the anchors of one direction, with ``scale`` for the whole objective.
+        """Dissipation, weight and ratio of one direction, with ``scale`` for the whole objective.
 
         Raises:
             NoTerms: the objective is not on the sphere (see ``space``).
@@ -175,7 +174,7 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # positives receive a gradient
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """The pulling part of ``formula``; by default -GD_i pull_i s_ii', GD and pull constant.
+        """The pulling part of ``formula``; by default -GD_i pull_i s_ii' with constant GD and pull.
 
         Its gradient is the contribution of the positive. If the paper names the two parts, a
         subclass overrides this and ``repulsion``; attraction + repulsion must then equal formula.
@@ -185,7 +184,7 @@ class Objective:
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        """The pushing part of ``formula``; by default GD_i sum_j W_ij s_ij, GD and W constant."""
+        """The pushing part of ``formula``; by default GD_i sum_j W_ij s_ij, constant GD and W."""
         terms = _constant(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()
@@ -194,19 +193,19 @@ class Objective:
 
     @property
     def space(self) -> Space:
-        """Input of the formula: rows on the unit ``sphere``, columns standardised over the batch
-        (``batchnorm``), or unchanged (``raw``, ``logits``). Only ``sphere`` has GD, W and R.
+        """Input of the formula: unit rows (``sphere``), columns standardised over the batch
+        (``batchnorm``), or unchanged rows (``raw``, ``logits``). Only ``sphere`` has components.
         """
         return "sphere"
 
     @property
     def has_terms(self) -> bool:
-        """Whether there are gradient components: on the sphere, if the subclass defines them."""
+        """Whether there are components: if the class defines them and ``space`` is ``sphere``."""
         return self.space == "sphere" and type(self).components is not Objective.components
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """How the anchors' losses are combined: the mean, or the sum if each has the factor 1/n."""
+        """How anchors' losses are combined: the mean, or the sum if each has the factor 1/n."""
         return "mean"
 
     # public calls
@@ -295,8 +294,8 @@ class Objective:
             if not all(bool(x.isfinite().all()) for x in rows):
                 raise Unfused("NaN shows nothing about the formula") from None
             raise WrongCoupling(
-                f"{self.name} declares coupling={self.coupling!r}, but {error}; "
-                "declare coupling='batch', which is right for every formula"
+                "declare coupling='batch', which is right for every formula: "
+                f"{self.name} declares coupling={self.coupling!r}, but {error}"
             ) from None
 
     def per_anchor(
@@ -314,7 +313,7 @@ class Objective:
         """
         if self.batch_level:
             raise NoPerAnchor(
-                f"call the objective: {type(self).__name__} is one number for the whole batch"
+                f"call {type(self).__name__} itself: it is one number for the whole batch"
             )
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
@@ -345,8 +344,7 @@ class Objective:
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or, for
         the ratio, a number. Only the gradient of the result has meaning, not its value (a
-        surrogate). The result has no residual: no part of an anchor's gradient lies outside the
-        three components.
+        surrogate). The result has no residual: an anchor's gradient is that of the components.
         """
         from isotrope.paradigm.compose import modify  # compose defines an Objective itself
 
@@ -375,7 +373,7 @@ class Objective:
         )
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the fields by name, as configurations and cards store them."""
+        """Return a dict of the fields, as configurations and cards store them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
@@ -386,8 +384,8 @@ class Objective:
         """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
-                f"{type(self).__name__} takes no additional negatives; "
-                "leave them out, or choose an objective that takes some (InfoNCE)"
+                "leave out the additional negatives, or choose an objective that takes some "
+                f"(InfoNCE): {type(self).__name__} takes no additional negatives"
             )
         if views.anchors.shape[0] < self.least_rows and views.negatives is None:
             raise ValueError(
@@ -429,8 +427,8 @@ def _square(
     views = Views(anchors, positives, negatives, groups=groups)
     if anchors.shape[0] != positives.shape[0]:
         raise InputError(
-            "pass one positive for each anchor, additional negatives as negatives=, and positives "
-            "gathered from several processes as objective.loss(Views(anchors, positives, "
+            "pass one positive for each anchor, and other rows as negatives=, or pass positives "
+            "gathered from several processes to objective.loss(Views(anchors, positives, "
             f"offset=...)); found {len(anchors)} anchors and {len(positives)} positives"
         )
     return views

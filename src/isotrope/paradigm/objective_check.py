@@ -39,13 +39,13 @@ from isotrope.paradigm.proof import (
 )
 
 _IGNORED = (
-    "take hard negatives and groups from the pairs, or declare takes_negatives = False, pairwise = "
-    "False: formula and components ignore them (error inf), or only one of the two uses them"
+    "use the negatives and groups of `pairs` in formula and components, or declare takes_negatives "
+    "= False, pairwise = False: neither uses them (error inf), or only one of the two does"
 )
 
 _REDUCED = (
-    "set reduction to 'sum' if the formula of this loss (batch_level = True) sums over its "
-    "anchors; otherwise, define attraction and repulsion so that their sum is the loss"
+    "set reduction to 'sum' if the formula of this batch_level loss sums over the anchors; "
+    "otherwise, define attraction and repulsion so that their sum is the loss"
 )
 _UNCOUPLED = (
     "`coupling` or `holds` is wrong, or the formula computes a statistic without asking the pairs "
@@ -142,7 +142,7 @@ def _entries(
     means: str = "",
 ) -> Check:
     if not cases:
-        return Check(name, 0, "no components: not on the sphere, or not defined", passed=True)
+        return Check(name, 0, "not tried: no components, or not on the sphere", passed=True)
     errors = []
     for case, views in itertools.product(cases, batches):
         try:
@@ -167,7 +167,7 @@ def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
     shape = " x ".join(map(str, views.shape))
     found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {shape}"
     if all(isinstance(case, Symmetric) for case, _ in wrong):
-        return f"only in the symmetric form: {_ONE_SIDED}; {found}"
+        return f"{_ONE_SIDED}: only the symmetric form is wrong; {found}"
     return found
 
 
@@ -216,10 +216,10 @@ def mistakes(objective: Objective) -> list[str]:
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:
-        return ["compare with autograd yourself, because only additional negatives push"]
+        return ["check the gradient yourself: only in-batch negatives are analysed"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
-        return ["compare with autograd yourself, because the pull differs by coordinate"]
+        return ["check the gradient yourself: a pull that differs by coordinate is not analysed"]
     rest = torch.zeros_like(anchors) if claimed.residual is None else claimed.residual
     if claimed.extra is not None:
         rest = rest + claimed.dissipation[:, None] * claimed.extra
@@ -261,7 +261,7 @@ def _relation(claimed: Tensor, right: Tensor) -> str:
         return f"{float(factor):.4g} times that of the formula"
     factors = (claimed * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
     if claimed.shape[1] > 1 and _alike(claimed, factors * right):
-        return "that of the formula up to a factor for each anchor: check GD"
+        return "that of the formula times a factor that differs by anchor: check GD"
     return "not that of the formula"
 
 

@@ -45,7 +45,7 @@ class Component:
     """A part of a gradient, such as a weight, computed from the similarities of each anchor.
 
     Attributes:
-        by_name: All classes of one kind of part, by name, such as ``margin``.
+        by_name: A dict from names, such as ``margin``, to the subclasses of one kind of part.
     """
 
     by_name: ClassVar[dict[str, type["Component"]]]
@@ -61,7 +61,7 @@ class Component:
 
     @property
     def coupling(self) -> Coupling:
-        """How an anchor's value depends on other anchors, as ``Objective`` defines it."""
+        """How an anchor's value depends on other anchors; see :class:`Objective`."""
         return "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -69,7 +69,7 @@ class Component:
         raise TypeError(f"{type(self).__name__} must define __call__")
 
     def short(self, *, exact: bool = False) -> str:
-        """Return the short form, ``"margin:0.3:dot"``, with numbers to six digits or exact."""
+        """Return the short form, ``"margin:0.3:dot"``; numbers to six digits, or ``exact``."""
         name = next((name for name, cls in self.by_name.items() if cls is type(self)), "")
         values = [getattr(self, field) for field in hypers(type(self))]
         written = [
@@ -80,12 +80,12 @@ class Component:
 
 @dataclass(frozen=True)
 class Dissipation(Component):
-    """GD_i as a function of the row statistics of anchor i."""
+    """Dissipation GD_i of anchor i as a function of the statistics of its row."""
 
 
 @dataclass(frozen=True)
 class Always(Dissipation, name="none"):
-    """GD = 1: the gradient never dissipates (objectives of table 2 in Li et al. 2024)."""
+    """Dissipation GD = 1: the gradient never fades (objectives of table 2 in Li et al. 2024)."""
 
     coupling = "none"
 
@@ -95,10 +95,10 @@ class Always(Dissipation, name="none"):
 
 @dataclass(frozen=True)
 class Margin(Dissipation):
-    """GD = 1 until the hardest negative is farther than the positive by the margin, then 0.
+    """Dissipation GD = 1 until the hardest negative is farther than the positive by m, then 0.
 
-    With ``dot`` 1[s_ii' - max_k s_ik' < m] (MPT and all modified losses), with ``distance``
-    1[min_k d_ik' - d_ii' < m] (MET), with ``angle`` 1[min_k theta_ik' - theta_ii' < m] (MAT).
+    ``dot``: GD = 1[s_ii' - max_k s_ik' < m] (MPT and all modified losses); ``distance``: GD =
+    1[min_k d_ik' - d_ii' < m] (MET); ``angle``: GD = 1[min_k theta_ik' - theta_ii' < m] (MAT).
     """
 
     coupling = "none"
@@ -125,12 +125,12 @@ class Fraction(Dissipation):
 
 @dataclass(frozen=True)
 class Ratio(Component):
-    """R_i as a function of anchor i's similarity to its positive and to its hardest negative."""
+    """Ratio R_i of anchor i as a function of s_ii' and of its hardest negative's similarity."""
 
 
 @dataclass(frozen=True)
 class Static(Ratio):
-    """R = r for every anchor. InfoNCE and MPT have r = 1, and the modified losses tune r."""
+    """Ratio R = r for every anchor: 1 in InfoNCE and MPT, a setting of the modified losses."""
 
     coupling = "none"
     ratio: Annotated[
@@ -143,7 +143,7 @@ class Static(Ratio):
 
 @dataclass(frozen=True)
 class ArcRatio(Ratio, name="arccon"):
-    """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
+    """Ratio R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
     For u = 0 (InfoNCE), R is 1 everywhere. Otherwise R is 0 if theta + u >= pi, or if the angle is
     clamped because the anchor is closer than 0.01 to the positive or to its antipode.
@@ -162,9 +162,9 @@ class ArcRatio(Ratio, name="arccon"):
 
 @dataclass(frozen=True)
 class MetricRatio(Ratio, name="met"):
-    """R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
+    """Ratio R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
 
-    p is the positive, n the hardest negative. R is 0 if one of them is clamped (``metric``).
+    p is the positive, n the hardest negative. R is 0 if d or theta of p or n is clamped.
     """
 
     coupling = "none"
@@ -176,13 +176,13 @@ class MetricRatio(Ratio, name="met"):
 
 
 _BY = Hyper(
-    "", "similarity that sets the weight: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two together"
+    "", "similarity of W: cross h_i.h'_j, anchors h_i.h_j, positives h'_i.h'_j, both the first two"
 )
 
 
 @dataclass(frozen=True)
 class Weight(Component):
-    """W_ij as a function of a similarity and one statistic of its row or batch.
+    """Weight W_ij as a function of a similarity and of one statistic of the row or the batch.
 
     A call returns n x c weights, 0 for columns that are not negatives. For ``SurrogatePairs`` it
     returns ``kernels.surrogate_sums.LazyWeights``, which have only products and sums.
@@ -192,7 +192,7 @@ class Weight(Component):
             ``positives`` h'_i.h'_j, ``both`` h_i.h'_j and h_i.h_j (as in SimCLR).
         against: View of the negatives, as in ``Terms.against``. If ``by`` is ``cross``, the
             negatives are h'_j; if it is ``both``, h'_j and h_j; otherwise h_j.
-        batch_wide: Whether one normaliser divides all weights; they then include the factor 1/n.
+        batch_wide: Whether one number divides all weights, which then have the factor 1/n.
     """
 
     @property
@@ -211,7 +211,7 @@ class Weight(Component):
 
 @dataclass(frozen=True)
 class Softmax(Weight):
-    """W_ij proportional to e^{s_ij / tau} over the negatives.
+    """Weight W_ij proportional to e^{s_ij / tau} over the negatives.
 
     Attributes:
         normaliser: ``row`` (each anchor's weights sum to 1; Li et al. 2024, eq. 5) or ``batch``
@@ -221,7 +221,7 @@ class Softmax(Weight):
     temperature: Temperature = 0.05
     by: Annotated[By, _BY] = "cross"
     normaliser: Annotated[
-        Literal["row", "batch"], Hyper("", "whose weights sum to 1: each anchor's, or the batch's")
+        Literal["row", "batch"], Hyper("", "which weights sum to 1: those of a row or of the batch")
     ] = "row"
 
     @property
@@ -248,7 +248,7 @@ class Energy(Weight):
     """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): W of MHE (Li et al., 2024, table 2).
 
     It is the derivative of log sum_{k<l} e^{s_kl/tau} with respect to s_ij. The sum is over all
-    pairs of rows of the batch; by default, both rows are anchors.
+    pairs of rows, by default of the anchors' view.
     """
 
     temperature: Temperature = 0.05
@@ -265,7 +265,7 @@ class Energy(Weight):
 
 @dataclass(frozen=True)
 class Power(Weight):
-    """W_ij proportional to max(s_ij, 1e-4)^p over the negatives; each row sums to 1."""
+    """Weight W_ij proportional to max(s_ij, 1e-4)^p over the negatives; each row sums to 1."""
 
     power: Annotated[float, Hyper("p", "exponent of the similarity", at_least=0)] = 2.0
     by: Annotated[By, _BY] = "cross"
@@ -283,7 +283,7 @@ class Power(Weight):
 
 @dataclass(frozen=True)
 class Uniform(Weight):
-    """W_ij = 1 / the number of negatives: hard and easy negatives have the same weight."""
+    """Weight W_ij = 1 / the number of negatives, the same for hard and easy negatives."""
 
     by: Annotated[By, _BY] = "cross"
 
@@ -297,13 +297,13 @@ class Uniform(Weight):
 
 @dataclass(frozen=True)
 class Hardest(Weight):
-    """W_ij = 1 at the hardest negative (first index at ties), else 0 (MPT).
+    """Weight W_ij = 1 at the hardest negative, the first if several are equal, else 0 (MPT).
 
     With the metric ``distance``, W at the hardest negative is 1/d_n (MET, MHS); with ``angle`` it
-    is 1/sin theta_n (MAT). With both, W is 0 where the hardest negative is closer than 0.01.
+    is 1/sin theta_n (MAT). With these metrics, W is 0 if the hardest negative is closer than 0.01.
     """
 
-    metric: Annotated[Metric, Hyper("", "measure of the push: dot product, distance or angle")] = (
+    metric: Annotated[Metric, Hyper("", "metric that the push increases: -s, distance, angle")] = (
         "dot"
     )
     by: Annotated[By, _BY] = "cross"
@@ -327,11 +327,11 @@ def nothing(pairs: Pairs) -> Tensor:
 
 
 def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) -> Tensor:
-    """Return the n x c weights of second moments: rows_i.x_j, 0 for j = i.
+    """Return weights r_i.x_j, n x c and 0 for j = i, of losses of second moments (Barlow Twins).
 
     Args:
         pairs: Square pairs without additional negatives.
-        rows: The vectors rows_i, n x d.
+        rows: The vectors r_i, n x d.
         compared: The vectors x_j, n x d for each view that the columns come from.
         against: Views that the columns come from.
     """

@@ -23,13 +23,13 @@ _NEAR = math.pi / 6  # angle of the positive if only the negatives vary
 
 @dataclass(frozen=True)
 class Portrait:
-    """The components of one anchor; angles in radians.
+    """Dissipation GD, weight W and ratio R of one anchor; angles are in radians.
 
     Attributes:
         near: Angles to the positive, p values.
         far: Mean angles to the negatives, q values.
         dissipation: Values of GD, p x q.
-        ratio: R, p x q, NaN where W is 0. None if W is always 0 or if R differs by coordinate.
+        ratio: Values of R, p x q, NaN where the weights are 0; None if all would be NaN.
         angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
         weight: Values of W for these k negatives.
     """
@@ -55,7 +55,7 @@ def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
 
 
 def paint(objective: Objective, steps: int = 14) -> Portrait:
-    """Return GD and R for ``steps`` x ``steps`` angles (positive, negatives), and W for some."""
+    """Return the components: GD and R at ``steps`` x ``steps`` angles, W at 31 angles."""
     near = torch.linspace(0.05, 0.5, steps, dtype=torch.float64) * math.pi
     far = torch.linspace(0.05, 1, steps, dtype=torch.float64) * math.pi
     quantiles = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES
@@ -77,11 +77,11 @@ def _ratio(terms: Terms) -> float:
 
 
 def summary(objective: Objective) -> dict[str, str]:
-    """Return dissipation, weight and ratio in a word or two each, judged by their values.
+    """Return a dict of dissipation, weight and ratio, each described by a few words.
 
     dissipation: ``1`` (at every angle), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
-    weight: ``hardest`` (one negative has weight), ``all`` (several have), ``signed`` (several, and
-    some are pulled), or ``none``.
+    weight: ``hardest`` (one negative has weight), ``all`` (several have weight), ``signed`` (some
+    weights are negative), or ``none``.
     ratio: a number, ``dynamic``, ``matrix`` (one for each coordinate), or ``only pull``.
     All are ``-`` for an objective without components.
     """
@@ -106,7 +106,7 @@ def summary(objective: Objective) -> dict[str, str]:
 
 
 def rows(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return dissipation, weight, ratio, paper, equation and settings, by registered name."""
+    """Return a dict from names to dissipation, weight, ratio, paper, equation and settings."""
     rows_ = {}
     for name in names:
         cls = Objective.registered[name]

@@ -1,10 +1,10 @@
 """Tests whether the components of an objective give the gradient of its formula.
 
 An objective is written twice: as a formula and as the three components of its gradient. This module
-compares formula and components by autograd in float64 on batches in which mistakes show. It also
-tests the declarations of the class: its invariances, its parts, how its anchors are coupled, and
-finite values on degenerate input. The test suite calls these checks for every registered objective
-and setting; ``isotrope.paradigm.objective_check`` runs all of them on one class.
+compares formula and components by autograd in float64 on batches that reveal mistakes. It also
+tests what a class declares (invariances, coupling), the sum of attraction and repulsion, and
+whether values are finite on degenerate input. The test suite calls these checks for every
+registered objective and setting; ``isotrope.paradigm.objective_check`` runs all on one class.
 """
 
 import math
@@ -86,7 +86,7 @@ def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
 
 
 def extremes(cls: type[Objective]) -> Iterator[dict[str, float]]:
-    """Yield both ends of every number's declared range, one field at a time."""
+    """Yield settings, each with one number at an end of its declared range."""
     for field, hyper in hypers(cls).items():
         if not hyper.choices:
             yield {field: _lowest(hyper)}
@@ -143,8 +143,8 @@ def double_entry(
 ) -> float:
     """Return the error of the components' gradient against autograd of the formula.
 
-    The error is divided by the largest push plus pull on an anchor, however small, or by the
-    largest gradient if that is larger. Push, pull and gradient contain the 1/n of a mean.
+    The error is divided by the largest push plus pull on an anchor, or by the largest gradient if
+    that is larger. Push, pull and gradient contain the 1/n of a mean.
 
     Args:
         objective: Objective with gradient components.
@@ -166,8 +166,8 @@ def double_entry(
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Return the larger error of :func:`double_entry` with additional negatives and with groups.
 
-    The result is infinite if they change nothing although the objective declares to use them:
-    training would silently ignore them.
+    The result is infinite if the objective declares that it uses negatives or groups, but they
+    change nothing: training would silently ignore them.
     """
     half, usual, errors = len(anchors) // 2, further(objective, anchors), [0.0]
 
@@ -189,7 +189,7 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return how far the gradients of attraction and repulsion do not add up to the whole one.
+    """Return the error of the gradients of attraction plus repulsion against those of the loss.
 
     The error is relative as in :func:`double_entry`.
     """
@@ -205,7 +205,7 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
 
 
 def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the error of faster ways to compute a loss and its gradients, against ``eager``.
+    """Return the largest error of a loss and its gradients in faster ways than ``eager``.
 
     The ways are the default, the row blocks and, for anchors declared as uncoupled, the summed
     shares of two processes. Each is tried with and without groups and additional negatives. The
@@ -214,8 +214,7 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
 
     Args:
         objective: Any objective.
-        anchors: Embeddings of the anchors, n x d, in float64. More than 512 rows are needed for
-            more than one block.
+        anchors: Embeddings of the anchors, n x d, in float64. One block has 512 rows.
         positives: Embeddings of the positives, n x d.
     """
     n = len(anchors)
@@ -331,7 +330,7 @@ def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tenso
 
 
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
-    """Return the values, gradients and components that are not finite on degenerate input.
+    """Return the names of values, gradients and components that are not finite.
 
     A batch of one group, in which nothing may be pushed, is tried as well. An objective may refuse
     an input with an ``OverflowError``, because the dtype would overflow.

@@ -21,9 +21,9 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "", "encoder whose tuned values replace the defaults, but not the values that are given"
+        "", "encoder with tuned values in a paper; they replace defaults, but not given values"
     ),
-    "symmetric": Hyper("", "use each view once as the anchors", choices=(False, True)),
+    "symmetric": Hyper("", "average two losses, each view once as anchors", choices=(False, True)),
     "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
 }
 
@@ -86,18 +86,18 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
         if part == "repulsion" and objective.has_terms and not pushes(objective):
-            raise ValueError("it pushes nothing away, so there is no repulsion; train attraction")
+            raise ValueError("set part to attraction, because nothing is pushed away")
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
 
 
 def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
-    """Return the name and the settings from which :func:`build` makes an equal objective.
+    """Return a tuple, name and settings, from which :func:`build` makes an equal objective.
 
     Args:
-        objective: Instance of a registered class. It may be modified (:meth:`Objective.modify`),
-            then symmetric, then one of its parts, in the order of ``build``.
+        objective: Instance of a registered class. It may be changed by ``modify``, then
+            ``symmetric``, then ``parts``, in this order, as :func:`build` does.
 
     Raises:
         InputError: an objective that no settings describe.
@@ -121,9 +121,9 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     if Objective.registered.get(name) is type(base) and build(name, settings) == objective:
         return name, settings
     raise InputError(
-        f"no settings describe the objective {brief(objective)}: change its components first "
-        "(modify), then take both directions (symmetric), then one of the parts; anything else "
-        "needs a class of its own: class MyLoss(Objective, paper=...)"
+        "change the components first (modify), then take both directions (symmetric), then one of "
+        "the parts, or write a class MyLoss(Objective, paper=...): no settings describe the "
+        f"objective {brief(objective)}"
     )
 
 
@@ -147,9 +147,9 @@ class _Uncached(SourceFileLoader):
 def run_file(path: Path) -> ModuleType:
     """Run a Python file and return its module."""
     if not path.is_file():
-        raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
+        raise InputError(f"give a Python file with an Objective in it: plugin {path} is not a file")
     if path.suffix != ".py":
-        raise InputError(f"plugin {path} is not a Python file; its name must end in .py")
+        raise InputError(f"give a Python file: the name of plugin {path} must end in .py")
     name = f"isotrope_plugin_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, str(path)))
     assert spec is not None
@@ -174,7 +174,7 @@ def load_plugin(path: str | Path) -> list[str]:
     name = run_file(path).__name__
     added = sorted(n for n, c in Objective.registered.items() if c.__module__ == name)
     if not added:
-        raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
+        raise InputError(f"add a subclass of Objective: plugin {path} defines no new objective")
     _plugin_files.add(path.resolve())
     return added
 
@@ -193,6 +193,6 @@ def check_plugins(plugins: object, folder: Path) -> None:
             file.name for file in _plugin_files
         }:
             raise InputError(
-                f"add `--plugin {path}` if you trust this plugin, which {folder} needs: code that "
-                "only a folder names is not run"
+                f"add `--plugin {path}` if you trust the code in this file: {folder} needs it, but "
+                "code that only a folder names is not run"
             )

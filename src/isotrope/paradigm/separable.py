@@ -28,8 +28,7 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
     If both views are anchors, the same rows are taken from each.
 
     Args:
-        objective: Objective with ``coupling="none"``. The results over slices that cover the batch
-            add up to its loss.
+        objective: Objective with ``coupling="none"``. The results of all slices add up to its loss.
         views: Embeddings of the batch, of any norm, with one positive for every anchor.
         rows: Slice of consecutive anchors.
         backend: Name of a backend, see ``objective.loss``. Here ``"auto"`` never takes ``"eager"``,
@@ -46,14 +45,14 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
 
 
 def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "auto") -> Tensor:
-    """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
+    """Return the loss of the whole batch; its gradient is this process's part, scaled for DDP.
 
-    Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
-    s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh. The
-    parameters of process p then receive W (dL/dh_p) dh_p/dtheta. DDP takes the mean over processes:
-    dL/dtheta. The same holds for a parameter of the objective (a temperature). If an objective
-    declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise each process
-    computes the whole loss, s_p = L / W.
+    Let L be the loss of the whole batch, and let each process p of P backpropagate P s_p, where the
+    shares s_p add up to L. Through the gather a row h of process p receives sum_q P ds_q/dh = P
+    dL/dh. The parameters of process p then receive P (dL/dh_p) dh_p/dtheta. DDP takes the mean over
+    processes: dL/dtheta. The same holds for a parameter of the objective (a temperature). If an
+    objective declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise
+    each process computes the whole loss, s_p = L / P.
     """
     processes = world_size()
     few = batch.fewest < objective.least_rows
@@ -89,8 +88,8 @@ def _check_separable(objective: Objective, views: Views) -> None:
         total = torch.stack(halves).sum()
     if not same(torch.stack([*halves, total]), torch.stack([*halves, whole])):
         raise WrongCoupling(
+            "declare coupling='batch', or compute similarities with `pairs` only: "
             f"{objective.name} declares coupling='none', but the loss of {few} anchors is "
-            f"{float(whole):.6g}, and its parts for two halves sum to {float(total):.6g}: declare "
-            "coupling='batch', or use the statistics of the pairs instead of own computations"
+            f"{float(whole):.6g}, and the losses of two halves sum to {float(total):.6g}"
         )
     _separable.add(kind)

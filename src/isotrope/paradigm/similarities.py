@@ -1,10 +1,10 @@
 """Finds the pairs of embeddings that a loss compares, and its gradient on each pair.
 
 A loss compares two embeddings by an entry of some similarity S: a product of two activations (rows
-with rows, a row with its own candidates, tokens with tokens), a cosine or a negated distance. dL/dS
-is the signed weight of that pair. Below zero, the pair is pulled together; above zero, it is pushed
-apart. GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the loss,
-the trainer, the module and the layout of rows are.
+with rows, each row with a few candidates, tokens with tokens), a cosine or a negated distance.
+dL/dS is the signed weight of that pair. Below zero, the pair is pulled together; above zero, it is
+pushed apart. GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the
+loss, the trainer, the module and the layout of rows are.
 
 S is found in the autograd graph of a loss that is already computed; the operations that compute it
 are not intercepted. So a compiled model is not compiled again, and operations that torch fuses (a
@@ -13,7 +13,8 @@ own backward pass, so no collective operation runs twice. Some losses cannot be 
 reading says why: values that autograd does not keep, compiled losses, custom autograd functions.
 
 The share of the gradient that the pairs explain follows from the graph. It is 1 unless the loss
-reaches an embedding by a path without pairs; the gradient of that path is then compared.
+reaches an embedding by a path without pairs. Then the gradient of that path is compared with that
+of the pairs.
 """
 
 from collections import defaultdict
@@ -54,7 +55,7 @@ _SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", 
 _SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
-_NOTHING = "the loss is 0: one row, one label, or labels that all differ leave nothing to compare"
+_NOTHING = "the loss is 0: with one row, one label, or labels that all differ, nothing is compared"
 _MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
@@ -75,13 +76,12 @@ class GraphReading:
     Attributes:
         loss: Value of the loss.
         compared: Similarities in the order in which they were computed.
-        explained: Share of the gradient at the compared embeddings that comes from these pairs;
-            None without pairs.
-        known: Each objective of isotrope that the loss contains, with its views.
+        explained: Share of the gradient of the embeddings that the pairs explain; None without any.
+        known: A tuple for each objective of isotrope in the loss: the objective and its views.
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
-        rows: Number of anchors in the batch, or of embeddings from which the loss picks anchors.
+        rows: Number of anchors in the batch or, if the loss picks anchors, of all embeddings.
         divisors: Numbers that the whole loss was divided by, such as the number of batches whose
             gradients a trainer accumulates.
     """
@@ -476,11 +476,11 @@ class _Graph:
         """Return why no pair was found."""
         names = [node.name() for node in self.nodes]
         if any(name.startswith("CompiledFunction") for name in names):
-            return "the loss is compiled, and a compiled loss cannot be read"
+            return "the loss is compiled and cannot be read: compile only the model"
         of_python: Any = torch.autograd.function.BackwardCFunction
         own = [node.name() for node in self.nodes if isinstance(node, of_python)]
         if own:
-            return f"the loss is a custom autograd function ({own[0]}), which cannot be read"
+            return f"the loss is a custom autograd function ({own[0]}), whose pairs cannot be read"
         return (
             "the loss does not compare embeddings with each other: it may compare them with class "
             "weights, prototypes or fixed targets, or compare dimensions instead of rows (as "

@@ -1,9 +1,9 @@
-"""Builds a loss from gradient components, treating all but the anchor as constant.
+"""Builds a loss from gradient components (:class:`~isotrope.Terms`); only the anchor is variable.
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i + h_i.extra_i) + h_i.residual_i
 
-has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value has no
-meaning: watch the components, not the loss.
+has the gradient that these components describe (Li et al. 2024, eq. 5). The value of the loss has
+no meaning: watch the components.
 
 Components that a user inspects hold matrices of weights. In the loss of a large batch, components
 hold only the products of the weights with the compared vectors

@@ -13,7 +13,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One cell of a table: text, reason for a missing number (``title``), label (``note``)."""
+    """One cell of a table: ``text``, why it has no number (``title``), and a label (``note``)."""
 
     text: str
     title: str = ""
@@ -24,7 +24,7 @@ class ComparisonCell:
 
 
 def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
-    """Return key, heading and meaning of each column for these kinds of runs."""
+    """Return a tuple (key, heading, meaning) for each column that runs of these kinds have."""
     kinds = {"images" if run.of_images else "text" for run in runs}
     score = "kNN" if kinds == {"images"} else "Dev"
     return [
@@ -92,7 +92,7 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def verdict(run: Run) -> str:
-    """Return one sentence on a run: whether training helped or, if unknown, its best score."""
+    """Return one sentence on a run: whether training helped or, if not known, its best score."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
     state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
@@ -111,7 +111,7 @@ def verdict(run: Run) -> str:
 
 
 def twins(run: Run, runs: Sequence[Run]) -> str:
-    """Return a sentence if other runs have the same saved weights; otherwise an empty text."""
+    """Return a sentence that names the runs with the same saved weights; empty without any."""
     same = [
         other.name
         for other in runs
@@ -141,9 +141,9 @@ def _why_missing(run: Run, key: str) -> str:
         missing = "labelled test images" if run.of_images else "--dev data"
         return f"not measured: the run had no {missing}"
     if key == "ratio":
-        return "not defined: the pull differs between coordinates, or no negative had a weight"
+        return "not defined: the ratio differs between coordinates, or no negative had a weight"
     if key == "hardest_share":
-        return "not defined: at the last measurement, GD was below 0.01 for every anchor"
+        return "not defined: dissipation was below 0.01 for all anchors when last measured"
     return "not measured in this run"
 
 
@@ -157,7 +157,7 @@ def _unsaved(run: Run, key: str) -> str:
 
 
 def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
-    """Return the cells of the comparison: one row per run, without the names of the runs."""
+    """Return the cells of the comparison: one list for each run, without the name of the run."""
     rows: list[list[ComparisonCell]] = [[] for _ in runs]
     scores = [run.metric(run.saved) for run in runs]
     top = max((score for score in scores if score is not None), default=math.nan)

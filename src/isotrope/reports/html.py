@@ -67,7 +67,7 @@ def write_report(
         pictures: Folder to which every picture is also written, as SVG and as PNG.
 
     Returns:
-        ``output``.
+        The path ``output``.
     """
     if not runs:
         raise InputError(
@@ -77,7 +77,7 @@ def write_report(
     read_files = [file for run in runs for file in vars(RunFolder(run)).values() if file.is_file()]
     check_outputs(output.parent, [output.name], read_files)
     if pictures is not None and Path(pictures).resolve() == output.resolve():
-        raise InputError(f"give the folder of pictures another name than the page ({output})")
+        raise InputError(f"give another folder for the pictures: {output} is the name of the page")
     read = _named([read_run(Path(run)) for run in runs])
     page = _page(read, title, tables)
     with atomic_replace(output) as temporary:
@@ -269,7 +269,7 @@ def data(
     diagnoses: Sequence[Diagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
-    """Return all data of the page as JSON without "<", which could end its script element."""
+    """Return all data of the page as JSON without "<", which could end the script element."""
     records = [
         {
             "name": run.name,
@@ -299,7 +299,7 @@ def _short(values: NDArray[np.float64]) -> list[float | None]:
 
 
 def check_audit_folder(folder: Path, *inputs: object) -> None:
-    """Before an audit, refuse a folder in which it would replace a file that it reads."""
+    """Refuse a folder in which an audit would replace a file that the audit reads."""
     check_outputs(folder, _AUDIT_FILES, inputs)
 
 
@@ -326,7 +326,7 @@ def write_audit(audited: Audit, folder: Path) -> None:
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return text and CSS class of a run's coloured label, which is green for a healthy run."""
+    """Return text and CSS class of a run's label: ``healthy``, ``even`` or ``faulty``."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"
@@ -339,7 +339,7 @@ def command(folder: Path) -> str:
 
 
 def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
-    """Return a summary: which runs are healthy; empty if no run has a diagnosis."""
+    """Return sentences on which runs are healthy; empty if no run has a diagnosis."""
     diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
     unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
     if not diagnosed:
@@ -358,7 +358,7 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
     fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)
     causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
     if len(unhealthy) > _MOST_NAMED:
-        causes += f"{len(unhealthy) - _MOST_NAMED} more are not healthy. "
+        causes += f"{len(unhealthy) - _MOST_NAMED} more runs are not healthy. "
     rest = f", {unknown} not diagnosed" if unknown else ""
     are = "is" if fine == 1 else "are"
     return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
@@ -380,7 +380,7 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
 
 
 def table_row(evidence: Evidence) -> tuple[str, str, str]:
-    """Return a measured number as a row: name, value, and threshold (or an empty text)."""
+    """Return the row of a measured number: name, value, and threshold ("" if it has none)."""
     unit = f" {evidence.unit}" if evidence.unit else ""
     limit = evidence.threshold
     against = "" if limit is None else f"{evidence.side} {_number(limit)}".strip()

@@ -30,7 +30,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"give the name of a folder for the pictures: {folder} is a file")
+        raise InputError(f"give another folder for the pictures: {folder} is a file")
     files = {}
     for quantity in expanded(QUANTITIES, runs):
         drawn = picture(quantity, runs)
@@ -41,7 +41,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
 
 
 def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
-    """Draw one quantity with its heading and a legend; None if no run has measured it."""
+    """Return a picture of a quantity with heading and legend; None if no run has measured it."""
     rc_settings = settings(quantity.key) | {"text.parse_math": False, "axes.spines.left": False}
     with mpl.rc_context(rc_settings):
         figure = Figure(figsize=(5.6, 3.0), layout="constrained")
@@ -93,7 +93,7 @@ class Drawing(Figure):
 
 
 def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
-    """Draw quantities of a run, each with its heading, as in its report.
+    """Draw quantities of a run into one figure, with the headings that they have in a report.
 
     Args:
         folder: The folder of the run.

@@ -45,12 +45,12 @@ class Curve:
 
     Attributes:
         run: Position of the run among the runs.
-        line: Number of the line among the lines of the quantity.
+        line: One of the lines of the quantity.
         x: Horizontal positions of the points, m values.
         y: Vertical positions of the points, m values.
         spread: Standard deviations of y, m values, or None.
         origin: Number that is subtracted from y before the line is drawn.
-        unit: Number by which y - origin is divided. On a shared axis, origin is 0 and unit 1.
+        unit: Number by which y - origin is divided. If runs share a unit, origin is 0 and unit 1.
     """
 
     run: int
@@ -68,7 +68,7 @@ class Curve:
 
 
 def styles(count: int) -> list[Style]:
-    """Return one style for each run; after six, the colours repeat with another dash."""
+    """Return one style for each run. Every six runs, the colours repeat with another dash."""
     n = len(_COLOURS)
     return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
 
@@ -80,9 +80,9 @@ def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return the pictures to draw, with one picture of the dev score for each dev metric.
+    """Return the quantities to draw; the dev score is repeated once for each dev metric.
 
-    For an unfinished run, the metric is that of another run with the same ``dev`` setting.
+    An unfinished run counts to the dev metric of another run with the same ``dev`` setting.
     """
     names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}
@@ -110,7 +110,7 @@ def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
-    """Return the title and the note of a plot; the note says if losses have different units."""
+    """Return title and note of a picture. The note says if losses have different units."""
     if quantity.lines[0].column == "dev":
         name = next((name for name in _dev_names(quantity, runs) if name), "")
         title = f"{name[:1].upper()}{name[1:]}" or quantity.title
@@ -120,7 +120,7 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     if _share_no_unit(quantity, runs):
         return (
             "Loss, scaled to 0-1",
-            "Each run is scaled by itself, because the losses have no common unit.",
+            "The loss of each run is scaled separately, because losses have no common unit.",
         )
     return quantity.title, quantity.note
 
@@ -153,7 +153,7 @@ def _curve(quantity: Quantity, index: int, run: Run, line: Line) -> Curve:
 
 
 def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
-    """Draw a quantity of all runs and set up the axes; return what was drawn.
+    """Draw a quantity of all runs into the axes; return the curves that were drawn.
 
     If no run has measured the quantity, the axes stay empty.
     """

@@ -67,7 +67,7 @@ SECTIONS = (
     _section(
         "gradient",
         "Gradient of one anchor",
-        "How strong is it still, which negatives push, and how strong is the pull?",
+        "How strong is the gradient, which negatives push, and how strong is the pull?",
     ),
     _section("norms", "Norms", "Long embeddings have small gradients, so training slows down."),
     _section("angles", "Angles", "Are positives nearer than negatives, and by how much?"),
@@ -77,7 +77,7 @@ QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quan
 
 
 def explained(keys: AbstractSet[str]) -> list[tuple[str, str, str]]:
-    """Return title, symbol and meaning of the metrics in these pictures."""
+    """Return (title, symbol, meaning) for each metric in the pictures with these keys."""
     return [
         (metric.title, metric.symbol, metric.meaning)
         for quantity in QUANTITIES

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """Whether training helped, as the judgement says; ``"not known"`` without a judgement."""
+        """Outcome of the judgement, such as ``"improved"``; ``"not known"`` without a judgement."""
         return "not known" if self.judgement is None else self.judgement.outcome
 
     @property
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def foreign(self) -> bool:
-        """Whether a custom training loop wrote the log: then there are no settings."""
+        """Whether a custom training loop wrote the log, so that the run has no settings."""
         return self.result is None and not self.settings
 
     @property
@@ -111,10 +111,10 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """Fingerprint of the scored data; two dev scores are comparable only if it is the same.
+        """Fingerprint of the scored data. Dev scores with equal fingerprints are comparable.
 
-        Older versions recorded no such fingerprint. Their runs are compared by name and settings of
-        the score and, for ``--dev auto`` and kNN, by the training data's fingerprint.
+        Older versions recorded none. For their runs, the name and the settings of the score stand
+        in and, for ``--dev auto`` and kNN, the fingerprint of the training data.
         """
         if recorded := self._dev("data"):
             return recorded
@@ -131,15 +131,15 @@ class Run:
 
     @property
     def dev_settings(self) -> str:
-        """The settings that determine the scored data, for runs without a result."""
+        """The settings that determine the scored data as one text, for runs without a result."""
         names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 
     @property
     def saved(self) -> str:
-        """Name of the saved model's score: ``dev_best``, or for images ``dev_final`` (last step).
+        """Name of the saved model's score: ``dev_best`` or, for images, ``dev_final``.
 
-        For images, the score is from the test part, which must not be used to choose a step.
+        For images, the last step is saved, because the test part must not be used to choose a step.
         """
         return "dev_final" if self.of_images else "dev_best"
 
@@ -152,7 +152,7 @@ class Run:
         return float(measured[-1]) if len(measured) else None
 
     def metric(self, name: str) -> float | None:
-        """Return a number of the result or, during a run, of the log so far; None if missing.
+        """Return a number of result.json or, during a run, of the log; None if it is missing.
 
         For a run on images, ``dev_best`` and similar names stand for ``knn_best`` and so on.
         """

@@ -108,7 +108,7 @@ def heatmaps(
 
 
 def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
-    """Draw each surface's first row over the angle to the negatives; the scale is 0 to 1."""
+    """Draw each surface's first row over the angle to the negatives; the y axis goes to 1."""
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))
@@ -128,7 +128,7 @@ def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
 
 
 def settings(salt: str) -> dict[Any, Any]:
-    """Return matplotlib's settings for our pictures; ``salt`` makes the ids in an SVG constant."""
+    """Return settings of matplotlib; an equal ``salt`` gives equal ids in an SVG."""
     return {
         "svg.fonttype": "path",  # a separate file cannot rely on the fonts of its reader
         "svg.hashsalt": f"isotrope {salt}",
@@ -200,7 +200,7 @@ def colour_scale(
 
 
 def written(figure: Figure) -> Picture:
-    """Return a figure as SVG and PNG, without the date, which would change the bytes."""
+    """Return a figure as SVG and PNG without a date, so that equal figures have equal bytes."""
     figure.patch.set_alpha(0)
     svg, png = io.BytesIO(), io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -210,7 +210,7 @@ def written(figure: Figure) -> Picture:
 
 
 def slices(study: "optuna.Study", score: str) -> bytes:
-    """Return Optuna's picture of a study as SVG; each setting has a panel with the scores."""
+    """Return an SVG by Optuna: one panel for each setting of a study, with the scores."""
     import matplotlib.pyplot as plt
     from optuna.visualization.matplotlib import plot_slice
 

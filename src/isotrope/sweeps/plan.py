@@ -31,7 +31,7 @@ _PLACES = ("encoder", "dev", "data", "files")  # settings that name files or mod
 
 
 def grid(spec: Sweep) -> list[dict[str, str]] | None:
-    """Return all combinations, with the last setting varying fastest; None if values are drawn."""
+    """Return a dict for each combination, the last setting fastest; None if values are drawn."""
     if spec.sampler != "grid":
         return None
     names = [setting.name for setting in spec.varied]

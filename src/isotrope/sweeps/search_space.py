@@ -1,9 +1,9 @@
 """Parses the search space: settings with the values or ranges that a sweep tries.
 
 ``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range. Values
-of a range are drawn on a logarithmic scale if its upper end is at least ten times the lower one,
-otherwise on a linear scale; ``:log`` and ``:linear`` override this. ``:whole`` draws whole numbers
-(the default for settings that need them), and ``:5`` takes five values of the range, for a grid.
+of a range are drawn on a logarithmic scale if its upper end is at least ten times its lower end,
+otherwise on a linear scale. A suffix ``:log`` or ``:linear`` sets the scale, ``:whole`` draws whole
+numbers (the default for settings that need them), and ``:5`` takes five values, for a grid.
 """
 
 import math
@@ -18,9 +18,9 @@ from isotrope.training.settings import RunSettings
 _MOST = 10_000  # most values of a range in a grid
 
 _FIXED = {
-    "output": "leave it out: every run has its own folder in `--output`",
+    "output": "do not vary it: every run has its own folder in `--output`",
     "seed": "use `--seeds 0 1 2`, which trains every trial with each seed",
-    "progress": "leave it out: a sweep shows its own progress",
+    "progress": "do not vary it: a sweep shows one progress for all runs",
     "devices": "use `--jobs N`, which trains N runs at a time",
 }
 
@@ -42,7 +42,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return the value at ``share`` of the way from low to high, rounded to four digits."""
+        """Return as text the value at ``share`` (0 to 1) of the way from low to high."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:
@@ -63,7 +63,7 @@ class Varied:
 
     Attributes:
         name: The name of the setting's flag.
-        values: The values in their order; empty if they are drawn from a range.
+        values: The listed values, in order; empty if values are drawn from ``span``.
         span: Range to draw from; None if values are listed.
     """
 
@@ -73,7 +73,7 @@ class Varied:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """All values of a list, or both ends of a range: if these are valid, all values are."""
+        """The values of a list, or the ends of a range; if they are valid, so is every value."""
         return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
 
 

@@ -1,4 +1,4 @@
-"""The settings of a sweep, and its plan, which gives the settings and the folder of each run."""
+"""The settings of a sweep, and the plan with the settings and the folder of each run."""
 
 import math
 import re
@@ -34,12 +34,12 @@ _drawn = Used(lambda drawn: drawn, "a grid draws no values; choose `--sampler ra
 
 
 class SweepSettings(Settings):
-    """The settings of a sweep itself; its runs have their own settings."""
+    """The settings of a sweep, without the settings of the runs that it trains."""
 
     vary: list[str] = setting([], "Setting to vary, and its values.", "NAME=VALUES")
     output: Path = setting(..., "Folder for the runs, the table and the picture.", "DIR")
     sampler: Literal["grid", "random", "tpe"] | None = setting(
-        None, "How values are chosen.", shown="grid; random if a range has no number of values"
+        None, "How values are chosen.", shown="grid; random if a range has no :N"
     )
     trials: int = setting(20, "Number of trials (random, tpe).", ge=1, used=_drawn)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every trial with.")
@@ -57,7 +57,7 @@ class SweepSettings(Settings):
         used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "a run takes all `--devices`"),
     )
     draws: int = setting(0, "Random seed of the samplers random and tpe.", ge=0, used=_drawn)
-    keep: Literal["all", "best"] = setting("all", "Models to keep: all, or the best trial's.")
+    keep: Literal["all", "best"] = setting("all", "Models to keep: all, or of the best trial.")
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Sweep:
 
     Attributes:
         settings: Settings class of the runs, for text or for images.
-        base: Settings that all runs share: values by the names of flags or YAML keys.
+        base: Settings that all runs share: a dict from flags or YAML keys to values.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if the trials suffice for all values.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if all combinations fit in the trials.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.
@@ -92,7 +92,7 @@ class Sweep:
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
-        """Return the folder of the run with these values and this seed, which form its name."""
+        """Return the folder of a run; the folder's name has the values and the seed."""
         parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
         name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
         if name != ",".join(parts) or len(name) > _LONGEST:

@@ -1,12 +1,12 @@
 """An Optuna study, which suggests values and records the trials in a journal.
 
-The journal is a text file that only grows. Unlike SQLite's locks, it is reliable on network file
-systems, and Optuna's dashboard opens it. A trial is one combination of values, and its score is the
-mean over the seeds. Results are read from the run folders, so a new study repeats no training.
+The journal is a text file that only grows. It is reliable on network file systems, unlike the locks
+of SQLite, and Optuna's dashboard opens it. A trial is one combination of values, and its score is
+the mean over the seeds. Results are read from the run folders, so a new study repeats no training.
 
 The combinations of a grid are added as trials in order, because Optuna's ``GridSampler`` shuffles
-them. A sampler would draw the same values again in each process; therefore each trial has its own
-seed, and the same command draws the same values, whatever ran before.
+them. Each trial has a seed, because a sampler with a single seed would draw the same values in each
+process. So the same command draws the same values, whatever ran before.
 """
 
 import warnings
@@ -70,12 +70,12 @@ class SweepStudy:
             raise
         except Exception as error:  # Optuna may raise any error for a line that it did not write
             raise InputError(
-                f"{place(self._journal)} is damaged ({type(error).__name__}); move it away and "
-                "start the sweep again: finished runs are kept and not trained again"
+                f"move {place(self._journal)} away and start the sweep again, which keeps finished "
+                f"runs: this file is damaged ({type(error).__name__})"
             ) from error
 
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield Optuna's number and the values of each trial, until ``count`` combinations differ.
+        """Yield number and values of each trial, until there are ``count`` different combinations.
 
         The trials of earlier commands come first, because some of their runs may be unfinished.
         """
@@ -124,7 +124,7 @@ class SweepStudy:
         return trial.number, self._spelled(trial.params)
 
     def tell(self, number: int, score: float | None) -> None:
-        """Record the score of a trial; None is a failure. A trial keeps its first score."""
+        """Record the score of a trial, or with None its failure. A trial keeps its first score."""
         failed = TrialState.FAIL if score is None else None
         with os_errors_as_input_errors(self._journal):
             self.study.tell(number, score, state=failed, skip_if_finished=True)
@@ -140,7 +140,7 @@ class SweepStudy:
 
 
 def mend(journal: Path) -> None:
-    """Remove the incomplete record of a process that was killed while it wrote."""
+    """Remove the lock and the incomplete last line that a killed process left in a journal."""
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     text = journal.read_bytes() if journal.is_file() else b""
     complete = text[: text.rfind(b"\n") + 1]

@@ -1,7 +1,7 @@
 """Runs a sweep: trains the missing runs, and scores them.
 
-Every run has an ordinary run folder, whose name contains its values and its seed. Therefore
-finished runs are not repeated if values are added later.
+Every run has an ordinary run folder, named by the run's values and seed. Therefore, finished runs
+are not repeated if values are added later.
 """
 
 import math
@@ -42,8 +42,8 @@ class Trial:
         values: The values of the varied settings.
         metric: Name of the score.
         numbers: Optuna's numbers of the trial; several if Optuna chose the values several times.
-        results: The results of the finished runs, by seed.
-        notes: The reason why a run has no result, by seed.
+        results: A dict from seed to result, for the finished runs.
+        notes: A dict from seed to the reason why this run has no result.
         failures: The errors of the runs that could not be trained.
     """
 
@@ -55,7 +55,7 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
     def take(self, seed: int, result: Result | str | InputError | None) -> None:
-        """Add the outcome of a run: its result, its failure, or nothing so far."""
+        """Add the outcome of a run: a result, a reason or an error; None if it is not finished."""
         if isinstance(result, Result):
             self.results[seed] = result
         elif result is not None:
@@ -65,7 +65,7 @@ class Trial:
 
     @property
     def scores(self) -> dict[int, float]:
-        """Scores by seed, without runs whose score is missing or not finite."""
+        """A dict from seed to score, without scores that are missing or not finite."""
         values = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
         numbers = {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
         return {seed: value for seed, value in numbers.items() if math.isfinite(value)}
@@ -77,20 +77,20 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """The mean score over the seeds; None if the run of any seed has failed."""
+        """The mean score over the seeds so far; None if a run ended without a finite score."""
         scores = self.scores
         return statistics.fmean(scores.values()) if scores and len(scores) == self.runs else None
 
     @property
     def deviation(self) -> float | None:
-        """Sample standard deviation over the seeds; None for a single seed."""
+        """Sample standard deviation of the score over the seeds; None for a single seed."""
         return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
 
 
 def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
     """Return the trials with a score, the best first.
 
-    A trial with fewer finished seeds comes after those with more: its mean is less certain.
+    Trials with more finished seeds come first, because their means are more certain.
     """
     sign = -1 if highest else 1
     scored = [(trial, score) for trial in trials if (score := trial.score) is not None]

@@ -1,13 +1,13 @@
 """``--recipe auto``: looks at the data and the encoder to choose settings that a user left out.
 
 The choices replace the defaults before a run begins. config.yaml therefore has every choice, and
-the same command with the choices as flags repeats the run. docs/LOG.md has the trials behind them.
+the same command with the choices as flags repeats the run. docs/LOG.md describes our trials.
 
 For pairs, it chooses a contrastive loss in both directions, no head, the encoder's own length
 limit, and a high learning rate for several epochs. The saved weights lie between the original and
-the trained ones. In the trials, they scored about as well as the trained weights, and the model
-forgot less. For single texts, it chooses SimCSE's settings (``--recipe papers``). The held-out
-records decide only whether the original model is kept.
+the trained weights. In our trials, they scored about as well as the trained weights, and the model
+forgot less. For single texts, it chooses SimCSE's settings (``--recipe papers``). Held-out records
+decide only whether the run saves the trained model or the original one.
 """
 
 import math
@@ -53,7 +53,7 @@ class Choice:
     """A value that ``--recipe auto`` chooses for a setting.
 
     Attributes:
-        why: Reason that is printed. Several choices in a row may have the same reason.
+        why: Reason that is printed; consecutive choices with the same reason share one line.
     """
 
     name: str
@@ -83,10 +83,10 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     if not planned:
         if "objective" in given and not {"recipe", "learning_rate", "epochs"} & given:
             warn(
-                f"an objective other than {OBJECTIVE} turns --recipe auto off, so the defaults of "
-                f"SimCSE's paper apply: learning rate {settings.learning_rate:g}, "
-                f"{settings.epochs:g} epoch, {settings.max_length} tokens, head {settings.head}; "
-                "set what you want to change"
+                "set what you want to change of SimCSE's defaults (learning rate "
+                f"{settings.learning_rate:g}, {settings.epochs:g} epoch, "
+                f"{settings.max_length} tokens, head {settings.head}): an objective other than "
+                f"{OBJECTIVE} turns --recipe auto off"
             )
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
@@ -105,8 +105,8 @@ def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
     kind = "scored pairs" if facts.scored else kinds[facts.columns]
-    linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
-    yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers has SimCSE's settings"
+    linked = f", {facts.linked:.0%} of which share a text with others" if facts.linked else ""
+    yield f"recipe auto for {facts.records:,} {kind}{linked} (SimCSE's settings: --recipe papers)"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
@@ -197,7 +197,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     left = float(np.interp(loss, (_KNOWN, _UNKNOWN), (0.1, 1)))
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
-    both = "compares each text of a pair with all other texts of the batch"
+    both = "this loss compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
     wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
@@ -213,19 +213,19 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings),
         *(_twice(facts, settings) if twice else []),
-        Choice("batch_size", _batch(facts), "the pairs of a batch are compared with each other"),
+        Choice("batch_size", _batch(facts), "in a batch, each pair is compared with all others"),
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
-        Choice("between", 0.7, "saves weights between the original and the trained ones"),
+        Choice("between", 0.7, "the saved weights lie between the original and the trained ones"),
     ]
 
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for scored pairs; only loss and prompts differ from those for pairs."""
-    query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind (no query)"
+    query, why = own_prompts(encoder)[0], "both texts of a scored pair get the prompt of queries"
     return [
-        Choice("loss", "CoSENTLoss", "learns the order of the scores"),
+        Choice("loss", "CoSENTLoss", "this loss learns the order of the scores"),
         *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),
         *(c for c in _for_pairs(facts, encoder, settings) if c.name not in _OF_OBJECTIVES),
     ]
@@ -249,7 +249,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
         Choice("epochs", _within(1.0, facts, settings)[0], "each text is seen once"),
-        Choice("between", 0.5, "single texts teach a trained encoder little"),
+        Choice("between", 0.5, "the mean of old and new weights: single texts teach little"),
     ]
 
 
@@ -274,7 +274,7 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     several = settings.devices > 1 or without_mean(settings)
     if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
-    why = "a second training includes the held-out pairs; the mean of both models is saved"
+    why = "a second training includes the held-out pairs; the weights of both are averaged"
     return [Choice("refit", True, why)]
 
 

@@ -45,7 +45,7 @@ def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
 
 
 def without_auto(settings: TrainSettings) -> TrainSettings:
-    """Return the settings without ``auto`` temperatures, so that all others can be checked."""
+    """Return the settings without ``auto`` temperatures, to check all other settings early."""
     if not _asked(settings):
         return settings
     _refuse(settings)
@@ -113,8 +113,8 @@ def _recommended(
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if found is None:
         raise InputError(
-            f"give a number: the audit cannot recommend a temperature for {name}. Either {name} "
-            "has none, or its gradient fades alike at all temperatures, or no anchor has a negative"
+            f"give a number: the audit cannot recommend a temperature for {name}. Either it has no "
+            "temperature, or no temperature is better than another, or no anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

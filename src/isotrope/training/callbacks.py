@@ -92,7 +92,7 @@ class Metrics:
         self.newest: dict[str, float | None] = {}  # newest row with a loss
 
     def begin(self, step: int) -> None:
-        """Begin the file; a resumed run keeps only the rows before the step of its checkpoint."""
+        """Begin metrics.csv; a resumed run keeps only the rows before ``step``."""
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
@@ -126,7 +126,7 @@ class Metrics:
         return rows
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
-        """Begin or complete the row of ``step``, which is written when the next row begins."""
+        """Add values to the row of ``step``; the file gets this row when the next row begins."""
         ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.close()
@@ -167,7 +167,7 @@ class Metrics:
         return ",".join(cells) + "\n"
 
     def step(self, step: int) -> None:
-        """Add a row if the step that has just ended, counted from 0, was measured."""
+        """Add a row for ``step`` (counted from 0), which has just ended, if it was measured."""
         module = self.module
         if not module.measured:
             return
@@ -195,13 +195,13 @@ class Dev:
 
     Args:
         history: Evaluations so far, the name of the score, and which model to save.
-        score: Function that evaluates the current encoder; or, if there is no data to score it on,
-            a sentence that the run prints instead of saying whether the score rose.
-        column: Column of the score in metrics.csv and prefix of its values in result.json.
+        score: Function that evaluates the current encoder. If there is nothing to score it on:
+            the sentence to print at the end of the run, in place of the verdict.
+        column: Column of the score in metrics.csv, and prefix of the scores in result.json.
         every: Number of steps between scores; 0 for scores at the start and the end only.
-        patience: Number of evaluations without a new best score after which the run ends, or None.
-        curves: Function that returns the losses of held-out records, by column; or None.
-        data: Fingerprint of the scored data, which must not change when a run is resumed; None if
+        patience: The run ends after this number of evaluations without a new best score, if given.
+        curves: Function that returns a dict from column to loss of held-out records, or None.
+        data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
     """
 
@@ -280,7 +280,7 @@ class Dev:
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.history.name} {value:.2f}", change, best)
         if self.exhausted and step != self.metrics.module.steps:
-            self.progress.say(f"early stopping at step {step:,}: no better score since the {best}")
+            self.progress.say(f"early stopping at step {step:,}: no score is above the {best}")
         self.timer.rest(time.perf_counter() - start)
 
     def begin(self, step: int) -> None:
@@ -338,8 +338,8 @@ def _check_unchanged(what: str, before: str | None, now: str | None) -> None:
     """Refuse to resume a run whose data have changed."""
     if before != now:
         raise CannotResume(
-            f"cannot resume: restore the {what}, or start again in another output folder. They "
-            f"have changed since the checkpoint (fingerprint {before} then, {now} now)"
+            f"restore the {what}, or start again in another output folder: the data have changed "
+            f"since the checkpoint was written (fingerprint {before} then, {now} now)"
         )
 
 
@@ -355,7 +355,7 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
     if before not in (None, now["versions"]):
         warn(
             "warning: numbers may differ in their last digits, because this run is resumed with "
-            f"other versions of packages ({path} lists both)"
+            f"other versions of packages ({path} lists the old and the new versions)"
         )
     write_text(path, json_text([*parts, now]))
 
@@ -365,14 +365,14 @@ _ENOUGH = 1_000
 
 
 class Between(TrainerCallback):
-    """Logs, scores and saves between the steps; the rate (rows per second) excludes this time.
+    """Logs, scores and saves between the steps. The logged records per second exclude this time.
 
     After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
     Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.
 
     Args:
-        watched: In the first process: its progress, its metrics and a function to call at the
-            start. None in other processes, which do not print, score or write.
+        watched: A tuple of the run's progress display, its metrics, and a function that is called
+            with the first step. None in all processes but the first, which alone prints and writes.
 
     Attributes:
         save: Function that writes a checkpoint at once. The trainer sets it.
@@ -405,7 +405,7 @@ class Between(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the log, and score the model before training; ``--keep-every`` saves this model."""
+        """Begin the log, and score the model before training; with ``--keep-every``, save it."""
         step = state.global_step
         self.timer.begin()
         if self.watched is not None:

@@ -158,8 +158,8 @@ def model_card(
         trained=f"{_TRAINED[settings.freeze]}{way if settings.between < 1 else ''}"
         if lora is None
         else f"{lora_line(lora)}; merged into this model, and saved separately in `adapter/`",
-        matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are trained too: load "
-        f"with `truncate_dim={prefixes[-1]}`"
+        matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are embeddings, too: "
+        f"load the model with `truncate_dim={prefixes[-1]}`"
         if prefixes
         else "no",
         head=settings.head,
@@ -214,7 +214,8 @@ with {objective}.
 def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
     """Return the card of the image encoder at the end of a run."""
     details, metrics = result.details, result.metrics
-    scores = {"kNN (k = 200, t = 0.1)": metrics["knn_final"], "linear probe": metrics["linear"]}
+    nearest = "kNN (200 neighbours, temperature 0.1)"
+    scores = {nearest: metrics["knn_final"], "linear probe": metrics["linear"]}
     rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if value is not None]
     table = "\n".join(["| test part | accuracy |", "|---|---|", *rows])
     return _OF_IMAGES.format(
@@ -238,7 +239,7 @@ def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
         seed=settings.seed,
         evaluation=f"{table}\n\nTraining: {details['verdict']}."
         if rows
-        else "There were no labels to test with.",
+        else "The data had no labelled test part, so nothing was scored.",
         citation=bibtex(find(details["objective"]["name"]).paper),
     )
 

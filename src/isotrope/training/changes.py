@@ -1,9 +1,9 @@
-"""Measures how a training changed the scores of dev queries and the similarities of other texts.
+"""Measures how a training changed the scores of dev queries and similarities of general sentences.
 
-The other texts are a few hundred sentences on general subjects: the first sentences of docstrings
-in Python's standard library, which need no labels and no download. They are embedded before and
-after training. The result is 100 times Spearman's correlation between the similarities before and
-after: 100 if all pairs keep their order. The number does not show whether a new order is worse.
+The general sentences are up to 300 first sentences of docstrings in Python's standard library,
+which need no labels and no download. They are embedded before and after training. The result is 100
+times Spearman's correlation between their similarities before and after: 100 if all pairs of
+sentences keep their order. The number does not show whether a new order is worse.
 """
 
 import importlib
@@ -73,7 +73,7 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
 
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
-    """Return how many dev queries score better or worse after training, and the worst-hit queries.
+    """Return how many dev queries score better or worse after training, and which fell most.
 
     The result is None if the dev score is not a mean over queries or the original model was saved.
     """
@@ -125,7 +125,7 @@ def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
             yield f"  {one['before']:.2f} to {one['after']:.2f}: {shortened(one['query'])}"
     share = details.get("kept")
     if share is not None:
-        correlation = f"correlation {share / 100:.2f} (1: unchanged; a lower --between keeps more)"
+        correlation = f"correlation {share / 100:.2f} (1: no change; --between nearer 0 raises it)"
         yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
         yield line.replace("RUN", run)

@@ -112,9 +112,9 @@ class Checkpoints:
 
     Args:
         folder: Folder of all checkpoints.
-        every: Number of steps between checkpoints. The last step needs none.
-        keep: Number of steps between permanent checkpoints; the last step has one too. With None,
-            no checkpoint is permanent.
+        every: Number of steps between checkpoints. The last step has none without ``keep``.
+        keep: Number of steps between permanent checkpoints. The checkpoint of the last step is
+            permanent, too. With None, no checkpoint is permanent.
         last: Last step of the run.
     """
 

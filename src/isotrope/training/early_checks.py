@@ -52,7 +52,7 @@ def takes_scores(settings: TrainSettings) -> bool:
 
 
 def check_not_taken(output: Path) -> None:
-    """Refuse a folder in which another process is training, before its files are read."""
+    """Before files are read, refuse an output folder in which another process is training."""
     if "RANK" not in os.environ and (output / LOCK).exists():
         with exclusive_lock(output, f"training in {output}"):
             pass
@@ -80,7 +80,7 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 
 
 def check_given(settings: RunSettings) -> None:
-    """Refuse settings without effect, except those that ``--recipe auto`` may give an effect."""
+    """Refuse settings without effect, unless ``--recipe auto`` will first choose other settings."""
     if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
         settings.check_used(lambda line: None)
 
@@ -123,7 +123,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:
     """Refuse a folder that cannot be used; return the result if its run is already finished."""
     if output.exists() and not output.is_dir():
-        raise InputError(f"output {output} is a file; give a folder")
+        raise InputError(f"give a folder as output: {output} is a file")
     for folder in map(Path, settings.inputs):
         if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
             raise InputError(
@@ -141,14 +141,14 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
             f"add `--resume` to continue the run in {output}, or choose another output folder"
         )
     if not config.is_file():
-        raise CannotResume(f"{output} has no run (no config.yaml); choose another output folder")
+        raise CannotResume(f"choose another output folder: {output} has no run (no config.yaml)")
     before = type(settings).read(read_yaml(config), source=str(config))
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
             raise CannotResume(
                 f"cannot resume {output}: its {named(name)} was {old!r}, now {new!r}",
-                remedy="repeat the command that began it, or choose another output folder",
+                remedy="repeat the command that began the run, or choose another output folder",
             )
     if RunFolder(output).result.is_file():
         return Result.load(RunFolder(output).result)

@@ -39,20 +39,20 @@ def fit(
 
     Args:
         files: One or several paths of files; or ``"user/dataset"``, whose training split is read
-            from the Hugging Face hub; or data in memory. These are a list of texts, of pairs
-            ``(anchor, positive)`` or of triples ``(anchor, positive, hard negative)``; or a table
-            (DataFrame of pandas or polars, ``datasets.Dataset``). A table needs the column
+            from the Hugging Face hub; or data in memory. Data in memory are a list of texts, of
+            pairs ``(anchor, positive)`` or of triples ``(anchor, positive, hard negative)``; or a
+            table (DataFrame of pandas or polars, ``datasets.Dataset``). A table needs the column
             ``text``, or ``anchor`` and ``positive``; the setting ``columns`` gives other names. A
             column of a table counts as a list of texts. Data in memory are written to
-            ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` of any of
-            these defines several data sets; each batch comes from one of them.
+            ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` from names
+            to paths or data defines several data sets; each batch comes from one data set.
         resume: Whether to continue an interrupted run, as with ``--resume``.
         callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
             called between steps, after those of isotrope.
         settings: ``output="runs/x"`` and any other setting, such as ``max_steps=100`` or
             ``encoder="all-MiniLM-L6-v2"``. ``objective`` is a name, an object such as
-            ``InfoNCE(temperature=0.1)``, a class, the result of ``modify``, or a dictionary with
-            one of these for each data set.
+            ``InfoNCE(temperature=0.1)``, a class, the result of ``modify``, or a dictionary from
+            the name of each data set to its objective.
 
     Returns:
         The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.

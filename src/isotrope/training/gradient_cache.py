@@ -2,9 +2,9 @@
 
 The loss needs the embeddings of the whole batch at once, but not their activations. The backward
 pass computes the activations again, chunk by chunk, from the same random states and therefore with
-the same dropout masks. The price is one more forward pass. Text uses sentence-transformers' code
-for this (``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep contrastive
-learning batch size under memory limited setup", section 3).
+the same dropout masks. The price is one more forward pass. The method is from Gao, Zhang, Han and
+Callan 2021, "Scaling deep contrastive learning batch size under memory limited setup", section 3.
+This file serves images; text has the code of sentence-transformers (``CachedObjectiveLoss``).
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ def refuse_batch_statistics(module: nn.Module) -> None:
     for name, part in module.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
-                "train without `--micro-batch` (gradient caching), keep "
-                f"{name or 'this module'} ({type(part).__name__}) in eval(), or use GroupNorm or "
-                "LayerNorm: batch normalisation would use the statistics of a chunk instead of "
-                "those of the batch"
+                "train without `--micro-batch` (gradient caching), or keep "
+                f"{name or 'this module'} ({type(part).__name__}) in eval(), or replace it by "
+                "GroupNorm or LayerNorm: batch normalisation would use the statistics of each "
+                "chunk, not of the whole batch"
             )

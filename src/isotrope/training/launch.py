@@ -5,7 +5,7 @@ torchrun would set. Under torchrun, which several machines need, this file is no
 runs many tasks, several at a time; each process has its share of the cores and one GPU.
 
 The parent process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
-checkpoint. If the parent process dies, the processes that it started end in the same way.
+checkpoint. If the parent process dies, the processes that it started write a checkpoint and end.
 """
 
 import os
@@ -56,7 +56,7 @@ def handling(
 ) -> Iterator[None]:
     """Call ``react`` at Ctrl-C and SIGTERM; restore the previous handlers on exit.
 
-    This has no effect outside the main thread, which signals do not reach.
+    Outside the main thread, this has no effect, because signals reach only the main thread.
     """
     before: dict[signal.Signals, Any] = {}
     try:
@@ -192,8 +192,8 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
         item: Argument of the task; it must be picklable.
 
     Returns:
-        The exit code (0 if all finished, 130 or 75 if they were stopped), and the result of the
-        first process or None.
+        A tuple of the exit code (0 if all finished, 130 after Ctrl-C, 75 after SIGTERM) and the
+        result of the first process; None if that process was stopped before it had a result.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -274,12 +274,12 @@ def _killed(code: int, remedy: str = "") -> str | None:
 
 
 def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
-    """Yield every item with the result of its task, in the order in which they finish.
+    """Yield every item with the result of its task, in the order in which the tasks finish.
 
     The next item is taken when a process is free and all finished results have been yielded, so
     ``items`` may be a generator that depends on the results. An InputError of a task is yielded as
-    its result. After any other error no more tasks start, and the running ones finish; after a
-    request to stop they are asked to stop. All results are yielded before the error is raised.
+    its result. After any other error, no more tasks start, running tasks finish, and their results
+    are yielded before the error is raised. Ctrl-C and SIGTERM also ask running tasks to stop.
 
     Args:
         task: Picklable function of an importable module.

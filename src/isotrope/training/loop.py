@@ -65,7 +65,7 @@ class TrainingTask(ABC):
         logged: Names of the numbers that the result takes from the last logged step.
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv; the last is the number of records per second.
-        clip: Norm above which gradients are clipped, or None.
+        clip: Norm above which gradients are clipped; None if gradients are never clipped.
         dev: Measures the dev score during the run.
     """
 

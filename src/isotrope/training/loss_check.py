@@ -62,19 +62,19 @@ def checks_in(
 
     Args:
         file: File that defines objectives, functions of (anchors, positives) or (anchors,
-            positives, negatives), or modules with such a ``forward``.
+            positives, negatives), or modules whose ``forward`` has these arguments.
         name: Loss to check; by default all objectives, and callables with "loss" in their names.
         dimensions: Number d of dimensions of the embeddings that the losses receive.
 
     Raises:
-        InputError: The file has no loss, or a loss cannot be called.
+        InputError: The file has no loss, or a loss cannot be called with these arguments.
     """
     module = _run(file)
     losses = _losses(vars(module), module.__name__, name)
     if not losses:
         raise InputError(
-            "give FILE:NAME of a function of (anchors, positives) or of a module, or put 'loss' "
-            f"into its name: {file} has no {name or 'loss'}"
+            "give FILE:NAME, where NAME is a function of (anchors, positives) or a module; without "
+            f"NAME, names with 'loss' are checked: {file} has no {name or 'loss'}"
         )
     # build all first: a loss that cannot be built is reported before the slow checks of others
     built = {
@@ -122,7 +122,7 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
         problem = f"{file}: {key} cannot be built without arguments ({error})"
-        raise InputError(f"{problem}; define an instance of it in the file") from error
+        raise InputError(f"{problem}; write an instance, such as loss = {key}(...)") from error
     if not 2 <= len(needed := _needed(loss)) <= 3:
         raise InputError(
             f"{file}: {key} must take anchors and positives (and negatives); found {signature}"
@@ -130,8 +130,8 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
     for parameter in needed:
         if parameter.kind is parameter.KEYWORD_ONLY:
             raise InputError(
-                f"{file}: {key} needs {parameter.name}= at every call; found {signature}: give "
-                f"{parameter.name} a default, or bind it with functools.partial"
+                f"{file}: give {parameter.name} a default, or bind it with functools.partial: "
+                f"{key} needs {parameter.name}= at every call; found {signature}"
             )
         if parameter.name in _LABELS:
             raise InputError(
@@ -170,7 +170,7 @@ def checks_of(
         source: File and name from which two processes load the loss; None to skip their check.
         dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
 
-    Yields: One line for each comparison; ``passed`` is None if the comparison was not possible.
+    Yields: A ``Check`` for each comparison; ``passed`` is None if the comparison was impossible.
     """
     subject = _Subject(loss, dimensions)
     try:
@@ -201,7 +201,7 @@ def checks_of(
     yield from _collapsed(subject)
 
 
-_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; here, they had {}"
+_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; this call passed {}"
 
 
 _DRAWS = (
@@ -210,23 +210,23 @@ _DRAWS = (
 )
 _REMEMBERS = (
     "checked only for finite values: a second call on the same batch, after the same "
-    "torch.manual_seed, gives another value (as with a queue)"
+    "torch.manual_seed, gives another value, as a loss with a queue does"
 )
 _PERMUTED = (
-    "the loss depends on the order of the rows: a mask or a label is at the wrong place, or the "
-    "loss draws random numbers with a fixed seed, which are the same in every call"
+    "check masks, labels and seeds: the value depends on the order of the rows. Either a mask or a "
+    "label is at the wrong place, or every call draws the same random numbers (a fixed seed)"
 )
 _CACHED = (
     "do not train this loss with gradient caching: it uses embeddings outside one backward pass"
 )
-_CHUNKS = "chunks differ from the whole batch: the loss drops gradients, or an offset is missing"
+_CHUNKS = "look for dropped gradients or a missing offset: chunks differ from the whole batch"
 _GATHERED = (
-    "two processes differ from one: gradients do not flow through a reduction (a factor of 1/2), "
-    "or rows of another process are taken for positives"
+    "check reductions and positives: two processes differ from one. Either no gradient flows "
+    "through a reduction, which halves it, or rows of another process are taken for positives"
 )
 _TURNED = (
-    "use a constant margin: a larger margin raises the loss of some pairs and lowers that of "
-    "others (a margin that is multiplied by a similarity changes its sign)"
+    "use a constant margin: a larger margin raises the loss of some pairs and lowers the loss of "
+    "others. If a margin is multiplied by a similarity, it changes its sign with the similarity"
 )
 _UNUSED = (
     "check that the margin is used: a larger margin changes neither the loss of this batch, nor "
@@ -234,7 +234,7 @@ _UNUSED = (
 )
 _OWN = "not a fault; the loss gathers no rows, so each process compares only its own rows"
 _BF16 = "compute in float32: arithmetic in bfloat16 loses more than the rounding of the inputs"
-_COLLAPSE = "clamp norms, or return 0 for an empty batch: one batch like these ends a training"
+_COLLAPSE = "clamp norms, or return 0 for an empty batch: one value that is not finite ends a run"
 
 
 class _Subject:

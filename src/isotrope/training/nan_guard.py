@@ -95,7 +95,7 @@ def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> I
             yield f"  norms of {len(rows):,} {name}: {_span(norms)}"
         yield from _components(module.objective, view)
     for name, tensors in (
-        ("weights", dict(module.named_parameters())),
+        ("parameters", dict(module.named_parameters())),
         ("gradients", {k: p.grad for k, p in module.named_parameters() if p.grad is not None}),
     ):
         if tensors:
@@ -111,7 +111,7 @@ def _components(objective: Objective, views: Views) -> Iterator[str]:
     terms = objective.components(objective.compare(first_rows(views)))
     ratio = terms.pull if terms.ratio is None else terms.ratio
     yield f"  gradient dissipation: {_span(terms.dissipation)}"
-    yield f"  weight: {_span(terms.weight)}"
+    yield f"  weight of negatives: {_span(terms.weight)}"
     yield f"  {'pull' if terms.ratio is None else 'ratio'}: {_span(ratio)}"
 
 

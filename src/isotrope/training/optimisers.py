@@ -35,9 +35,9 @@ SCHEDULES: dict[str, Callable[[float, float, float], float]] = {
 def learning_rate_at(plan: Plan, step: int) -> float:
     """Return the learning rate of the update ``step``, counted from 0.
 
-    The rate rises linearly during the warm-up, reaches its peak in the last step of it, and then
-    follows ``plan.scheduler``. Schedules with the same names in transformers differ only in that
-    their warm-up begins with a rate of 0.
+    The rate rises linearly during the warm-up, reaches its peak in the last step of the warm-up,
+    and then follows ``plan.scheduler``. In transformers, schedules with the same names differ only
+    in that the warm-up begins with a rate of 0.
     """
     if step < plan.warmup_steps:
         return plan.learning_rate * (step + 1) / plan.warmup_steps
@@ -51,7 +51,7 @@ def refuse_long_warmup(plan: Plan, setting: str) -> None:
     if plan.warmup_steps > plan.steps:
         raise InputError(
             f"train longer or shorten the warm-up: {setting} is {plan.warmup_steps} steps, but the "
-            f"run has {plan.steps}, so its learning rate would not reach {plan.learning_rate:g}"
+            f"run has {plan.steps} steps, so the rate would not reach {plan.learning_rate:g}"
         )
 
 
@@ -119,15 +119,15 @@ def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
 class LARS(torch.optim.Optimizer):
     """SGD with momentum in which the step of each matrix is proportional to its norm.
 
-    g <- g + wd p; g <- eta (|p| / |g|) g, unless one of the norms is 0; v <- mu v + g;
-    p <- p - lr v. A group with ``decays=False`` (biases and norms) is trained by SGD with momentum.
+    Parameters p with gradient g and velocity v change by g <- g + wd p; g <- eta (|p| / |g|) g,
+    unless |p| or |g| is 0; v <- mu v + g; p <- p - lr v. With ``decays=False``, g does not change.
 
     Source: You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks",
     section 5, with the learning rate outside the momentum, as in SimCLR, BYOL and MoCo v3.
 
     Args:
         groups: Parameters p, or groups of parameters.
-        lr: Learning rate.
+        lr: Learning rate lr.
         momentum: Momentum mu.
         weight_decay: Weight decay wd.
         trust: Trust coefficient eta.

@@ -34,7 +34,7 @@ class Progress:
         self._bar: Any = None
 
     def say(self, message: str) -> None:
-        """Print a line of information if a bar or lines were requested."""
+        """Print a line of information if the run shows a bar or prints lines."""
         if self.shown or self._lines:
             warn(message)
 

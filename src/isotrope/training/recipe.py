@@ -35,7 +35,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Rates):
-    """The optimiser settings of one run, in steps, with the learning rate for its batch size.
+    """The optimiser settings of one run: durations in steps, learning rate for the batch size.
 
     Attributes:
         steps: Number of steps of the whole run.

@@ -65,8 +65,8 @@ def refitted(
                     value.lerp_(theirs[name], 0.5)
         records, seed = second.result.details["data"]["records"], (settings.seed + 1) % 2**32
         note = (
-            "The weights of this model are the mean of two trainings. The scores are those of the "
-            f"first; the second used all {records:,} records and seed {seed}.\n\n## Citation"
+            "The weights of this model are the mean of two trainings. The scores are from the "
+            f"first training; the second used {records:,} records and seed {seed}.\n\n## Citation"
         )
         card = card.replace("| this model (step", "| the first training (step")
         encoder.save(folder.model, card=card.replace("## Citation", note, 1))

@@ -76,9 +76,9 @@ class Outcome:
         result: Numbers and provenance; for an interrupted run, the state so far.
         output: The run folder.
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: The encoder after the last step (``model/`` may have an earlier, better step).
-            None if the run was already finished, or ran in other processes.
-        first: Whether this is the first (or only) process, which alone has and prints the numbers.
+        encoder: The encoder after the last step; ``model/`` may have that of an earlier step with a
+            better score. None if the run was already finished, or ran in other processes.
+        first: Whether this is the first or only process. Other processes have and print no numbers.
     """
 
     result: Result
@@ -142,7 +142,7 @@ def empty_result(output: Path) -> Result:
 def stop_message(outcome: Outcome) -> str:
     """Return the message of the command line about a stopped run."""
     if not exists(RunFolder(outcome.output).checkpoints):
-        return "stopped before the first checkpoint: run the same command with --resume to start"
+        return "stopped without a checkpoint: run the same command with --resume to begin again"
     steps = outcome.result.metrics["steps"]
     return (
         f"stopped{f' at step {steps}' if steps else ''}; a checkpoint is in "
@@ -293,7 +293,7 @@ def check_devices(settings: RunSettings) -> str:
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Refuse loggers whose packages are not installed; TensorBoard's comes with isotrope."""
+    """Refuse loggers whose packages are not installed; isotrope installs TensorBoard."""
     for name in names:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
             raise SettingError(

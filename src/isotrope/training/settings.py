@@ -31,7 +31,7 @@ in_run = partial(setting, group="run")
 of_trained = Used(
     lambda encoder: encoder != "scratch", "an encoder from scratch has no trained weights to keep"
 )
-no_loss = Used(lambda loss: loss is None, "not with `--loss`, whose settings are `--loss.ARGUMENT`")
+no_loss = Used(lambda loss: loss is None, "leave it out: `--loss` uses `--loss.ARGUMENT` instead")
 no_prompt = Used(
     lambda prompt: not prompt,
     "set no prompt, or remove default_prompt_name from config_sentence_transformers.json: the "
@@ -74,13 +74,13 @@ class RunSettings(Settings, ABC):
     )
 
     output: str = in_run(
-        ..., "Folder of the run: new or empty, unless --resume.", python="str | Path"
+        ..., "Folder of the run. It must be new or empty without --resume.", python="str | Path"
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        "Hyperparameters of the objective, such as --objective.temperature 0.05 (for text also "
-        "auto: the value that `isotrope audit` recommends). Also replacements of its gradient's "
-        "components: --objective.dissipation margin:0.3.",
+        "Hyperparameters of the objective, such as --objective.temperature 0.05. For text, auto is "
+        "the temperature that `isotrope audit` recommends. Also replacements of components of the "
+        "gradient: --objective.dissipation margin:0.3.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -103,17 +103,17 @@ class RunSettings(Settings, ABC):
     cut: float = in_model(
         1.0,
         "Experimental: divisor of the initial weights (cut-initialization, Draganov et al., 2024: "
-        "3 for contrastive methods, 9 for others). In our trainings it raised the score at 1/30 "
-        "of the recipe's learning rate and lowered it at the full rate. Pretrained weights are "
-        "not divided.",
+        "3 for contrastive methods, 9 for others). In our trainings, the division raised the score "
+        "at 1/30 of the recipe's learning rate and lowered the score at the full rate. Pretrained "
+        "weights are not divided.",
         gt=0,
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
-        "Parameters that --cut divides: weights (as in the paper) or all (as in its code).",
+        "Parameters that --cut divides. weights: as Draganov et al. write. all: as in their code.",
         used=Used(lambda cut: cut != 1, "needs `--cut`", note=True),
     )
-    max_steps: int | None = in_steps(None, "Number of steps after which to stop.", ge=1)
+    max_steps: int | None = in_steps(None, "Number of steps after which the run ends.", ge=1)
     precision: Literal["32", "bf16", "16"] = in_hardware(
         "32",
         "Numeric precision of the encoder.",
@@ -155,12 +155,12 @@ class RunSettings(Settings, ABC):
     log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
-        "Loggers in addition to metrics.csv. --logger without a name turns them off. Install "
-        "trackio, wandb or mlflow yourself; each reads its project, mode and server from its own "
-        "environment variables.",
+        "Loggers in addition to metrics.csv. --logger without a name turns these loggers off. "
+        "Install trackio, wandb or mlflow yourself; their environment variables set project, mode "
+        "and server.",
         python="str | list[str]",
     )
-    progress: bool = in_watch(True, "Show a progress bar, or lines of text without a terminal.")
+    progress: bool = in_watch(True, "Show the progress: a bar, or lines if there is no terminal.")
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -175,7 +175,7 @@ class RunSettings(Settings, ABC):
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields as in the help: first those that only text (or only images) has."""
+        """Return a dict of the fields in the order of the help; shared fields come last."""
         shared = RunSettings.model_fields
         return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
             k: v for k, v in cls.model_fields.items() if k in shared
@@ -188,7 +188,7 @@ class RunSettings(Settings, ABC):
 
 
 class TrainSettings(RunSettings):
-    """Settings of a training on text; every field has its help, default and bounds here."""
+    """Settings of a training on text; each field has a help text, a default and bounds."""
 
     kind = "text"
     module = "isotrope.training.text"
@@ -214,8 +214,8 @@ class TrainSettings(RunSettings):
     )
     objective: str = of_objective(
         "infonce",
-        "Name of the objective (see `isotrope objectives`), or of one for each data set: "
-        "qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
+        "Name of the objective (see `isotrope objectives`). Several data sets may have different "
+        "objectives: qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
         python="str | Objective | Mapping[str, str | Objective]",
     )
     loss: str | None = in_objective(
@@ -239,9 +239,9 @@ class TrainSettings(RunSettings):
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        "How the settings that you leave out are chosen. auto: from the data and the encoder, "
-        "unless you name an objective other than ntxent or build the encoder from scratch. papers: "
-        "SimCSE's values, which this help lists.",
+        "How the settings that you leave out are chosen. auto: from the data and the encoder; but "
+        "as with papers if you name an objective other than ntxent, or if the encoder is from "
+        "scratch. papers: SimCSE's values, which this help lists.",
     )
     columns: Names = in_data(
         [],
@@ -249,7 +249,7 @@ class TrainSettings(RunSettings):
         "number: --columns question,answer.",
         used=Used(
             lambda mixed: not mixed,
-            "name the columns 'anchor' and 'positive', or 'text', if some data sets are in memory",
+            "name columns 'anchor' and 'positive', or 'text', because some data sets are in memory",
         ),
         python="str | list[str] | list[int]",
     )
@@ -280,7 +280,7 @@ class TrainSettings(RunSettings):
                 lambda single, query_prompt, passage_prompt: (
                     not single or passage_prompt == query_prompt
                 ),
-                "both views of a single text are anchors; this prompt is only saved with the model",
+                "both views of a single text are anchors, so this prompt is only saved, not used",
                 note=True,
             ),
         ],
@@ -294,10 +294,10 @@ class TrainSettings(RunSettings):
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score of data whose texts are ranked. Scored pairs have Spearman's correlation.",
+        "Dev score of data whose texts are ranked; for scored pairs, it is Spearman's correlation.",
         used=[
             with_dev,
-            Used(lambda ranked: ranked, "the score of scored pairs is Spearman's correlation"),
+            Used(lambda ranked: ranked, "leave it out: scored pairs have Spearman's correlation"),
         ],
     )
     eval_every: int = in_watch(
@@ -321,7 +321,7 @@ class TrainSettings(RunSettings):
     holdout: float = in_data(
         0.0, "Share of the records to hold out. With --dev auto, 0 means 0.1.", ge=0, le=0.5
     )
-    batch_size: int = in_steps(64, "Sentences or pairs per step, all devices together.", ge=2)
+    batch_size: int = in_steps(64, "Number of texts or pairs per step, on all devices.", ge=2)
     epochs: float = in_steps(1.0, "Passes over the data, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
@@ -339,21 +339,21 @@ class TrainSettings(RunSettings):
         "fit on the disk. Needs --max-steps.",
         ge=2,
         used=[
-            Used(lambda max_steps: max_steps, "add `--max-steps`: the length is not known"),
+            Used(lambda max_steps: max_steps, "add `--max-steps`: no epoch has a known length"),
             Used(lambda processes: processes == 1, "only with one process"),
             Used(lambda files: len(by_dataset(files)) == 1, "only with one data set"),
             Used(
                 lambda streaming, batch_size: streaming >= batch_size,
                 "give at least the batch size, {batch_size}",
             ),
-            Used(lambda memory: not memory, "give a file: your data are already in memory"),
+            Used(lambda memory: not memory, "leave it out: the data are already in memory"),
         ],
     )
     learning_rate: float = in_steps(3e-5, "Highest learning rate.", gt=0)
     warmup: float = in_steps(
         0.0,
-        "Number of steps in which the learning rate rises to --learning-rate; below 1, the share "
-        "of all steps.",
+        "Number of steps in which the learning rate rises to --learning-rate. A number below 1 is "
+        "a share of all steps.",
         ge=0,
     )
     scheduler: Scheduler = in_steps("linear", "Learning-rate schedule after the warm-up.")
@@ -370,9 +370,9 @@ class TrainSettings(RunSettings):
     )
     refit: bool = in_steps(
         False,
-        "Train a second model on all records, held-out ones too, with the next seed, and save the "
-        "mean of the weights of both models. There is no second model if the original one is "
-        "kept, and with LoRA, an encoder from scratch or torchrun.",
+        "Train a second model on all records, including held-out records, with the next seed, and "
+        "save the mean of the weights of both models. No second model is trained if the original "
+        "model is saved, if you use LoRA or torchrun, or if the encoder is from scratch.",
         used=[
             with_dev,
             Used(lambda averaged: averaged, "not with LoRA, scratch or torchrun", note=True),

@@ -132,7 +132,7 @@ def check(
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
             if settings.loss in OF_SCORES and not first.scores:
-                raise InputError(f"add a column of scores: {settings.loss} needs it")
+                raise InputError(f"add a column of scores, which {settings.loss} needs")
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
     settings.check_used(
@@ -280,7 +280,7 @@ class TextTask(TrainingTask):
 
     Attributes:
         batches: The records that each step trains on, and the tokenised texts of each data set.
-        watch: Computes the dev score; None without one.
+        watch: Computes the dev score; None if no dev score is measured.
         general: Cosines between sentences on general subjects before training, to measure how much
             training changes them; None if this is not measured.
     """
@@ -330,9 +330,9 @@ class TextTask(TrainingTask):
                 group = settings.groups or "label"
                 warn(
                     "warning: join groups that share a record, as `isotrope audit --groups` does "
-                    f"in grouped.jsonl: {own.groups_dropped:,} records repeat an earlier one with "
-                    f"another {group} and were dropped. The earlier one is pushed apart from the "
-                    "rows of the other groups"
+                    f"in grouped.jsonl: {own.groups_dropped:,} records repeat an earlier record of "
+                    f"another {group} and were dropped. Training pushes that record apart from the "
+                    f"rows of the dropped record's {group}"
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
@@ -369,8 +369,8 @@ class TextTask(TrainingTask):
     def finish(self) -> Result:
         """Save the model of the last step, and complete the model card.
 
-        Without a dev score, it becomes the model of the run. If the dev score keeps the original
-        model, it is saved as ``rejected``. Otherwise, the best model is already saved.
+        Without a dev score, this model is the model of the run. If the original model has the best
+        score, the last model is saved as ``rejected``. Otherwise, the best model is already saved.
         """
         dev, output = self.dev, self.output
         if isinstance(dev.score, str):
@@ -435,7 +435,7 @@ class TextTask(TrainingTask):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The hyperparameters; with several data sets, each begins with the data set's name."""
+        """The hyperparameters by name; with several data sets, a name is DATASET.HYPERPARAMETER."""
         objectives = self.module.objectives
         if self.settings.loss is not None:
             return dict(self.settings.loss_settings)
@@ -456,8 +456,8 @@ def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool)
     counts = f"{watch.trained_on:,} of {watch.records:,}"
     if settings.dev == "auto" and known:
         return (
-            "each answer belongs to several questions, so the held-out questions have answers that "
-            "are trained on; the dev score ranks all answers"
+            "each answer belongs to several questions, so only questions are held out; the dev "
+            "score ranks all answers, including those in the training data"
         )
     if settings.dev == "auto":
         return (

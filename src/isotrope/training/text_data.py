@@ -62,7 +62,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
 
 
 def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return which records to hold out; None if this is decided for each record on its own."""
+    """Return an array, True for held-out records; None if no records must be held out together."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     return held_out_together(records_of(settings, name), settings.held_out, settings.seed)
@@ -130,7 +130,7 @@ def store_of(
 
 
 def prompts_of(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return the prompts of anchors and positives: those in the settings, or else the model's."""
+    """Return the prompts of anchors and positives; by default, the model's default prompt."""
     encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
@@ -153,7 +153,7 @@ def batch_at(
 
 
 def check_store(objective: Objective, store: TokenStore) -> None:
-    """Refuse hard negatives if the objective takes none, and data that are all one group."""
+    """Refuse hard negatives if the objective takes no negatives, and data of a single group."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(ONE_GROUP.format(len(store)))
@@ -210,11 +210,11 @@ def held_out_losses(
 ) -> dict[str, float]:
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
-    Dropout is on, as in a training batch, because the two views of a single text differ only by it.
-    The dropout masks are the same at every call. InfoNCE is also measured on ``trained`` records.
+    Dropout is on, as in a training batch: without dropout, the two views of a single text would be
+    equal. Dropout masks are the same at every call. ``trained`` records get InfoNCE only.
 
     Returns:
-        A number for each of :data:`HELD_OUT_COLUMNS`.
+        A dict from each name in :data:`HELD_OUT_COLUMNS` to a number.
     """
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     anchors, positives = _views(encoder, head, held_out, seed)

@@ -7,7 +7,7 @@ embeddings themselves and the norms are logged. Each data set has its own ``Obje
 text are two passes with dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed,
 step and process; a run that is resumed within an epoch therefore has the same dropout masks.
 
-A loss of sentence-transformers may replace the objective (:func:`host_loss`). Such a loss takes
+A loss of sentence-transformers may replace the objective (:func:`host_loss`) if the loss takes
 pairs, scored pairs, or pairs with hard negatives that have scores.
 """
 
@@ -217,7 +217,7 @@ class TextModule(nn.Module):
 
 
 def check_loss(settings: TrainSettings) -> None:
-    """Refuse an unknown loss, one that takes no pairs, and wrong arguments."""
+    """Refuse an unknown loss, a loss that takes no pairs, and wrong arguments."""
     if settings.loss is None:
         return
     if settings.loss not in (known := (*OF_PAIRS, *OF_SCORES)):

@@ -46,7 +46,7 @@ class RunTrainer(Trainer):
         batches: DataLoader[Any],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
-        """Set the work between steps, the batches, and the user's callbacks."""
+        """Set the callback and the checks of each step, the batches, and the user's callbacks."""
         self.between, self.module, self.guard = between, between.module, guard
         self.batches, between.save = batches, self._save_now
         self.remove_callback(PrinterCallback)
@@ -150,7 +150,7 @@ class RunTrainer(Trainer):
                 raise error.__context__ from None
             if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
                 raise
-            raise InputError(f"{folder} cannot be written; is the disk full?") from error
+            raise InputError(f"{folder} cannot be written; free some space on the disk") from error
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert output_dir is not None

@@ -349,7 +349,7 @@ def test_triplets_within_one_column_are_seen_as_they_are_made(
     said: list[str] = []
     doctor = watching(theirs, say=said.append)
     theirs.train()
-    assert "BatchHardTripletLoss is a loss that pulls and pushes within the batch" in said[0]
+    assert "BatchHardTripletLoss is a loss that pulls and pushes pairs of the batch" in said[0]
     for row in doctor.rows:
         assert row["norm"] is not None is not row["label_gap"]
         assert row["misfit"] == 0
@@ -378,9 +378,9 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
         "isotrope: MultipleNegativesRankingLoss is a softmax over the batch, temperature 0.05 "
         "(scale=20); 7 negatives for each anchor; "
     )
-    assert "of the anchors learn almost nothing (GD < 0.01); " in first
+    assert "of the anchors learn almost nothing (gradient dissipation < 0.01); " in first
     assert "of the push is from the hardest negative (" in first
-    assert "% of the push is from the hardest negative (14% if all negatives push alike)" in first
+    assert "% of the push is from the hardest negative (an even share is 14%)" in first
     assert last == f"isotrope: verdict: healthy (nothing was found); see {tmp_path / 'isotrope'}"
     told = [one for one in logged if "loss" in one]
     assert len(told) == 2

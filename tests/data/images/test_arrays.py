@@ -113,20 +113,23 @@ class TestNpz:
         [
             (
                 {"z": X},
-                "name the array of pictures images or x or x_train or train_images; the file has z",
+                "call the array of pictures images or x or x_train or train_images; the file has z",
             ),
-            ({}, "name the array of pictures images or .*; the file has no arrays"),
+            ({}, "call the array of pictures images or .*; the file has no arrays"),
             ({"x": X / 255}, r"give 'x' as uint8 from 0 to 255, not float64"),
             ({"x": X.astype(np.int64)}, "give 'x' as uint8 from 0 to 255, not int64"),
             ({"x": X[..., :2]}, r"give pictures as n x h x w .* 'x' has the shape \(6, 8, 8, 2\)"),
             ({"x": X[0, 0]}, r"has the shape \(8, 3\)"),
             ({"x": X[None]}, r"has the shape \(1, 6, 8, 8, 3\)"),
-            ({"x": X[:0]}, r"add pictures to 'x'; its shape is \(0, 8, 8, 3\)"),
+            ({"x": X[:0]}, r"add pictures to 'x'; it has the shape \(0, 8, 8, 3\)"),
             ({"x": X[:1]}, "give at least 2 pictures to train on, not 1"),
-            ({"x": X, "y": Y[:5]}, r"'x' holds 6 pictures, but 'y' has the shape \(5,\)"),
+            (
+                {"x": X, "y": Y[:5]},
+                r"the 6 pictures in the array 'x'; the array 'y' has the shape \(5,\)",
+            ),
             ({"x": X, "y": np.eye(6)}, r"give one label for each .* 'y' has the shape \(6, 6\)"),
             ({"x": X, "y": np.int64(3)}, r"give one label .* 'y' has the shape \(\)"),
-            ({"x": X, "y": Y / 2}, "give integers or names as 'y', not float64"),
+            ({"x": X, "y": Y / 2}, "give integers or names in 'y', not float64"),
             (
                 {"x": X, "y": Y + 1, "class_names": np.array(["a", "b", "c"])},
                 "from 0 to 2, .* from 1 to 3",
@@ -134,7 +137,7 @@ class TestNpz:
             ({"x": X, "y": Y, "x_test": X, "y_test": Y[:2]}, r"'y_test' has the shape \(2,\)"),
             (
                 {"x": X, "y": np.array(list("aabbcc")), "x_test": X[:1], "y_test": np.array(["d"])},
-                "label 'd' is not one of the 3 known ones",
+                "add the label 'd' to the array class_names, which has 3 other names",
             ),
         ],
     )
@@ -154,7 +157,7 @@ class TestNpz:
             with pytest.raises(InputError, match=r"without Python objects; it cannot be read"):
                 load_images(npz(tmp_path / "a.npz", **arrays))
         (tmp_path / "b.npz").write_bytes(pickle.dumps(Trap()))
-        with pytest.raises(InputError, match=r"not an \.npz file of pictures"):
+        with pytest.raises(InputError, match=r"read as an \.npz file of pictures"):
             load_images(tmp_path / "b.npz")
         assert not (tmp_path / "executed").exists()
 
@@ -164,7 +167,7 @@ class TestNpz:
         for content in (b"", b"words", whole[:-30]):
             path.write_bytes(content)
             with pytest.raises(
-                InputError, match=r"a\.npz: write it .* not an \.npz file of pictures"
+                InputError, match=r"a\.npz: write the file .* as an \.npz file of pictures"
             ):
                 load_images(path)
         path.write_bytes(whole[:300] + b"\xff" * 40 + whole[340:])
@@ -247,12 +250,12 @@ class TestStrips:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"labels": np.zeros(4)}, "copy the file again; it has 6 pictures, 4 labels"),
-            ({"labels": np.zeros(7)}, "6 pictures, 7 labels"),
-            ({"offsets": np.array([0])}, "strip 0 is damaged"),
-            ({"offsets": np.array([0.0, 9.0])}, "strip 0 is damaged"),
-            ({"webp": np.zeros((3, 3))}, "strip 0 is damaged"),
-            ({"webp": np.zeros(99, np.uint8)}, "strip 0 is damaged"),
+            ({"labels": np.zeros(4)}, "copy this file again; it has 6 pictures, but 4 labels"),
+            ({"labels": np.zeros(7)}, "6 pictures, but 7 labels"),
+            ({"offsets": np.array([0])}, "strip 0 in it is damaged"),
+            ({"offsets": np.array([0.0, 9.0])}, "strip 0 in it is damaged"),
+            ({"webp": np.zeros((3, 3))}, "strip 0 in it is damaged"),
+            ({"webp": np.zeros(99, np.uint8)}, "strip 0 in it is damaged"),
         ],
     )
     def test_damaged(self, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -263,7 +266,7 @@ class TestStrips:
     def test_a_folder_of_other_arrays(self, tmp_path: Path) -> None:
         npz(tmp_path / "train.npz", x=X, labels=Y)
         for limit in (None, 4):
-            with pytest.raises(InputError, match=r"no pictures .*; found \.npz"):
+            with pytest.raises(InputError, match=r"put pictures .*, but has \.npz"):
                 load_images(tmp_path, limit=limit)
 
 

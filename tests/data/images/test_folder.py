@@ -131,10 +131,10 @@ def test_chosen_classes(tmp_path: Path) -> None:
         assert found.test.labels is not None
         assert found.test.labels.tolist() == [0, 1]
     with pytest.raises(
-        InputError, match=r"1 of 2 classes have no folder; add or correct 'C3'.*'c3'"
+        InputError, match=r"correct or add the class 'C3'.*'c3'.*; 1 of 2 classes have no folder"
     ):
         load_images(tmp_path, classes=["c1", "C3"])
-    with pytest.raises(InputError, match="give at least 2 classes, not 1"):
+    with pytest.raises(InputError, match="name at least 2 classes to train on, not 1"):
         load_images(tmp_path, classes=["c1", "c1"])
 
 
@@ -155,9 +155,7 @@ def test_links_are_followed_but_not_round(tmp_path: Path) -> None:
     assert found.skipped == ("c1/gone.png", "c1/itself.png")
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "back").symlink_to(tmp_path / "alone")
-    with pytest.raises(
-        InputError, match=r"no pictures here; give files that end in .*; found no files"
-    ):
+    with pytest.raises(InputError, match=r"it needs files that end in .*, but has no files"):
         load_folder(tmp_path / "alone")
 
 
@@ -177,16 +175,16 @@ def test_what_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda root: None, r"give files that end in .bmp, .gif, .* .webp; found no files"),
-        (lambda root: (root / "a.svg").touch(), r"no pictures .*; found \.svg"),
-        (lambda root: (root / "a.png").touch(), "none of 1 files can be read .* not 'a.png'"),
+        (lambda root: None, r"files that end in .bmp, .gif, .* .webp, but has no files"),
+        (lambda root: (root / "a.svg").touch(), r"put pictures .*, but has \.svg"),
+        (lambda root: (root / "a.png").touch(), "none of 1 files can be read .*; one is 'a.png'"),
         (
             lambda root: save(folders(root) / "loose.png", ramp(8, 8)),
-            "1 pictures are beside 2 folders",
+            "1 pictures lie beside 2 folders",
         ),
         (
             lambda root: [folders(root / "train"), save(root / "train" / "l.png", ramp(8, 8))],
-            "train: put .* 1 pictures are beside 2 folders",
+            "train: put .* 1 pictures lie beside 2 folders",
         ),
         (
             lambda root: save(root / "one.png", ramp(8, 8)),
@@ -242,7 +240,7 @@ class TestBroken:
 
     def test_none_is_whole(self, tmp_path: Path) -> None:
         images = self.images(tmp_path, *(f"c{c}/{i}.png" for c in range(3) for i in range(4)))
-        with pytest.raises(InputError, match="none of 12 can be decoded, such as 'c1/1"):
+        with pytest.raises(InputError, match="none of 12 can be decoded; one is 'c1/1"):
             images.read([5])
 
     def test_the_rest_of_a_set_never_leaks_in(self, tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def test_a_limit_takes_the_classes_in_turn(tmp_path: Path) -> None:
 
 def test_without_labels_nothing_is_held_out(tmp_path: Path) -> None:
     of_sizes(tmp_path, (8, 8), (8, 8), (8, 8))
-    with pytest.raises(InputError, match=r"class into .* have no labels, so none can be held out"):
+    with pytest.raises(
+        InputError, match=r"for each class; without labels, no pictures can be held out"
+    ):
         load_images(tmp_path, holdout=0.5)
 
 

@@ -115,17 +115,19 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
         return str(error.value)
 
     words = datasets.Dataset.from_dict({"text": ["a", "b"]})
-    assert "call the column of pictures image; the columns are text" in message(words, "words")
+    assert "rename the column of pictures to image; the columns are text" in message(words, "words")
     numbers = datasets.Dataset.from_dict({"image": [1, 2]})
-    assert "give a column 'image' of encoded pictures; it holds Value('int64')" in message(
+    assert "the bytes of picture files (PNG or JPEG); it holds Value('int64')" in message(
         numbers, "numbers"
     )
     floats = table().add_column("label", [0.5, 1.0, 2.0, 3.0])
     assert "correct the labels in column 'label'; some are not numbers" in message(floats, "floats")
     splits = {"train": table(label=list("abab")), "test": table(2, label=list("az"))}
-    assert "or are no class of the training part" in message(datasets.DatasetDict(splits), "splits")
+    assert "or name classes that the training part does not have" in message(
+        datasets.DatasetDict(splits), "splits"
+    )
     unnamed = datasets.DatasetDict({"one": table(), "two": table()})
-    assert "call one split 'train'; it has one, two" in message(unnamed, "unnamed")
+    assert "call one of the splits 'train': one, two" in message(unnamed, "unnamed")
 
 
 def test_damaged(tmp_path: Path) -> None:
@@ -134,5 +136,5 @@ def test_damaged(tmp_path: Path) -> None:
         load_images(tmp_path)
     (tmp_path / "dataset_info.json").unlink()
     (tmp_path / "train.parquet").write_bytes(b"words")
-    with pytest.raises(InputError, match="save it again; it cannot be read"):
+    with pytest.raises(InputError, match="save the dataset again; it cannot be read"):
         load_images(tmp_path)

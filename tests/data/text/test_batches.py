@@ -53,12 +53,14 @@ def test_steps_are_a_function_of_seed_and_step() -> None:
 
 
 def test_impossible_batches() -> None:
-    with pytest.raises(InputError, match=r"batch of 11 is larger than the data \(10 different rec"):
+    with pytest.raises(
+        InputError, match=r"at most 10, not 11, .*: the data have only 10 different rec"
+    ):
         Batches(range(10), 11)
     for size in (1, 0, -4):
         with pytest.raises(InputError, match=f"batch of {size} has no negatives"):
             Batches(range(10), size)
-    with pytest.raises(IndexError, match="an epoch has 2 steps; found step 2"):
+    with pytest.raises(IndexError, match="use steps below 2 in an epoch; found 2"):
         Batches(range(10), 5).indices(0, 2)
 
 

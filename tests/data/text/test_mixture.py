@@ -60,7 +60,9 @@ def test_names_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     Path("split=train").mkdir()
     assert by_dataset(["split=train", "b.tsv"]) == {"": ["split=train", "b.tsv"]}
     assert by_dataset(["data/split=x/a.tsv"]) == {"": ["data/split=x/a.tsv"]}
-    with pytest.raises(InputError, match=r"write NAME=FILE for 'b.tsv' too: other data sets have"):
+    with pytest.raises(
+        InputError, match=r"give 'b.tsv' a name too, as NAME=FILE: the other data sets have"
+    ):
         by_dataset(["qa=a.tsv", "b.tsv"])
 
 

@@ -57,7 +57,7 @@ def test_qrels_tsv_must_cover_all_queries(folder: Path) -> None:
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t1\n")
     assert load_retrieval(folder).relevant == [{0: 1.0}, {1: 1.0}]
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t0\n")
-    with pytest.raises(InputError, match=r"qrels.tsv: give a document for query 'q1'"):
+    with pytest.raises(InputError, match=r"qrels.tsv: give query 'q1' a document"):
         load_retrieval(folder)
 
 
@@ -71,13 +71,16 @@ def test_gzip(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("qrels", "message"),
     [
-        ("q9\td1\t1\n", "line 1: no query 'q9' in queries.jsonl; add it"),
-        ("q1\td1\t1\n\nq1\td9\t1\n", "line 3: no document 'd9' in corpus.jsonl; add it"),
-        ("q1\td1\n", "line 1: 2 tab-separated fields where 3 are needed: query-id<TAB>"),
+        ("q9\td1\t1\n", "line 1: add the query 'q9' to queries.jsonl, or remove"),
+        ("q1\td1\t1\n\nq1\td9\t1\n", "line 3: add the document 'd9' to corpus.jsonl, or remove"),
+        ("q1\td1\n", "line 1: give 3 tab-separated fields, query-id<TAB>"),
         ("q1\td1\thigh\n", "line 1: score 'high' is not a finite number"),
         ("q1\td1\tnan\n", "line 1: score 'nan' is not a finite number"),
-        ("q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n", "line 3: 'q1' and 'd1' have two scores, 1 and 0"),
-        ("q1\td1\t0\n", "give a document for query 'q1' with a score above 0"),
+        (
+            "q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n",
+            "query 'q1' and document 'd1', which have the scores 1 and 0",
+        ),
+        ("q1\td1\t0\n", "give query 'q1' a document with a score above 0"),
         ("", "is empty"),
     ],
 )
@@ -92,8 +95,8 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("corpus", [{"_id": "d1"}], "no column 'text'; the table has '_id'"),
-        ("corpus", [{"text": "a"}], "no column '_id'; the table has 'text'"),
+        ("corpus", [{"_id": "d1"}], "the table has no column 'text', but has '_id'"),
+        ("corpus", [{"text": "a"}], "the table has no column '_id', but has 'text'"),
         ("corpus", [{"_id": "a", "text": 3}], "line 1: column 'text' holds 3 .int., not text"),
         (
             "corpus",
@@ -101,7 +104,7 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
             "line 2: give each text its own _id; an earlier text has 'a'",
         ),
         ("queries", [{"_id": "q1", "text": " "}], "query 'q1' is empty"),
-        ("queries", [{}], "no column '_id'; the table has no columns"),
+        ("queries", [{}], "the table has no column '_id', but has no columns"),
         (
             "queries",
             [{"text": "a"}, {"_id": "b", "text": "c"}],
@@ -163,7 +166,7 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"remove or complete 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")
     (tmp_path / "a.csv").write_text("frage,antwort\na,b\n")
-    with pytest.raises(InputError, match=r"no column has a usual .*; found 'frage', 'antwort'"):
+    with pytest.raises(InputError, match=r"no column has a usual .* in 'frage', 'antwort'"):
         load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")

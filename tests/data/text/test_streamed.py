@@ -125,9 +125,7 @@ def test_a_first_buffer_with_less_than_a_batch_names_a_larger_one(
 ) -> None:
     numbers = [*(line % different for line in range(SIZE)), *range(30, 100)]
     records = [Record((str(i),), Path("data"), line, False) for line, i in enumerate(numbers)]
-    message = (
-        r"streaming=300, .*: of the first 30 records, \d can be trained on, fewer than a batch of 4"
-    )
+    message = r"streaming=300, .* than 4: of the first 30 records, only \d can be trained on"
     with pytest.raises(InputError, match=message):
         StreamedBatches(
             tmp_path, lambda: iter(records), Source().store, size=SIZE, batch_size=BATCH, seed=1

@@ -208,7 +208,7 @@ def test_too_little_text(make: Make, tmp_path: Path, texts, settings, found: str
 
 @pytest.mark.parametrize("holdout", [-0.1, 1.0, 7])
 def test_holdout_is_a_share(make: Make, holdout: float) -> None:
-    with pytest.raises(InputError, match="holdout must be a share from 0 to less than 1"):
+    with pytest.raises(InputError, match="set holdout to a share from 0 to less than 1"):
         make(["a", "b"], holdout=holdout)
 
 
@@ -265,7 +265,7 @@ def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
     folder = make(["a", "b", "c"]).folder
     manifest = folder / "manifest.json"
     whole = manifest.read_text()
-    with pytest.raises(InputError, match="the tokens stored in it are not usable"):
+    with pytest.raises(InputError, match="the tokens in it cannot be used"):
         TokenStore.open(tmp_path / "nowhere")
     manifest.write_text(json.dumps(json.loads(whole) | {"format": 99}))
     with pytest.raises(InputError, match="format 99, needed 2"):
@@ -273,7 +273,7 @@ def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
     manifest.write_text(whole)
     (folder / "groups.bin").write_bytes(b"")
     with pytest.raises(
-        InputError, match=r"stored in it are not usable .*groups.bin has 0 bytes, not 24\)"
+        InputError, match=r"in it cannot be used .*groups.bin has 0 bytes, not 24\)"
     ):
         TokenStore.open(folder)
 

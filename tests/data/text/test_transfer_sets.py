@@ -86,7 +86,7 @@ def test_some_tasks_and_gzip(trec: Path) -> None:
     assert len(load_transfer(trec, ["TREC", "TREC"])["TREC"].splits["train"]) == 5452
     with pytest.raises(
         InputError,
-        match=r"lacks MR, CR, SUBJ, MPQA, SST2, MRPC \(folders mr, cr, .*needs all seven tasks",
+        match=r"add the folders mr, .*: MR, CR, SUBJ, MPQA, SST2, MRPC are missing, .*seven tasks",
     ):
         load_transfer(trec)
 
@@ -104,15 +104,15 @@ def test_what_is_not_there(trec: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("ABBR", "test.tsv, line 3: 1 tab-separated fields where 2 are needed: label<TAB>text$"),
-        ("", "test.tsv, line 3: 1 tab-separated fields where 2 are needed"),
-        ("ABBR\ta\tb", "line 3: 3 tab-separated fields where 2 are needed"),
-        ("abbr\ta", "line 3: TREC has no label 'abbr'; give one of ABBR, DESC, ENTY, HUM, LOC"),
-        ("0\ta", "line 3: TREC has no label '0'"),
-        ("\ta", "line 3: TREC has no label ''"),
-        ("ABBR\t  ", "line 3: copy the file again; no text may be empty"),
+        ("ABBR", "test.tsv, line 3: give 2 tab-separated fields, label<TAB>text; this line has 1$"),
+        ("", "test.tsv, line 3: give 2 tab-separated fields"),
+        ("ABBR\ta\tb", "line 3: give 2 tab-separated fields, label<TAB>text; this line has 3"),
+        ("abbr\ta", "line 3: give one of the labels ABBR, DESC, .*; TREC has no label 'abbr'"),
+        ("0\ta", "line 3: .* TREC has no label '0'"),
+        ("\ta", "line 3: .* TREC has no label ''"),
+        ("ABBR\t  ", "line 3: download this file again; a text in this line is empty"),
         ("ABBR\t\udcff", "line 3: invalid UTF-8"),
-        ("HUM\ta", "rows by label: 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*, not"
+        ("HUM\ta", "rows by label are 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*, not"
          " 9 of ABBR"),
     ],
 )  # fmt: skip
@@ -126,7 +126,7 @@ def test_rows_that_are_no_labelled_text(trec: Path, row: str, message: str) -> N
 
 def test_other_counts(whole: Path, tmp_path: Path) -> None:
     write(tmp_path / "cr" / "all.tsv", rows_of("cr/all")[:-1])
-    with pytest.raises(InputError, match=r"rows by label: .*, not 1368 of 0, 2"):
+    with pytest.raises(InputError, match=r"rows by label are .*, not 1368 of 0, 2"):
         load_transfer(tmp_path, ["CR"])
     rows = rows_of("cr/all")
     rows[7] = rows[7].partition("\t")[0] + "\t "
@@ -137,7 +137,8 @@ def test_other_counts(whole: Path, tmp_path: Path) -> None:
         tmp_path / "mrpc" / "train.tsv", [row.rpartition("\t")[0] for row in rows_of("mrpc/train")]
     )
     with pytest.raises(
-        InputError, match=r"line 1: 2 tab-separated fields where 3 .*: label<TAB>text1<TAB>text2$"
+        InputError,
+        match=r"line 1: give 3 tab-separated fields, label<TAB>text1<TAB>text2; this line has 2$",
     ):
         load_transfer(tmp_path, ["MRPC"])
 

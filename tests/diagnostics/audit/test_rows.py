@@ -59,13 +59,16 @@ def test_rows_of_a_group_of_their_own_are_no_negatives(
     assert len({first, second, fourth}) == 3
     alone = embed_rows(encoder, read_rows(file)).groups.tolist()
     assert len(set(alone)) == 4
-    with pytest.raises(InputError, match="its columns have no names"):
+    with pytest.raises(InputError, match="the columns have no names"):
         read_rows([("a", "b"), ("c", "d")], groups="product")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\tb\n", "1 row with text is too few"), ("a\t\nb\t\n", "holds no text")],
+    [
+        ("a\tb\n", "give at least 2 rows with text: "),
+        ("a\t\nb\t\n", "holds no text"),
+    ],
 )
 def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -75,7 +78,7 @@ def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> No
 def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give one file instead of the folder"):
         read_rows(tmp_path)
-    with pytest.raises(InputError, match="give at least one record; it holds no text"):
+    with pytest.raises(InputError, match="give at least one record; this table holds no text"):
         read_rows([])
 
 
@@ -84,7 +87,7 @@ def test_embeddings_that_are_not_finite_and_one_row_are_refused() -> None:
     broken[1, 2] = torch.nan
     with pytest.raises(InputError, match="the embedding of positive 1 is NaN or infinite"):
         of(torch.ones(3, 4), broken)
-    with pytest.raises(InputError, match="1 row is too few to compare"):
+    with pytest.raises(InputError, match="at least 2 rows; found 1"):
         of(torch.ones(1, 4), torch.ones(1, 4))
 
 

@@ -246,10 +246,10 @@ def test_where_it_never_crosses() -> None:
         ({"positive": []}, "the positive means must be a list of finite angles"),
         ({"negative": [math.nan]}, "the negative means must be a list of finite angles"),
         ({"negative": 0.5}, "the negative means must be a list of finite angles"),
-        ({"spread_positive": -0.1}, "the spreads must be 0 or more radians; found -0.1 and 0.1"),
+        ({"spread_positive": -0.1}, "the spreads must be 0 or more radians; found -0.1 "),
         ({"spread_negative": math.nan}, "the spreads must be 0 or more radians"),
-        ({"negatives": 0}, "at least 1 negative and 2 batches; found 0 and 1000"),
-        ({"batches": 1}, "at least 1 negative and 2 batches; found 127 and 1"),
+        ({"negatives": 0}, "at least 1 negative and 2 batches; found negatives=0 and batches=1000"),
+        ({"batches": 1}, "at least 1 negative and 2 batches; found negatives=127 and batches=1"),
     ],
     ids=str,
 )

@@ -184,7 +184,7 @@ def test_what_is_no_function_of_the_angles() -> None:
         with pytest.raises(InputError, match="computes with the embeddings themselves"):
             measure([BarlowTwins()], one)
         with pytest.raises(
-            InputError, match="Coordinates pulls each coordinate with another strength"
+            InputError, match="Coordinates pulls coordinates with different strengths"
         ):
             measure([Coordinates()], one)
 

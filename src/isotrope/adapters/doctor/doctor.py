@@ -56,14 +56,14 @@ class Doctor:
         lightning.Trainer(callbacks=[isotrope.Doctor()])
 
     In the backward pass, the Doctor sees which pairs of embeddings the loss compares, so it works
-    with any model and batch. If the loss compares no pairs, or the pairs explain less than 98% of
-    the gradient at the embeddings, the verdict is ``not-examined``.
+    with any model and batch. The verdict is ``not-examined`` if the loss compares no pairs, or if
+    the pairs explain less than 98% of the loss's gradient with respect to the embeddings.
 
     The Doctor prints one line at the first measured step, one line when its verdict changes, and
-    the verdict at the end. The trainer's loggers get the numbers as ``isotrope/...``. The folder
-    ``OUTPUT_DIR/isotrope`` stores them for ``isotrope diagnose OUTPUT_DIR`` and ``isotrope report
-    OUTPUT_DIR``. Within a trainer the Doctor never raises: on an error, the logger ``isotrope``
-    warns once, and measuring stops.
+    the verdict at the end. The measured numbers go to the trainer's loggers, as
+    ``isotrope/COLUMN``. ``isotrope diagnose OUTPUT_DIR`` and ``isotrope report OUTPUT_DIR`` read
+    them from the folder ``OUTPUT_DIR/isotrope``. Within a trainer the Doctor never raises an error.
+    If an error occurs, the logger ``isotrope`` warns once, and measuring stops.
 
     In a custom training loop, call :meth:`observe` between the loss and its ``backward()``::
 
@@ -77,17 +77,17 @@ class Doctor:
         print(doctor.diagnose(batch_size=64))
 
     Args:
-        every: Number of steps between two measured steps, beginning with step 0.
-        path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
+        every: Measure the steps whose numbers are multiples of this: with 10, steps 0, 10, 20 ...
+        path: Folder to write metrics.csv and diagnosis.json to, instead of ``OUTPUT_DIR/isotrope``.
         temperature: Temperature of the loss's softmax, used only if the gradient does not show it.
-            The default is the loss's own ``temperature``, or 1 / ``scale``.
+            The default is the loss's attribute ``temperature``, or 1 / its attribute ``scale``.
         dev: Name of the validation metric that shows whether training helps; larger must be better.
             The default is the trainer's ``metric_for_best_model``.
         say: Function that receives each printed line. With None, nothing is printed.
 
     Attributes:
         anatomy: Log of the measured steps (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
-        losses: Properties of each loss by its name: family, temperature, misfit, negatives.
+        losses: A dict from the name of each loss to a dict of properties, such as its temperature.
         off: Whether an error has stopped the Doctor.
 
     Raises:
@@ -138,7 +138,7 @@ class Doctor:
             self.quietly(handler)(*arguments, *([details] if details else []))
 
     def quietly(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Wrap a function so that it raises no errors, and does nothing if the Doctor is off."""
+        """Wrap a function: catch its errors, and do not call it if the Doctor is off."""
 
         @functools.wraps(function)
         def guarded(*args: Any) -> None:
@@ -156,18 +156,18 @@ class Doctor:
         self.off = True
         self._hugging_face.close()
         self._lightning.close()
-        logger.warning("the Doctor stops measuring (%s); the training continues unchanged", why)
+        logger.warning("the training continues, but the Doctor no longer measures it: %s", why)
 
     def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
-        """Measure a batch of a custom loop in the backward pass, if its step is to be measured.
+        """Measure the loss of a custom training loop in its backward pass, every ``every`` steps.
 
-        Call ``observe(loss)`` before ``loss.backward()``. After that, the new row is ``rows[-1]``.
-        ``observe(anchors, positives, loss)`` does the same: the embeddings are ignored.
+        Call ``observe(loss)`` before ``loss.backward()``; afterwards, ``rows[-1]`` has the new
+        numbers. ``observe(anchors, positives, loss)`` does the same: the embeddings are ignored.
 
         Args:
-            batch: The loss as the last argument; embeddings before it are ignored.
-            loss: Scalar to minimise, before it is scaled for float16 or for accumulation.
-            step: Number of the step; by default the number of the call, counted from 0.
+            batch: The loss. If several arguments are given, the last is the loss.
+            loss: The loss, not yet scaled for float16 or for accumulation.
+            step: Number of the step; by default, the calls of ``observe`` are counted from 0.
 
         Raises:
             InputError: The loss is not a tensor of one number.
@@ -175,7 +175,7 @@ class Doctor:
         loss = batch[-1] if loss is None and batch else loss
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise InputError(
-                "the loss must be the scalar tensor on which backward() is called next; found "
+                "pass the scalar tensor on which backward() is called next; found "
                 f"{brief(loss)} ({type(loss).__name__})"
             )
         self.anatomy.settings.setdefault("trainer", "loop")
@@ -189,7 +189,7 @@ class Doctor:
         if not due:
             return
         if loss.grad_fn is None:
-            raise InputError("call observe(loss) before loss.backward(): the loss has no graph")
+            raise InputError("call observe(loss) before loss.backward(): the loss has no grad_fn")
         texts = texts_of(loss.grad_fn)
         GraphReading(loss, self.quietly(functools.partial(self._seen, at, texts)))
 
@@ -199,7 +199,7 @@ class Doctor:
             self.noted("the loss", row)
 
     def keep_in(self, folder: Path | None) -> None:
-        """Save into this folder of the trainer, unless the user gave a ``path``."""
+        """Write the Doctor's files to this folder, unless the user gave a ``path``."""
         self.path = self._own_path or folder
 
     def forget(self) -> None:
@@ -209,7 +209,7 @@ class Doctor:
         self._verdict = (HEALTHY,)
 
     def noted(self, name: str, row: Row) -> None:
-        """Record the properties of a loss from its newly measured row; print a changed verdict."""
+        """Record a loss after its measurement ``row``; print the verdict if it has changed."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind
@@ -246,7 +246,7 @@ class Doctor:
             self.say(f"isotrope: {line}")
 
     def numbers(self) -> dict[str, float]:
-        """Return the newest numbers for the trainer's loggers, as ``isotrope/...``."""
+        """Return the newest measured numbers: a dict from ``isotrope/COLUMN`` to the number."""
         row: Mapping[str, float | None] = next(
             (r for r in reversed(self.rows) if any(r[name] is not None for name in LOGGED)), {}
         )
@@ -265,7 +265,7 @@ class Doctor:
         Args:
             batch_size: Batch size of the training, if the trainer does not report it.
             learning_rate: Peak learning rate, if the trainer does not report it.
-            kind: Kind of the inputs; by default text if a trainer has token ids, else unknown.
+            kind: Kind of the inputs; by default text if batches have token ids, otherwise unknown.
         """
         from isotrope.diagnostics.doctor import diagnose  # here, because it imports many modules
 
@@ -281,12 +281,12 @@ class Doctor:
             path: Folder of the files; by default the Doctor's ``path``.
 
         Raises:
-            ValueError: There is no folder to save to.
+            ValueError: Neither this call nor the Doctor has a ``path``.
             InputError: The folder cannot be written.
         """
         folder = self.path if path is None else Path(path)
         if folder is None:
-            raise ValueError("pass path=: there is no folder to save to")
+            raise ValueError("name a folder, save(path=FOLDER): the Doctor has no path")
         save(folder, self.anatomy, self.diagnose())
         return folder
 
@@ -298,7 +298,7 @@ class Doctor:
             self.save()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows and the number of calls, for Lightning's checkpoints."""
+        """Return a dict of the rows and the number of calls, for Lightning's checkpoints."""
         return {"rows": self.anatomy.rows, "calls": self.anatomy.calls}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
-Such a trainer does not pass itself to its callbacks, but it is on the call stack when training
-begins. During ``training_step`` the Doctor receives each loss whose backward pass begins. It puts
-itself first among the trainer's callbacks, so that loggers write the numbers that it adds to a log.
+These trainers do not pass themselves to callbacks, so the Doctor finds its trainer on the call
+stack when training begins. In ``training_step``, the Doctor receives each loss before the backward
+pass. The Doctor is the first callback, so that loggers write the numbers that it logs.
 """
 
 import atexit
@@ -35,14 +35,14 @@ _NEXT = "### Framework Versions"
 
 @contextlib.contextmanager
 def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
-    """Call ``received`` with each loss on which this thread calls ``backward()`` in the block.
+    """Within a ``with`` block, call ``received`` with each loss before its backward pass.
 
-    ``torch.autograd.backward`` is replaced within the block and restored after it, even after an
-    error. Trainers, accelerate, DeepSpeed and the first pass of a gradient cache all call this
-    function. Nested backward passes, as in checkpointing, are ignored.
+    Only backward passes of this thread count: ``torch.autograd.backward`` is replaced until the
+    block ends. Trainers, accelerate, DeepSpeed and the first pass of a gradient cache all call this
+    function. Backward passes within another, as gradient checkpointing runs them, are ignored.
 
     Args:
-        received: Function that receives a loss with a graph. It must not raise an error.
+        received: Function of a loss that has a ``grad_fn``. It must not raise an error.
     """
     original, thread, inside = torch.autograd.backward, threading.get_ident(), False
 
@@ -86,14 +86,14 @@ class HuggingFaceEvents:
     def on_train_begin(
         self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
     ) -> None:
-        """Replace ``training_step``; a resumed training continues with its earlier rows."""
+        """Wrap ``training_step``. If the training is resumed, read the rows of its first part."""
         self.close()  # an interrupted training may have left its replacement
         doctor = self.doctor
         trainer = _trainer(args)
         if args.n_gpu > 1:
             doctor.stop(
-                "start one process per GPU (torchrun), or use one GPU (CUDA_VISIBLE_DEVICES=0): "
-                f"a batch that a trainer splits between {args.n_gpu} GPUs cannot be measured"
+                "start one process for each GPU with torchrun, or set CUDA_VISIBLE_DEVICES=0: a "
+                f"batch that one process splits between {args.n_gpu} GPUs cannot be measured"
             )
             return
         self._state, self._optimizer = state, details.get("optimizer")
@@ -157,7 +157,7 @@ class HuggingFaceEvents:
         self._trainer, self._readings = None, []
 
     def on_substep_end(self, *_: object) -> None:
-        """Measure the batch, which may be one of several whose gradients are accumulated."""
+        """Measure the batch whose backward pass has ended."""
         readings, self._readings = self._readings, []
         step = self._state.global_step
         row = self.doctor.anatomy.see(
@@ -189,7 +189,7 @@ class HuggingFaceEvents:
             state.log_history[-1].update(numbers)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
-        """Record this step's dev score: ``dev``, or the metric that chooses the best model."""
+        """Record the dev score: the metric named by ``dev`` or by ``metric_for_best_model``."""
         metrics = details.get("metrics")
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
         for key in (name, f"eval_{name}") if name else ():
@@ -285,7 +285,7 @@ def _repeated(columns: list[Tensor]) -> float:
 
 
 def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
-    """Add a section on the training to a model's card; it replaces an earlier section."""
+    """Add the diagnosis to a model's card, in place of an earlier diagnosis."""
     data = getattr(model, "model_card_data", None)
     path = getattr(data, "template_path", None)
     if data is None or path is None:

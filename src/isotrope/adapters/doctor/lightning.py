@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LightningEvents:
-    """Handlers of the Lightning events that the Doctor needs; only the first process writes."""
+    """Handlers of the Lightning events that the Doctor needs. Only the first process prints."""
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
@@ -28,7 +28,7 @@ class LightningEvents:
         self._step = 0
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Delete the rows of an earlier training, unless this one continues it."""
+        """Prepare for a training. Delete the measured rows, unless a training is resumed."""
         doctor, self._name = self.doctor, type(pl_module).__name__
         doctor.anatomy.settings |= {"trainer": "lightning"}
         doctor.anatomy.words = words_of(pl_module.modules())
@@ -43,11 +43,11 @@ class LightningEvents:
         doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
-        """Record the number of the step, which the optimiser may increase within the batch."""
+        """Record the number of the step before the optimiser increases it."""
         self._step, self._readings = trainer.global_step, []
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        """Record the backward pass of a loss, if its step is to be measured."""
+        """Watch the backward pass of a loss at the steps that the Doctor measures."""
         if self.doctor.anatomy.due(self._step) and loss.grad_fn is not None and loss.numel() == 1:
             self._readings.append(GraphReading(loss))
 
@@ -61,7 +61,7 @@ class LightningEvents:
             self.doctor.noted(self._name, row)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Record the learning rate and the norm of the gradient, and log them."""
+        """Record learning rate and gradient norm; send all newest numbers to the loggers."""
         row = self.doctor.rows[-1] if self.doctor.rows else None
         if row is None or row["step"] != self._step or row["learning_rate"] is not None:
             return
@@ -80,7 +80,7 @@ class LightningEvents:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
     def on_fit_end(self, *_: object) -> None:
-        """Report the verdict and save the rows, which may show why a training failed."""
+        """Report the verdict and save the rows, also if an exception ended the training."""
         self.close()
         self.doctor.finish()
 

@@ -1,7 +1,7 @@
 """Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end.
 
-The Doctor's advice names the settings of the trainer or loss library that the user has, if this
-module has a record of its names. Otherwise the advice is in general words.
+The advice names settings as the user's trainer or loss library does, if ``HOSTS`` has a record of
+this package. Otherwise the advice is in general words.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ from isotrope.diagnostics.verdicts import VERDICTS
 _KINDS = {
     "known": "an objective of isotrope",
     "softmax": "a softmax over the batch",
-    "other": "a loss that pulls and pushes within the batch, but not a softmax",
+    "other": "a loss that pulls and pushes pairs of the batch, but not by a softmax",
     "pairs": "a loss of pairs, without in-batch negatives",
-    "targets": "a loss that pulls embeddings to constant targets: not examined",
-    "nothing": "not recognised yet: its gradient is zero",
+    "targets": "not examined, because it pulls embeddings to constant targets",
+    "nothing": "not recognised yet, because its gradient is zero",
     "unseen": "not examined",
-    "broken": "not examined: its embeddings are not finite",
+    "broken": "not examined, because its embeddings contain NaN or infinity",
     "scores": "a loss that fits similarities to labels",
 }
 
@@ -96,9 +96,11 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
     if count:
         parts.append(f"{count:.0f} negatives for each anchor")
     if row["dead"] is not None:
-        parts.append(f"{row['dead']:.0%} of the anchors learn almost nothing (GD < 0.01)")
+        parts.append(
+            f"{row['dead']:.0%} of the anchors learn almost nothing (gradient dissipation < 0.01)"
+        )
     if share is not None and count:
-        even = f"{1 / count:.0%} if all negatives push alike"
+        even = f"an even share is {1 / count:.0%}"
         parts.append(f"{share:.0%} of the push is from the hardest negative ({even})")
     return "; ".join(parts)
 
@@ -117,7 +119,7 @@ def changed(step: int, diagnosis: Diagnosis) -> str:
 
 
 def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
-    """Return the final line: the verdict, and the folder with the details."""
+    """Return the final line: the verdict, the change to make, and the folder with the details."""
     verdicts = [f"{v} ({VERDICTS[v].title})" for v in diagnosis.verdict]
     line = f"verdict: {', '.join(verdicts)}"
     if not diagnosis.healthy:
@@ -144,9 +146,9 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
 
 
 def words_of(things: Iterable[object]) -> Words:
-    """Return the names of settings in the first known package that defines one of the objects.
+    """Return the record of the first package in ``HOSTS`` that defines one of the objects.
 
-    The argument for the temperature has a name only if one of the objects has it.
+    The record names ``temperature`` or ``scale`` only if one of the objects has this attribute.
     """
     known = list(things)
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}

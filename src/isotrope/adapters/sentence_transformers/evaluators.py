@@ -21,17 +21,17 @@ from isotrope.evaluation.embed import Encoder
 
 
 class ProtocolEvaluator(BaseEvaluator):
-    """Evaluates by isotrope's protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
+    """Evaluates by isotrope's protocols: STS, transfer, retrieval, kNN and linear probe.
 
     Args:
         primary: Name of the metric by which the trainer chooses the best step; by default the first
             metric that is returned.
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
-        write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's
-            output folder; to ``..._results-2.csv`` (-3, ...) if that file has other columns.
-        protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. The mode of
-            transfer tasks is ``prototyping`` by default.
+        write_csv: Whether to append the scores to ``protocols[_NAME]_results.csv`` in the trainer's
+            output folder, or to ``..._results-2.csv`` if that file has other columns, and so on.
+        protocols: Arguments of ``isotrope.evaluate``, such as ``sts`` and ``retrieval``. Transfer
+            tasks have ``mode="prototyping"`` by default.
 
     Raises:
         TypeError: ``isotrope.evaluate`` has no such argument.
@@ -64,14 +64,12 @@ class ProtocolEvaluator(BaseEvaluator):
             The metrics of ``isotrope.evaluate``, by name.
 
         Raises:
-            InputError: No data are given, the data cannot be read, or the metric does not exist.
+            InputError: No data are given, data cannot be read, or ``primary`` is not a metric.
         """
         numbers = evaluate(cast("Encoder", model), **self._options).metrics
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
-            raise InputError(
-                f"set primary to one of {', '.join(metrics)}: there is no {self._primary!r}"
-            )
+            raise InputError(f"set primary to one of {', '.join(metrics)}; found {self._primary!r}")
         self.primary_metric = self._primary or next(iter(metrics))
         if output_path is not None and self.write_csv:
             self._write(Path(output_path), {"epoch": epoch, "steps": steps, **numbers})

@@ -1,8 +1,8 @@
 """Wraps any objective as a loss for the sentence-transformers trainer.
 
 The columns of the data are anchors, positives and any number of hard negatives, as for
-``MultipleNegativesRankingLoss``. With a single column, the positive is the same text with another
-dropout mask (SimCSE)::
+``MultipleNegativesRankingLoss``. With a single column, each text is embedded twice, with different
+dropout masks, as in SimCSE::
 
     loss = ObjectiveLoss(model, "met")  # or an objective with its hyperparameters
     loss = ObjectiveLoss(model, InfoNCE(temperature=0.05).modify(dissipation="margin:0.3"))
@@ -12,7 +12,7 @@ dropout mask (SimCSE)::
 less padding than one forward pass for each column and gives the same value and gradient. The
 objective is computed from all rows of a batch, and in float32 even under autocast. The losses work
 with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss``) and samplers.
-With ``BatchSamplers.NO_DUPLICATES``, equal texts are not pushed apart.
+``BatchSamplers.NO_DUPLICATES`` keeps equal texts out of a batch, so they do not push each other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,21 +51,21 @@ class ObjectiveLoss(nn.Module):
             trainer store only the model's parameters.
         gather_across_devices: Whether to compute one loss over the rows of all processes. By
             default, each process compares only its own rows.
-        groups: Whether rows with the same integer in the column ``label`` (or ``score``), as in
-            ``grouped.jsonl`` of ``isotrope audit``, are not pushed apart.
-        backend: How the loss of a batch is computed, as for ``Objective.loss``.
+        groups: Whether rows of one group do not push each other. Their column ``label`` or
+            ``score`` has the number of their group, as in ``grouped.jsonl`` of ``isotrope audit``.
+        backend: How row statistics are computed, see ``isotrope.kernels.choose``.
         prefixes: Lengths of prefixes of the embeddings. The loss is the mean over these prefixes
             and the whole embeddings (Kusupati et al. 2022, "Matryoshka representation learning",
             section 3). ``MatryoshkaLoss`` adds the losses instead, and normalises each prefix.
         settings: Hyperparameters of an objective that is given by name.
 
     Attributes:
-        observe: Function that is called with the views of each batch (of all processes, with
-            ``gather_across_devices``), or None.
+        observe: Function that is called with the ``Views`` of each batch, or None. With
+            ``gather_across_devices``, these views have the rows of all processes.
 
     Raises:
-        InputError: The objective or one of its settings is unknown, or a hyperparameter requires a
-        gradient but is not an ``nn.Parameter``, so no optimiser would train it.
+        InputError: The objective or one of its settings is unknown, or a hyperparameter is a tensor
+            that requires a gradient but is not an ``nn.Parameter``.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class ObjectiveLoss(nn.Module):
                 self.register_parameter(f"objective_{key}", value)
             elif isinstance(value, Tensor) and value.requires_grad:
                 raise InputError(
-                    f"use {key}=nn.Parameter(torch.tensor(...)), or no requires_grad: {key} "
-                    "requires a gradient but is not an nn.Parameter, so it would not be trained"
+                    f"give {key} as an nn.Parameter to train it, or without requires_grad: no "
+                    "optimiser finds a tensor that requires a gradient but is not an nn.Parameter"
                 )
         self.gather_across_devices = gather_across_devices
         self.groups = groups
@@ -127,14 +127,14 @@ class ObjectiveLoss(nn.Module):
             labels: Group of each row, n integers; used only with ``groups=True``.
 
         Returns:
-            The loss. It is 0 for a single row (the end of an epoch) if the objective compares rows.
+            The loss. It is 0 if the batch has no hard negatives and too few rows for the objective.
 
         Raises:
-            InputError: There is only one column; or there are hard negatives, and the objective
-                takes none; or groups are used without labels.
+            InputError: There is only one column, the objective does not take the hard negatives
+                that are given, or ``groups=True`` and the labels are missing or not whole numbers.
         """
         if len(embeddings) < 2:
-            raise InputError(f"pass anchors and positives; found {len(embeddings)} column")
+            raise InputError(f"pass anchors and positives; found {len(embeddings)} column(s)")
         anchors, positives, *hard = embeddings
         if hard and not self.objective.takes_negatives:
             raise InputError(
@@ -183,8 +183,8 @@ class ObjectiveLoss(nn.Module):
 class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     """An ``ObjectiveLoss`` that embeds a batch in pieces, so large batches fit in memory.
 
-    It uses sentence-transformers' gradient cache (Gao et al., 2021). The loss is that of the whole
-    batch, and its memory grows linearly with the batch.
+    The gradient cache of sentence-transformers (Gao et al., 2021) gives the loss of the whole
+    batch. The memory that this loss needs grows linearly with the batch size.
 
     Args:
         model: See :class:`ObjectiveLoss`.
@@ -193,10 +193,10 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         mini_batch_num_tokens: Number of tokens to embed at a time, instead of a number of rows.
         show_progress_bar: Whether to show a progress bar that counts the pieces.
         settings: Arguments of :class:`ObjectiveLoss`: ``gather_across_devices``, ``groups``,
-            ``backend``, ``prefixes``, and hyperparameters.
+            ``backend``, ``prefixes``, and the objective's hyperparameters.
 
     Raises:
-        InputError: See :class:`ObjectiveLoss`; or the model's batches cannot be split.
+        InputError: As for :class:`ObjectiveLoss`; or embeddings are static, or a size is below 1.
     """
 
     def __init__(
@@ -211,9 +211,9 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     ) -> None:
         super().__init__()
         if has_static_embedding_input(model):
-            raise InputError("use ObjectiveLoss: for static embeddings, batches need no split")
+            raise InputError("use ObjectiveLoss: a batch of static embeddings cannot be split")
         if mini_batch_size < 1 or (mini_batch_num_tokens or 1) < 1:
-            raise InputError("mini_batch_size and mini_batch_num_tokens must be at least 1")
+            raise InputError("set mini_batch_size and mini_batch_num_tokens to 1 or more")
         self.model = model
         self.loss = ObjectiveLoss(model, objective, **settings)
         self.mini_batch_size = mini_batch_size
@@ -237,13 +237,13 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         """Return the loss of a batch, whose gradient is computed piece by piece.
 
         Raises:
-            InputError: A hyperparameter is learnt within a MatryoshkaLoss, whose gradient reaches
-                only the embeddings.
+            InputError: ``MatryoshkaLoss`` wraps the loss, and would not train the ``nn.Parameter``
+                that is one of the objective's hyperparameters.
         """
         if self._learnt and "calculate_loss" in vars(self):
             raise InputError(
-                "use ObjectiveLoss, or a number instead of a parameter: MatryoshkaLoss does not "
-                "train the hyperparameters of a cached loss"
+                "use ObjectiveLoss, or give the hyperparameters as numbers: MatryoshkaLoss cannot "
+                "train the hyperparameters of a CachedObjectiveLoss"
             )
         loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
         if loss.requires_grad:  # adds 0, so that gradients get all factors that the loss will get
@@ -254,7 +254,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """Return the loss of the embedded pieces; ``with_backward`` runs the backward pass too."""
+        """Return the loss of embedded pieces; ``with_backward`` also computes gradients."""
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
         if not with_backward:
             return loss
@@ -295,20 +295,20 @@ def _first(views: Views, d: int) -> Views:
 def _groups(labels: Tensor | None) -> Tensor:
     """Return the groups of the rows."""
     if labels is None:
-        raise InputError("add a column 'label' of integers to the data, or set groups=False")
+        raise InputError("add a column 'label' of integers, or set groups=False: no labels found")
     groups = labels.long().flatten()
     if labels.is_floating_point() and bool((groups != labels.flatten()).any()):
-        raise InputError("for groups=True, give a column 'label' of integers; found fractions")
+        raise InputError("give a column 'label' of integers, or set groups=False; found fractions")
     return groups
 
 
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
-    """Return the embeddings of each column of a batch, n x d.
+    """Return a tensor of embeddings (n x d) for each column of a batch.
 
-    Columns that cannot be joined get a forward pass each: images whose patches are not rows, inputs
-    without padding, columns for different ``Router`` routes, and columns from which a wrapper reads
-    other model outputs (``AdaptiveLayerLoss``). Every process makes the same number of forward
-    passes, as DDP, FSDP and ZeRO-3 require.
+    If columns cannot be joined, the model embeds one at a time: images whose patches are not rows,
+    inputs without padding, columns for different ``Router`` routes, and columns from which a
+    wrapper (``AdaptiveLayerLoss``) reads other outputs. Every process makes the same number of
+    forward passes, as DDP, FSDP and ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:

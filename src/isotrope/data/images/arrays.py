@@ -1,14 +1,14 @@
 """Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
 An ``.npz`` file holds a uint8 array ``images`` or ``x`` (or ``x_train``, ``train_images``). Its
-shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; if the
-first two are possible, the first is taken. The file may also hold ``labels`` or ``y`` (n integers
-or names), a test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val``
-and ``y_val``) and ``class_names``.
+shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels. An array
+that fits the first two counts as n x h x w x channels. The file may also hold ``labels`` or ``y``
+(n integers or names), ``class_names``, and a test part: ``x_test`` and ``y_test``, ``test_images``
+and ``test_labels``, or ``x_val`` and ``y_val`` (also ``images_test``, ``val_images``).
 
-A strip is a WebP image of square pictures, one below the other. ``.npz`` files hold strips: a
-folder has ``train*.npz`` and perhaps ``test.npz``, with the arrays ``webp`` (the bytes of all
-strips), ``offsets`` (where each begins and the last ends), ``labels`` and perhaps ``class_names``.
+A strip is a WebP image of square pictures, one below the other. A folder of strips has
+``train*.npz`` and optionally ``test.npz``, with the arrays ``webp`` (the bytes of all strips),
+``offsets`` (the first byte of each strip, and the end), ``labels`` and optionally ``class_names``.
 """
 
 import io
@@ -42,7 +42,7 @@ _DIGITS_TEST = 0.2
 
 @dataclass(frozen=True, eq=False)
 class ArrayImages:
-    """Pictures in one array, n x 3 x h x w. They are resized when they are read."""
+    """Pictures in an array of shape n x 3 x h x w, which are resized when they are read."""
 
     array: NDArray[np.uint8]
     side: int | None = None
@@ -91,7 +91,7 @@ def load_npz(path: Path) -> ImageSet:
         key = arrays.one_of(_IMAGES)
         if key is None:
             raise InputError(
-                f"{place(path)}: name the array of pictures {' or '.join(_IMAGES)}; the file has "
+                f"{place(path)}: call the array of pictures {' or '.join(_IMAGES)}; the file has "
                 f"{quoted(', '.join(arrays.names), 200)[1:-1] or 'no arrays'}"
             )
         names = arrays.strings("class_names")
@@ -114,8 +114,8 @@ def _opened(path: Path) -> "Iterator[_Archive]":
             archive, why = None, str(error)
         if not isinstance(archive, NpzFile):
             raise InputError(
-                f"{place(path)}: write it with numpy.savez(path, images=..., labels=...); it is "
-                f"not an .npz file of pictures ({quoted(why, 80)})"
+                f"{place(path)}: write the file with numpy.savez(path, images=..., labels=...); it "
+                f"cannot be read as an .npz file of pictures ({quoted(why, 80)})"
             )
         with archive:
             yield _Archive(path, archive)
@@ -143,12 +143,12 @@ class _Archive:
             return array
         except Exception as error:  # numpy raises many kinds of errors on damaged bytes
             raise InputError(
-                f"{place(self.path)}: write {name!r} again as an array of numbers or texts, "
-                f"without Python objects; it cannot be read ({quoted(str(error), 80)})"
+                f"{place(self.path)}: save the array {name!r} as numbers or texts, without Python "
+                f"objects; it cannot be read ({quoted(str(error), 80)})"
             ) from error
 
     def strings(self, name: str) -> tuple[str, ...] | None:
-        """Return an array as texts; None if it is missing."""
+        """Return an array as a tuple of texts; None if the file has no array of this name."""
         return tuple(map(str, self[name].ravel())) if name in self.names else None
 
 
@@ -162,21 +162,21 @@ def _part(
     label_array = arrays[labels]
     if label_array.shape not in {(len(rows),), (len(rows), 1)}:
         raise InputError(
-            f"{place(arrays.path)}: give one label for each picture; {images!r} holds "
-            f"{len(rows)} pictures, but {labels!r} has the shape {label_array.shape}"
+            f"{place(arrays.path)}: give one label for each of the {len(rows)} pictures in the "
+            f"array {images!r}; the array {labels!r} has the shape {label_array.shape}"
         )
     label_array = label_array.ravel()
     if label_array.dtype.kind == "U":
         return _by_name(rows, label_array, names, arrays.path)
     if label_array.dtype.kind not in "iu":
         raise InputError(
-            f"{place(arrays.path)}: give integers or names as {labels!r}, not {label_array.dtype}"
+            f"{place(arrays.path)}: give integers or names in {labels!r}, not {label_array.dtype}"
         )
     numbers = label_array.astype(np.int64)
     if names is not None and not 0 <= numbers.min() <= numbers.max() < len(names):
         raise InputError(
-            f"{place(arrays.path)}: give labels from 0 to {len(names) - 1}, one number for each of "
-            f"the class names; they are from {numbers.min()} to {numbers.max()}"
+            f"{place(arrays.path)}: give labels from 0 to {len(names) - 1}, one for each class "
+            f"name; the labels in the file go from {numbers.min()} to {numbers.max()}"
         )
     return ImagePart(rows, numbers), names
 
@@ -190,8 +190,8 @@ def _by_name(
     unknown = next((name for name in label_names.tolist() if name not in number), None)
     if unknown is not None:
         raise InputError(
-            f"{place(path)}: give class_names with all classes; label {quoted(unknown)} is not "
-            f"one of the {len(class_names)} known ones"
+            f"{place(path)}: add the label {quoted(unknown)} to the array class_names, which has "
+            f"{len(class_names)} other names"
         )
     return ImagePart(
         rows, np.array([number[name] for name in label_names.tolist()], np.int64)
@@ -216,7 +216,7 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
             f"n x h x w, with 1, 3 or 4 channels; {name!r} has the shape {shape}"
         )
     if not array.size:
-        raise InputError(f"{place(path)}: add pictures to {name!r}; its shape is {shape}")
+        raise InputError(f"{place(path)}: add pictures to {name!r}; it has the shape {shape}")
     if array.shape[1] == 1:
         array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
     if array.shape[1] == 4:
@@ -239,7 +239,7 @@ def is_strips(folder: Path) -> bool:
 
 
 def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
-    """Open a folder of strips; with ``limit``, read only the strips that ``load_images`` needs."""
+    """Open a folder of strips; ``limit`` is the number of training pictures that are needed."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:
@@ -278,12 +278,13 @@ def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str,
         rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
     except (Unreadable, ValueError, TypeError) as error:
         raise InputError(
-            f"{place(path)}: copy the file again; strip {len(decoded)} is damaged "
-            f"({quoted(str(error), 80)})"
+            f"{place(path)}: copy this file from its source again; strip {len(decoded)} in it is "
+            f"damaged ({quoted(str(error), 80)})"
         ) from error
     if len(labels) != len(rows):
         raise InputError(
-            f"{place(path)}: copy the file again; it has {len(rows)} pictures, {len(labels)} labels"
+            f"{place(path)}: copy this file again; it has {len(rows)} pictures, but {len(labels)} "
+            "labels"
         )
     return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels), names
 
@@ -292,7 +293,7 @@ def load_digits(share: float, seed: int) -> ImageSet:
     """Open scikit-learn's 1,797 handwritten digits as RGB pictures of 8 x 8.
 
     Args:
-        share: Share of every class to test on, drawn at random; 0 means a fifth.
+        share: Share of the pictures of every class to test on, drawn at random; 0 means 0.2.
         seed: Seed of the draw.
     """
     with needs_extra("image", "sklearn"):

@@ -1,8 +1,8 @@
 """Augments whole batches of images: random crops, changes of colour, and blur.
 
 :meth:`Augment.draw` draws the random numbers of the whole batch on the CPU. :meth:`Augment.apply`
-changes the images of one process, on its device, by the rows of numbers for these images. Each view
-has one :class:`Augment`; :func:`two_views` returns those of a published recipe.
+changes the images of one process, on the device of the images, by the numbers drawn for them. Each
+view has one :class:`Augment`; :func:`two_views` returns the augmentations of a published recipe.
 
 Order, ranges and distributions are torchvision's. The order is crop and flip, colour jitter, grey,
 blur, solarisation. With strength b, a factor of brightness, contrast or saturation is uniform in
@@ -33,9 +33,9 @@ class AugmentDraws(NamedTuple):
     Attributes:
         areas: Candidate areas of the crop as shares of the image, n x 10.
         ratios: Ratio width / height of each candidate, n x 10.
-        places: Position of the crop, n x 2, in [0, 1): 0 is the top, or the left edge.
+        places: Row and column of the crop, n x 2, in [0, 1); 0 is the top or the left edge.
         flip: Whether each image is mirrored horizontally, n booleans.
-        order: Order of the colour changes, as columns of ``factors``, int64, n x 4.
+        order: Order of the four colour changes: numbers of columns of ``factors``, int64, n x 4.
         factors: Factors of brightness, contrast and saturation (1 changes nothing) and the turn of
             the hue (0 changes nothing), n x 4.
         grey: Whether each image is converted to grey, n booleans.
@@ -66,15 +66,15 @@ class Augment:
         size: Height and width of the view, in pixels.
         scale: Smallest and largest area of the crop, as a share of the image's area.
         ratio: Smallest and largest width / height of the crop; its logarithm is drawn uniformly.
-        bicubic: Whether to resize with PIL's cubic filter, not linearly. Both filters antialias.
+        bicubic: Whether to resize with PIL's cubic filter. If False, the filter is linear.
         flip: Probability of mirroring.
         jitter: Strengths of the changes of brightness, contrast, saturation and hue. The strength
             for hue is at most 1/2.
         jitter_probability: Probability of the jitter.
-        jitter_together: Whether to apply either all four changes, in random order, or none of them
-            (torchvision's ``RandomApply([ColorJitter])``). If False, each change is applied with
-            ``jitter_probability``, in the order of ``jitter`` (as in the code of Draganov et al.,
-            2024).
+        jitter_together: Whether an image gets either all four changes, in random order, or none
+            (torchvision's ``RandomApply([ColorJitter])``). If False, each change has the
+            probability ``jitter_probability``, and the order is that of ``jitter``. The code of
+            Draganov et al. (2024) does this.
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.
@@ -95,7 +95,7 @@ class Augment:
     solarize: float = 0.0
 
     def draw(self, n: int, generator: torch.Generator) -> AugmentDraws:
-        """Draw all random numbers for n images. Their number depends on n, not on the settings."""
+        """Draw all random numbers for n images. How many are drawn depends only on n."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
             return low + (high - low) * torch.rand(n, columns, generator=generator)
@@ -126,13 +126,10 @@ class Augment:
         )
 
     def boxes(self, draws: AugmentDraws, height: int, width: int) -> Tensor:
-        """Return the box of each crop, for images of one size.
+        """Return the box of each crop: top, left, height and width, int64, n x 4.
 
         The box is the first candidate (area and ratio) that fits into the image. If none fits, it
         is the largest box with an allowed ratio in the centre of the image.
-
-        Returns:
-            Tensor: int64 n x 4: top, left, height and width.
         """
         area = draws.areas * (height * width)
         shapes = torch.stack([area / draws.ratios, area * draws.ratios], 2).sqrt().round().long()
@@ -152,14 +149,11 @@ class Augment:
 
     @torch.no_grad()
     def apply(self, images: Tensor, draws: AugmentDraws) -> Tensor:
-        """Return one view of each image.
+        """Return a view of each image, float32 n x 3 x size x size in [0, 1], channels last.
 
         Args:
             images: Images on any device, n x 3 x height x width, uint8, or float in [0, 1].
-            draws: Random numbers for these images, on the CPU (to read them never waits for a GPU).
-
-        Returns:
-            Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.
+            draws: Random numbers for these images, on the CPU, so that no read waits for a GPU.
         """
         device = images.device
         with torch.autocast(device.type, enabled=False):
@@ -281,7 +275,7 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return a recipe's two augmentations; above 64 pixels, ``"dino"`` adds eight small crops."""
+    """Return a recipe's two augmentations, and above 64 pixels eight small crops for ``"dino"``."""
     if name not in RECIPES:
         raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

@@ -12,7 +12,7 @@ from isotrope.data.text.batches import Batches
 
 
 class ImageBatch(NamedTuple):
-    """The pictures of one step, or the part of them that one process reads.
+    """The pictures of one step, or only those that one process reads.
 
     Attributes:
         images: Pictures of this process, uint8, rows x 3 x side x side.
@@ -59,8 +59,8 @@ class ImageBatches:
 class ImageSteps(IterableDataset[ImageBatch]):
     """The batches of the steps ``start`` to ``stop`` of a run, in order.
 
-    For ``DataLoader(..., batch_size=None, num_workers=k)``: worker w yields the steps start + w,
-    start + w + k and so on. The loader restores the order, so the batches do not depend on k.
+    Give it to ``DataLoader(..., batch_size=None, num_workers=k)``. Worker w yields the steps start
+    + w, start + w + k and so on. The loader restores the order, so the batches do not depend on k.
     """
 
     def __init__(

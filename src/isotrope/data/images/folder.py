@@ -2,9 +2,9 @@
 
 A subfolder ``train/`` or ``training/`` (in upper or lower case) is the training part. The test part
 is the first of ``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` that has folders
-of classes, or else the first that has pictures. A class is a folder with everything below it.
-Hidden files are ignored. Links are followed, but not into a folder that contains them. If a folder
-contains nothing but one folder, that folder is read. Names are sorted.
+of classes. If none has classes, it is the first that has pictures. A class is a folder with all
+pictures below it. Hidden files are ignored. Links are followed, but not into a folder that contains
+the link. If a folder has only one folder in it, that folder is read. Names are sorted.
 """
 
 import os
@@ -33,11 +33,11 @@ class EncodedImages:
 
     A picture that cannot be decoded is replaced by the next picture of the same label, or of any
     label if no picture of that label can be decoded. The replacement is the same in every process.
-    Broken pictures are recorded in shared memory, so that the main process sees what workers find.
+    Broken pictures that a worker finds are recorded in memory that the main process shares.
 
     Attributes:
         keys: Key of each picture: the path of its file, or the number of its row.
-        opened: Function of a key. It returns the bytes of the picture or the path of its file.
+        opened: Function from a key to the bytes of the picture, or to the path of its file.
         facts_of: Width, height, length in bytes and checksum of each picture, int64, n x 4. The
             checksum covers the first and the last kilobyte.
         labels: Class of each picture, int64 (n), or None.
@@ -57,7 +57,7 @@ class EncodedImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each picture: its path, or "row" and the number of the row."""
+        """The name of each picture: the path of its file, or ``"row 5"`` in a table."""
         return tuple(key if isinstance(key, str) else f"row {key}" for key in self.keys)
 
     @property
@@ -86,8 +86,8 @@ class EncodedImages:
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"copy the pictures again: none of {len(self)} can be decoded, such as "
-            f"{quoted(self.names[i])}"
+            f"copy the pictures from their source again: none of {len(self)} can be decoded; one "
+            f"is {quoted(self.names[i])}"
         )
 
     def _candidates(self, i: int) -> Iterator[int]:
@@ -130,7 +130,7 @@ def readable_pictures(
     labels: NDArray[np.int64] | None,
     where: Path,
 ) -> tuple[ImagePart, tuple[str, ...]]:
-    """Return the pictures whose headers can be read, and the names of the others."""
+    """Return the pictures whose headers can be read, and a tuple of the names of the others."""
     facts = np.zeros((len(keys), 4), np.int64)
     good = np.zeros(len(keys), bool)
     for i, key in enumerate(keys):
@@ -142,10 +142,10 @@ def readable_pictures(
     images = EncodedImages(tuple(keys), opened, facts, labels, _flags(len(keys)))
     skipped = tuple(images.names[i] for i in np.flatnonzero(~good))
     if not good.any():
-        such = f", such as {quoted(skipped[0])}" if skipped else ""
+        such = f"; one is {quoted(skipped[0])}" if skipped else ""
         raise InputError(
-            f"{place(where)}: give PNG, JPEG, WebP, GIF, BMP or TIFF; none of {len(keys)} files "
-            f"can be read as a picture{such}"
+            f"{place(where)}: give pictures as PNG, JPEG, WebP, GIF, BMP or TIFF; none of "
+            f"{len(keys)} files can be read as a picture{such}"
         )
     readable = images.select(np.flatnonzero(good))
     return ImagePart(readable, readable.labels), skipped
@@ -155,16 +155,16 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
     """Open a folder of pictures.
 
     Args:
-        folder: A flat folder, one with a folder per class, or one with ``train/`` and a test part.
-        classes: Names of the classes to use, or lines that begin with them; None for all classes.
+        folder: Folder of pictures, of one folder for each class, or of ``train/`` and a test part.
+        classes: Names of the classes to use, or lines whose first word is a name; None for all.
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
     train = _Scan(train_folder)
     if not train.names:
         raise InputError(
-            f"{place(train_folder)}: no pictures here; {_endings(train_folder)}. For a set such as "
-            "CIFAR-10, download the parquet files of its copy on the Hugging Face hub"
+            f"{place(train_folder)}: put pictures into this folder: {_endings(train_folder)}. For "
+            "a known set, such as CIFAR-10, download the parquet files from the Hugging Face hub"
         )
     test = _test_scan(root) if train_folder != root else None
     if test is None and train_folder != root:
@@ -218,9 +218,9 @@ def _check_alone(root: Path, train: Path) -> None:
         path = Path(entry.path)
         if path != train and is_folder(entry) and next(below(path), None):
             raise InputError(
-                f"{place(root)}: give {quoted(str(train))} to train on that folder only. If it "
-                f"is a class, rename it: the name {train.name}/ means a training part. If "
-                f"{entry.name}/ is the test part, rename it to {_TEST[0]}/"
+                f"{place(root)}: give {quoted(str(train))} to train on that folder only. If "
+                f"{train.name}/ is a class, rename it, because this name means the training part. "
+                f"If {entry.name}/ is the test part, rename it to {_TEST[0]}/"
             )
 
 
@@ -235,7 +235,7 @@ class _Scan:
         if len(self.class_names) > 1 and self.class_names[0] == "":
             raise InputError(
                 f"{place(folder)}: put all pictures into folders of classes, or all into one "
-                f"folder; {tops.count('')} pictures are beside {len(self.class_names) - 1} folders"
+                f"folder; {tops.count('')} pictures lie beside {len(self.class_names) - 1} folders"
             )
         if len(self.class_names) == 1:  # one folder is not a label
             self.class_names = []
@@ -245,8 +245,9 @@ class _Scan:
         missing = [name for name in classes if name not in self.class_names]
         if missing:
             raise InputError(
-                f"{place(self.folder)}: {len(missing)} of {len(classes)} classes have no folder; "
-                f"add or correct {missing[0]!r}{nearest(missing[0], self.class_names)}"
+                f"{place(self.folder)}: correct or add the class "
+                f"{missing[0]!r}{nearest(missing[0], self.class_names)}; {len(missing)} of "
+                f"{len(classes)} classes have no folder"
             )
         wanted = set(classes)
         self.class_names = sorted(wanted)
@@ -274,14 +275,14 @@ def _top(name: str) -> str:
 
 
 def _endings(folder: Path) -> str:
-    """Return a phrase on which files to give, and which endings the files of a folder have."""
+    """Return a phrase on the files that are needed, and the endings of the files in a folder."""
     endings = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
     listed = ", ".join(sorted(endings)[:5])
-    return f"give files that end in {', '.join(SUFFIXES)}; found {listed or 'no files'}"
+    return f"it needs files that end in {', '.join(SUFFIXES)}, but has {listed or 'no files'}"
 
 
 def below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the paths of all pictures below a folder, relative to it, with forward slashes."""
+    """Yield the paths of all pictures below a folder, relative to that folder, with ``/``."""
     real = os.path.realpath(folder)
     if real in above:  # a link back into a folder that contains it
         return

@@ -1,7 +1,7 @@
 """Crops, recolours and blurs whole batches of images with given random numbers.
 
-Every function takes a row of numbers for each image and changes all images at once. Images are RGB
-in [0, 1], float, n x 3 x height x width, unless the function says otherwise.
+Every function takes one or more numbers for each image, and changes all images at once. Images are
+RGB in [0, 1], float, n x 3 x height x width, unless the function says otherwise.
 ``benchmarks/images_speed.py --parts`` measures the speed of these functions.
 """
 
@@ -17,20 +17,17 @@ def resized_crops(
 ) -> Tensor:
     """Cut a box out of every image, mirror some of the crops, and resize all to one size.
 
-    Resampling is linear in rows and columns, so a crop is two matrix products, and mirroring
-    reverses the columns. As in PIL's ``crop`` followed by ``resize``, the filter widens if a crop
-    is larger than ``size``, and ignores pixels outside the box. Unlike PIL, it does not round.
+    Each crop is computed by two matrix products, for rows and columns. As in PIL's ``crop``
+    followed by ``resize``, the filter widens if a crop is larger than ``size``, and ignores pixels
+    outside the box. The result, float32 n x 3 x size x size, is not rounded.
 
     Args:
         images: Images of any dtype and range, n x 3 x height x width.
         boxes: Top, left, height and width of each box, int64, n x 4.
         mirrored: Whether each image is mirrored, n booleans.
         size: Height and width of the result.
-        bicubic: Whether to use PIL's cubic filter (a = -1/2), whose values may leave the range of
-            the image. If False, the filter is a triangle (linear).
-
-    Returns:
-        Tensor: float32 n x 3 x size x size, in the units of the images.
+        bicubic: Whether to use PIL's cubic filter, whose values may leave the range of the image.
+            If False, the filter is linear.
     """
     n, _, height, width = images.shape
     top, left, tall, wide = boxes.unbind(1)
@@ -97,11 +94,11 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 
 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Return the images with hues turned around the colour wheel; value and chroma stay the same.
+    """Return the images with hues turned around the colour wheel; HSV's value and chroma stay.
 
     The model is hexagonal HSV, with the hue h in [0, 6). Red is ``max - chroma [2 - |h - 3|]``,
-    green is ``max - chroma [|h - 2| - 1]`` and blue is ``max - chroma [|h - 4| - 1]``. Every
-    bracket is cut off at 0 and 1. A grey pixel has no chroma and does not change.
+    green is ``max - chroma [|h - 2| - 1]`` and blue is ``max - chroma [|h - 4| - 1]``. The number
+    in square brackets is cut off at 0 and 1. A grey pixel has no chroma and does not change.
 
     Args:
         images: Images, n x 3 x height x width.
@@ -126,7 +123,7 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
-    """Return blurred images. Each has a Gaussian of its own; images are mirrored at the borders.
+    """Blur each image with a Gaussian of the width ``sigma``; images are mirrored at the borders.
 
     Args:
         images: Images, n x 3 x height x width.

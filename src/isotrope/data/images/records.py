@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 
 
 class Pictures(Protocol):
-    """Pictures that are read by their numbers, and decoded and resized when they are read."""
+    """A sequence of pictures; each is decoded and resized when it is read by its number."""
 
     def __len__(self) -> int: ...
 
@@ -21,12 +21,12 @@ class Pictures(Protocol):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of each picture, n x 2; 1 x 2 if all are equal."""
+        """Width and height of each picture, n x 2; a single row if all have the same size."""
         ...
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded; other pictures replace them."""
+        """Names of the pictures that could not be decoded and were replaced by others."""
         ...
 
     def select(self, places: NDArray[np.int64]) -> Self:
@@ -38,7 +38,7 @@ class Pictures(Protocol):
         ...
 
     def in_memory(self) -> bool:
-        """Return whether reading only copies memory, without decoding or resizing."""
+        """Return whether the pictures are in memory, decoded and in their final size."""
         ...
 
     def facts(self) -> Iterator[Any]:
@@ -53,7 +53,7 @@ class ImagePart:
     Attributes:
         images: The n pictures.
         labels: Class of each picture, int64 (n), or None without labels.
-        numbers: Position of each picture in the split as stored, int64 (n); None if all are used.
+        numbers: Position of each picture in the stored split, int64 (n); None for 0 to n - 1.
     """
 
     images: Pictures
@@ -62,7 +62,7 @@ class ImagePart:
 
     @property
     def names(self) -> list[int | str]:
-        """The name of each picture (such as its path); without names, its number from 0."""
+        """A list of the names of the pictures, or of their positions if they have no names."""
         if (names := getattr(self.images, "names", None)) is not None:
             return list(names)
         return list(range(len(self.images))) if self.numbers is None else self.numbers.tolist()
@@ -79,14 +79,14 @@ class ImageSet:
     """Pictures for training and for scoring.
 
     Attributes:
-        name: Name of the folder, the file or the known data set, for tables.
+        name: Name of the folder, the file or the known data set, printed in tables.
         train: Training part, at least two pictures.
         test: Test part, or None.
         class_names: Names of the classes; label 0 is the first. None if unknown.
         skipped: Names of the files that were skipped, because they are not readable pictures.
         side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
-        fingerprint: Hash of parts and side. For arrays, it covers the pixels. For files, nothing is
-            decoded: it covers name, length, width, height, and the first and last kilobyte.
+        fingerprint: Hash of the pictures, the labels and ``side``. Pictures in files are not
+            decoded: their names, lengths, widths, heights, and first and last kilobytes are hashed.
         in_memory: Whether the pictures are in memory, so that worker processes would not help.
     """
 
@@ -101,15 +101,15 @@ class ImageSet:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded so far; others replace them."""
+        """Names of the pictures that could not be decoded so far and were replaced."""
         parts = [self.train] if self.test is None else [self.train, self.test]
         return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
 
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
-    """Return ascending positions of ``n`` pictures, or of all if there are fewer.
+    """Return the positions of at most ``n`` pictures, in ascending order.
 
-    Chosen are the first picture of every class, then the second of every class, and so on. Without
+    The first picture of every class is chosen, then the second of every class, and so on. Without
     labels, the first ``n`` pictures are chosen.
     """
     if labels is None:
@@ -129,7 +129,7 @@ def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def held_out(
     labels: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions of the training pictures and of the held-out ones.
+    """Return two arrays: the positions of the training pictures, and of the held-out pictures.
 
     The same share of every class is held out (rounded), but never all pictures of a class.
     """
@@ -142,8 +142,8 @@ def held_out(
         out[rows[: min(int(share * len(rows) + 0.5), len(rows) - 1)]] = True
     if not out.any():
         raise InputError(
-            "give a larger share, more pictures of each class, or a folder test/ beside train/: a "
-            f"held-out share of {share} of {len(labels)} pictures in {len(np.unique(labels))} "
-            "classes leaves no picture to score on"
+            f"give a larger held-out share than {share}, more pictures of each class, or a folder "
+            f"test/ beside train/; no picture is left to score on in the {len(np.unique(labels))} "
+            f"classes of {len(labels)} pictures"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -2,7 +2,7 @@
 
 The kind of set is recognised by its content:
 
-- ``digits``: the handwritten digits in scikit-learn (a folder with this name is ``./digits``);
+- ``digits``: scikit-learn's handwritten digits (write ``./digits`` for a folder of this name);
 - an ``.npz`` file, or a folder of strips of lossless WebP (:mod:`isotrope.data.images.arrays`);
 - a Hugging Face dataset folder (:mod:`isotrope.data.images.tables`), such as the hub's copy of
   CIFAR-10, CIFAR-100, STL-10, Tiny-ImageNet or Flowers102;
@@ -46,12 +46,12 @@ def load_images(
     Args:
         path: Folder, ``.npz`` file, or ``"digits"``.
         side: Side of the pictures in pixels. The shorter side is resized to it, then the centre is
-            cut out. None keeps the side if all pictures are squares of one size up to 96. For other
-            pictures, None means the largest of 32, 64, 96, 128 and 256 that is not above the median
-            of the shorter sides, and at least 32.
-        holdout: Share of every class to test on instead of training, if there is no test part.
+            cut out. By default, squares of one size of 4 to 96 pixels keep their size. For other
+            pictures, the default is the largest of 32, 64, 96, 128 and 256 that is not above the
+            median of the shorter sides, and at least 32.
+        holdout: Share of every class to test on, if the set has no test part.
         seed: Seed of the choice of the pictures to test on.
-        limit: Largest number of training pictures, taken from the classes in turn.
+        limit: Largest number of training pictures; they are taken from all classes in turn.
         classes: Classes to use: names, or a file with one name on each line.
     """
     check_named(path)
@@ -60,8 +60,8 @@ def load_images(
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
-                f"{recognised.name}: put each class into a folder; the pictures have no labels, so "
-                "none can be held out for scoring"
+                f"{recognised.name}: use one folder for each class; without labels, no pictures "
+                "can be held out for scoring"
             )
         train_rows, test_rows = held_out(train.labels, holdout, seed)
         train, test = train.select(train_rows), train.select(test_rows)
@@ -94,7 +94,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
     if isinstance(classes, str | Path):
         classes = [name for _, text in lines(Path(classes)) if (name := text.strip())]
     if len(set(classes)) < 2:
-        raise InputError(f"give at least 2 classes, not {len(set(classes))}")
+        raise InputError(f"name at least 2 classes to train on, not {len(set(classes))}")
     return tuple(classes)
 
 
@@ -103,7 +103,10 @@ def _recognise(
 ) -> ImageSet:
     """Open a path with the loader for its kind of set."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
-        raise InputError(f"{place(Path(path))}: give a folder with a subfolder for each class")
+        raise InputError(
+            f"{place(Path(path))}: leave out the classes, or give a folder with one subfolder for "
+            "each class"
+        )
     if path == "digits":
         return load_digits(holdout, seed)
     path = Path(path)
@@ -122,7 +125,7 @@ def _file(path: Path) -> ImageSet:
     check_file(path)
     if path.suffix.lower() != ".npz":
         raise InputError(
-            f"{place(path)}: give a folder of pictures, an .npz file, or digits, not a "
+            f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not a "
             f"{path.suffix!r} file"
         )
     return load_npz(path)

@@ -1,8 +1,9 @@
 """Reads pictures from a Hugging Face dataset folder: from ``save_to_disk``, or of parquet files.
 
-The pictures are the first column of type Image (or ``image``, ``img``). The labels are the first
-column of type ClassLabel (or ``label``, ``labels``). The split of a parquet file follows from its
-name (``train-...``, ``test-...``), as in the library datasets, which caches a converted copy.
+The pictures are in the first column of type Image, or in ``image``, ``img`` or ``images``. The
+labels are in the first column of type ClassLabel, or in ``label``, ``labels`` or ``fine_label``.
+The name of a parquet file tells its split (``train-...``, ``test-...``). The library datasets
+caches a converted copy.
 """
 
 import functools
@@ -67,8 +68,8 @@ def _check_splits(folder: Path) -> None:
             for split in splits if isinstance(splits, list) else ():
                 if Path(str(split)).name != split:
                     raise InputError(
-                        f"{place(folder / name)}: save the dataset again; its split "
-                        f"{quoted(split)} leads out of the folder"
+                        f"{place(folder / name)}: save this dataset again with plain names of "
+                        f"splits; its split {quoted(split)} leads out of the folder"
                     )
     for path in folder.rglob("*"):
         if path.exists() and not path.is_dir():
@@ -95,7 +96,8 @@ def load_table(folder: Path) -> ImageSet:
         raise
     except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: save it again; it cannot be read ({quoted(str(error), 120)})"
+            f"{place(folder)}: save the dataset again; it cannot be read "
+            f"({quoted(str(error), 120)})"
         ) from error
     finally:
         datasets.logging.set_verbosity(level)
@@ -104,7 +106,7 @@ def load_table(folder: Path) -> ImageSet:
             datasets.enable_progress_bars()
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
     if len(splits) > 1 and TRAIN not in splits:
-        raise InputError(f"{place(folder)}: call one split 'train'; it has {', '.join(splits)}")
+        raise InputError(f"{place(folder)}: call one of the splits 'train': {', '.join(splits)}")
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     train, names, skipped = _part(train_rows, folder)
     test_name = next((name for name in _TEST if name in splits), None)
@@ -123,7 +125,7 @@ def _part(
     image = _column(rows, datasets.Image, _IMAGE)
     if image is None:
         raise InputError(
-            f"{place(folder)}: call the column of pictures {_IMAGE[0]}; the columns are "
+            f"{place(folder)}: rename the column of pictures to {_IMAGE[0]}; the columns are "
             f"{', '.join(rows.column_names)}"
         )
     labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), names, folder)
@@ -131,8 +133,8 @@ def _part(
         encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
     except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: give a column {image!r} of encoded pictures; it holds "
-            f"{str(rows.features[image])[:60]}"
+            f"{place(folder)}: the column {image!r} must hold the bytes of picture files (PNG or "
+            f"JPEG); it holds {str(rows.features[image])[:60]}"
         ) from error
     opened = functools.partial(_opened, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
@@ -161,7 +163,7 @@ def _labels(
     if not all(isinstance(value, int) for value in values):
         raise InputError(
             f"{place(folder)}: correct the labels in column {column!r}; some are not numbers, or "
-            "are no class of the training part"
+            "name classes that the training part does not have"
         )
     labels = np.array(values, np.int64)
     return (None if (labels < 0).all() else labels), names  # -1 marks an unpublished label

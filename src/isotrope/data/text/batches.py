@@ -1,7 +1,7 @@
 """Chooses the data set and the records of a training step, and pads the texts of each column.
 
-:func:`cut` divides texts, sorted by length, into the chunks that cost least. The loss embeds the
-texts chunk by chunk. The chunks do not change the negatives of any row.
+:func:`cut` divides texts, sorted by length, into chunks with little padding. The loss embeds the
+texts chunk by chunk; the negatives of a text are those of the whole batch.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ class Batches:
             )
         if batch_size > self.n:
             raise InputError(
-                f"use a batch size of at most {self.n} or give more text: a batch of {batch_size} "
-                f"is larger than the data ({self.n} different records)"
+                f"use a batch size of at most {self.n}, not {batch_size}, or give more text: the "
+                f"data have only {self.n} different records"
             )
         self.steps_per_epoch = self.n // batch_size  # an incomplete last batch is left out
         self._order = Order(self.n, seed, 0)
@@ -42,7 +42,7 @@ class Batches:
     def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
         """Return the record numbers of step ``step`` (from 0) of an epoch, in batch order."""
         if not 0 <= step < self.steps_per_epoch:
-            raise IndexError(f"an epoch has {self.steps_per_epoch} steps; found step {step}")
+            raise IndexError(f"use steps below {self.steps_per_epoch} in an epoch; found {step}")
         if epoch != self._epoch:
             self._order, self._epoch = Order(self.n, self.seed, epoch), epoch
         start = step * self.batch_size
@@ -76,8 +76,8 @@ class Batch:
             other. All processes compute the same groups, from the texts and the groups in the data.
         dataset: Name of the data set, if there are several.
         number: Number of the batch within its data set; None if it equals the number of the step.
-        scores: Scores of the pairs, if the loss uses them. In this case no hard negative is left
-            out, and the k-th hard negatives of all records form one column of n texts.
+        scores: Scores of the pairs if the loss uses them, otherwise None. With scores, no hard
+            negative is left out: the k-th hard negatives of all records are one column of n texts.
     """
 
     columns: list[Column]
@@ -98,13 +98,13 @@ def collate(
 
     A record of one text is its own positive: its tokens are in both views. A hard negative is left
     out if it is near-identical to an anchor, positive or earlier hard negative of the batch. It
-    would be a false negative of the record that it repeats.
+    would be a false negative for the record whose text it repeats.
 
     Args:
         store: The tokens.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Records that this process embeds. Groups and repeats are those of the whole batch.
+        part: Records that this process embeds; groups and repeats are of the whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
@@ -218,7 +218,7 @@ class DatasetMixture:
 
     ``proportional``: an epoch has every full batch of every data set once, in random order. Large
     data sets are therefore drawn more often. ``round-robin``: the data sets take turns, one batch
-    each. An epoch ends with the smallest data set; the others continue in the next epoch.
+    each. An epoch ends where the smallest data set ends; the others continue in the next epoch.
     """
 
     def __init__(

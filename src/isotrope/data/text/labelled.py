@@ -1,7 +1,7 @@
 """Reads texts with one label each, in a training and a test set.
 
-A file is a table with the columns label and text (or sentence, as in GLUE). Without a header, it
-has two tab-separated columns, and the one with fewer different cells has the labels. A folder holds
+A file is a table with the columns label and text (or sentence, as in GLUE). A file without a header
+has two tab-separated columns; the column with fewer different values has the labels. A folder holds
 two such files, called train and test.
 """
 
@@ -65,7 +65,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
 
     A single file is split by class: four fifths of the texts of each class, at random and rounded
     up, are for training. If a class has two texts or more, at least one is for testing. A repeated
-    text can be in both parts; the scores report the number of such texts.
+    text can be in both parts; the scores report how many texts are in both.
     """
     path = Path(path)
     if test is None and is_folder(path):
@@ -74,8 +74,8 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
         split = LabelledSplit(_load(path), _load(Path(test), classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
-                f"{place(Path(test))}: give two parts of one set, each label<TAB>text or with a "
-                f"header; no label of this file ({quoted(split.test.labels[0])} ...) is in "
+                f"{place(Path(test))}: give two files of one set, each with lines label<TAB>text "
+                f"or a header; no label of this file ({quoted(split.test.labels[0])} ...) is in "
                 f"{place(path)} ({quoted(split.train.labels[0])} ...)"
             )
         return split
@@ -87,8 +87,8 @@ def _part(folder: Path, name: str) -> Path:
     if len(candidates) != 1:
         what = f"several, {', '.join(path.name for path in candidates)}" if candidates else "none"
         raise InputError(
-            f"{place(folder)}: put in one file called {name}.tsv, .txt, .csv, .jsonl or .parquet; "
-            f"the folder has {what}"
+            f"{place(folder)}: put exactly one file called {name}.tsv, .txt, .csv, .jsonl or "
+            f".parquet into this folder; it has {what}"
         )
     return candidates[0]
 
@@ -103,15 +103,15 @@ def _load(path: Path, classes: int = 2) -> LabelledText:
         label, text = zip(*rows, strict=True)
     else:
         raise InputError(
-            f"{place(path)}: name the columns label and text in a first line; without these names, "
-            f"the file is read as {reading.kind}"
+            f"{place(path)}: put the column names label and text into the first line; without "
+            f"these names, the file is read as {reading.kind}"
         )
     if reading.left:
-        raise InputError(f"{place(path)}: {reading.left_out}; give each text a label")
+        raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
     if len(set(label)) < classes:
         raise InputError(
             f"{place(path)}: give texts with at least {classes} different labels; these "
-            f"{len(rows)} have {len(set(label))}"
+            f"{len(rows)} texts have {len(set(label))}"
         )
     return LabelledText([" ".join(words.split()) for words in text], list(label))
 

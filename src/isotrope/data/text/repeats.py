@@ -19,8 +19,8 @@ def near_identical(text: str) -> bytes:
     """Return a key of the text; two texts with the same key are near-identical.
 
     The text is NFKC-normalised and case-folded. Its letters, digits and combining marks (vowels and
-    tones of many scripts) are the key. A text without any of these, such as emoji or punctuation,
-    is its own key.
+    tones of many scripts) are the key. The key of a text without any of these, such as an emoji, is
+    the text.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
@@ -39,17 +39,17 @@ def hash64(content: bytes, key: bytes = b"") -> int:
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return a hash of the group; without a group, of the anchor, ignoring case and punctuation."""
+    """Return a hash of the group or, if it is empty, of the anchor without case and punctuation."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
 def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:
-    """Return ``count`` items of an array file from item ``start``; fewer if the file ends."""
+    """Return ``count`` items of a binary file from item ``start``, or fewer if the file ends."""
     return np.fromfile(path, dtype, count, offset=start * np.dtype(dtype).itemsize)
 
 
 def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
-    """Write one byte for each record: 1 if an earlier record has the same hash.
+    """Write a byte for each record to ``repeated``: 1 if an earlier record has the same hash.
 
     Each pass over the hashes handles one bucket of values, which has about ``_BUCKET`` different
     hashes and fits into memory.
@@ -80,16 +80,13 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return an id for each row, the same for connected rows.
+    """Return an id for each row, int64 (n), the same for connected rows.
 
-    Two rows are connected if they share a hash, directly or through other rows. The columns of the
-    shared hash may differ: the anchor of one record may be the positive of another.
+    Two rows are connected if they share a hash, directly or through other rows. The shared hash may
+    be in different columns: the anchor of one record may be the positive of another.
 
     Args:
-        marks: Hashes, n x k.
-
-    Returns:
-        int64 (n): the smallest hash of the connected rows; its bits are read as a signed number.
+        marks: Hashes, n x k. The smallest hash of connected rows, as a signed number, is the id.
     """
     names, nodes = np.unique(marks, return_inverse=True)
     nodes = nodes.reshape(marks.shape)
@@ -105,11 +102,11 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Count the repeated records whose group differs from that of every earlier equal record.
+    """Count the repeated records with a group that no earlier record of the same texts has.
 
     Args:
-        grouped: File with a hash of each record and its group; 0 for a record without a group.
-        repeated: File of :func:`mark_repeated` for the records without their groups.
+        grouped: File with one hash of each record and its group; 0 for a record without a group.
+        repeated: File that :func:`mark_repeated` wrote from hashes of the texts alone.
     """
     again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
     mark_repeated(grouped, again, count)
@@ -124,7 +121,7 @@ def new_groups(grouped: Path, repeated: Path) -> int:
 def have_tokens(
     offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return whether every text of each record has tokens; True for held-out records."""
+    """Return, for each record, whether all its texts have tokens; True if it is held out."""
     if held.all():
         return held
     # texts are stored in the order of the records, so the texts of these records are contiguous

@@ -2,12 +2,12 @@
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed). Each may end in ``.gz`` (layout: Thakur et al. 2021). In a file of pairs, each anchor is a
+allowed). The files may end in ``.gz`` (Thakur et al. 2021). In a file of pairs, each anchor is a
 query and each positive is its relevant document; negatives are other documents. A second file can
-have more documents.
+add documents.
 
 A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
-file. A query counts as its own answer only if qrels or a pair says so.
+file. A query is a relevant document for itself only if qrels or a pair says so.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ class RetrievalSet:
     Attributes:
         queries: The texts of the queries.
         corpus: The texts of the documents, title first.
-        relevant: For each query, the scores (above 0) of its relevant documents, which are given by
-            position in ``corpus``. Each query has at least one relevant document.
+        relevant: For each query, a dict from the position in ``corpus`` of every relevant document
+            to its score above 0. No dict is empty.
         left_out: Number of queries without a relevant document; they are not in ``queries``.
-        itself: Position in ``corpus`` of each query that is also a document, but not its own
-            answer. A search must skip that document.
+        itself: A dict from the position of each query that is also a document, but not relevant for
+            itself, to the position of this document. A search must skip the document.
     """
 
     queries: list[str]
@@ -50,16 +50,16 @@ def load_retrieval(
     Args:
         path: The folder or file.
         columns: Columns of queries and answers in the file; by default recognised by their names.
-        corpus: A file with more documents: single texts, or pairs, of which the anchors are not
-            documents. If it has the columns of answers in ``columns``, these are read.
-        choose: As for :func:`isotrope.data.schemas.read`.
+        corpus: A file with more documents: single texts, or the texts of pairs except the anchors.
+            If it has the columns of answers that ``columns`` names, only these are read.
+        choose: Most columns that errors propose, see :class:`isotrope.data.schemas.Reading`.
     """
     path = Path(path)
     if is_folder(path):
         if columns:
-            raise InputError(f"leave `--columns` out: {place(path)} is a folder of three files")
+            raise InputError(f"leave `--columns` out: {place(path)} is a folder, not a table")
         if corpus is not None:
-            raise InputError(f"leave `--corpus` out: {place(path)} has its own corpus")
+            raise InputError(f"leave `--corpus` out: the folder {place(path)} has a corpus already")
         return _load_folder(path)
     reading = read([path], columns=columns or None, choose=choose)
     pairs = [record.texts for record in reading]
@@ -87,8 +87,8 @@ def _documents(path: Path, columns: Sequence[str]) -> Iterator[str]:
 def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> RetrievalSet:
     """Return a search task: in each record, the first text is the query and the second the answer.
 
-    The other texts of a record and ``others`` are ranked, too. Equal texts become one query or
-    document, so a query may have several relevant documents.
+    The other texts of the records, and the texts ``others``, are documents too. Equal texts become
+    one query or document, so a query may have several relevant documents.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}
@@ -124,8 +124,8 @@ def _load_folder(folder: Path) -> RetrievalSet:
             if name not in ids:
                 file = "queries.jsonl" if what == "query" else "corpus.jsonl"
                 raise InputError(
-                    f"{place(qrels_path, line)}: no {what} {quoted(name)} in {file}; "
-                    "add it or remove the line"
+                    f"{place(qrels_path, line)}: add the {what} {quoted(name)} to {file}, or "
+                    f"remove this line; {file} does not have this {what}"
                 )
         if score > 0:
             relevant[query_ids[query]][corpus_ids[document]] = score
@@ -133,8 +133,8 @@ def _load_folder(folder: Path) -> RetrievalSet:
     if not judged or (one_qrels_file and len(judged) < len(queries)):
         lacking = next(name for name, i in query_ids.items() if not relevant[i])
         raise InputError(
-            f"{place(qrels_path)}: give a document for query {lacking!r} with a score above 0, or "
-            "remove the query; it has no relevant document"
+            f"{place(qrels_path)}: give query {lacking!r} a document with a score above 0, or "
+            "remove this query; it has no relevant document"
         )
     names = list(query_ids)
     same = {i: corpus_ids[names[j]] for i, j in enumerate(judged) if names[j] in corpus_ids}
@@ -167,18 +167,19 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         if not cells:
             continue
         if cells[0] is None:
-            raise InputError(f"{place(path, line)}: give each text its own _id; this one lacks it")
+            raise InputError(f"{place(path, line)}: give each text its own _id; this text has none")
         name = str(cells[0])
         if name in places:
             raise InputError(
-                f"{place(path, line)}: give each text its own _id; an earlier text has {name!r}"
+                f"{place(path, line)}: give each text its own _id; an earlier text has {name!r} too"
             )
         places[name] = len(texts)
         parts = (cell_text(cell, path, line, "text") for cell in (*cells[2:], cells[1]))
         texts.append(" ".join(parts).strip())
     if not texts:
         raise InputError(
-            f"{place(path)}: holds no text; write a JSON object with _id and text on each line"
+            f"{place(path)}: write a JSON object with _id and text on each line; this file holds "
+            "no text"
         )
     return places, texts
 
@@ -193,7 +194,7 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
         before = scores.setdefault((query, document), number)
         if before != number:
             raise InputError(
-                f"{place(path, line)}: {quoted(query)} and {quoted(document)} have two scores, "
-                f"{before:g} and {number:g}; keep one of the two lines"
+                f"{place(path, line)}: keep one of the two lines for query {quoted(query)} and "
+                f"document {quoted(document)}, which have the scores {before:g} and {number:g}"
             )
         yield line, query, document, number

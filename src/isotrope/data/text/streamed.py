@@ -3,15 +3,15 @@
 A buffer holds the next ``size`` records. After the last record, reading starts again at the first.
 A buffer is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
 is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
-current buffer, the next one while it is built, and the first, whose held-out records score the
-training. For all other buffers, only the counts are stored. The records of a step depend only on
-(data, seed, step), so resuming is exact. If the buffer of a step is no longer on the disk, the data
-before it are read again and skipped.
+current buffer, the next buffer while it is built, and the first buffer, on whose held-out records
+the training is scored. For all other buffers, only the counts are stored. The records of a step
+depend only on (data, seed, step), so resuming is exact. If the buffer of a step is no longer on the
+disk, the data before it are read again and skipped.
 
 There are no epochs, records are not shuffled across buffers, and duplicates in different buffers
-are not dropped: each of these would need all of the data. Whether a record is held out depends on a
-hash of its text, so a text is held out of every buffer. Adjacent texts are paired within a buffer.
-A later buffer with less than a full batch of records gives no training step.
+are not dropped: each of these would need all data on the disk at once. Whether a record is held out
+depends on a hash of its text, so a text is held out of every buffer. Adjacent texts are paired only
+within a buffer. A later buffer with less than a full batch of records gives no training step.
 """
 
 import json
@@ -65,7 +65,7 @@ class StreamedBatches:
 
     @property
     def report(self) -> StoreReport:
-        """The counts of all buffers so far; a record counts again in each pass."""
+        """The counts of all buffers so far; a record that is read again is counted again."""
         return joined(self._reports)
 
     def at(self, step: int) -> Drawn:
@@ -99,9 +99,9 @@ class StreamedBatches:
         if number == 0 and report.kept < self.batch_size:
             raise InputError(
                 f"give a larger buffer, such as `--streaming {10 * self.size}`, or a smaller "
-                f"`--batch-size`: of the first {self.size:,} records, {report.kept} can be trained "
-                f"on, fewer than a batch of {self.batch_size} ({report.duplicates_dropped} are "
-                f"repeated, {report.held_out} held out, {report.empty_skipped} empty)"
+                f"`--batch-size` than {self.batch_size}: of the first {self.size:,} records, only "
+                f"{report.kept} can be trained on ({report.duplicates_dropped} are repeated, "
+                f"{report.held_out} held out, {report.empty_skipped} empty)"
             )
         kept = self.folder / f"{number}.json"
         if not kept.is_file():

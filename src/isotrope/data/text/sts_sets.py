@@ -9,8 +9,8 @@ The folder of the seven tasks has one of two layouts:
   ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair with a blank score was
   never scored and is skipped.
 
-Subsets and protocol are those of SimCSE (Gao et al. 2021): SentEval without the part SMT of STS13.
-The number of pairs in each subset is checked, so a truncated file raises an error.
+Subsets and protocol are those of SimCSE (Gao et al. 2021), who leave out SentEval's subset SMT of
+STS13. The number of pairs in each subset is checked, so a truncated file raises an error.
 """
 
 import math
@@ -82,7 +82,7 @@ class Subset:
     Attributes:
         task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
         name: Name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
-        split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` if unknown.
+        split: ``"train"``, ``"dev"`` or ``"test"``; ``"all"`` for a file with another name.
         scores: One score per pair, float64, on the scale of the set (0 to 5, for SICK-R 1 to 5).
         first: First sentence of each pair, with single spaces between words.
         second: Second sentence of each pair.
@@ -112,7 +112,7 @@ class _Source:
 
 
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
-    """Load the STS tasks of a folder, in the order of ``tasks``.
+    """Return a dict from each of ``tasks`` to a list of its subsets in the folder.
 
     For STS-B and SICK-R the test split is loaded, and the dev split if there is one.
     """
@@ -131,7 +131,8 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
         )
     if absent:
         raise InputError(
-            f"{place(folder)}: add {', '.join(absent)}; all of {', '.join(tasks)} are needed"
+            f"{place(folder)}: add the tasks {', '.join(absent)}; all of {', '.join(tasks)} are "
+            "needed"
         )
     return {task: _load_task(folder, task) for task in tasks}
 
@@ -151,8 +152,8 @@ def _load_task(folder: Path, task: str) -> list[Subset]:
         subset = _load(source, task, name, split, (1 if task == "SICK-R" else 0, 5))
         if len(subset) != pairs:
             raise InputError(
-                f"{place(source.path)}: copy it again; it has {len(subset)} scored pairs, but "
-                f"{name} of {task} has {pairs}"
+                f"{place(source.path)}: download this file again; it has {len(subset)} scored "
+                f"pairs, but the subset {name} of {task} has {pairs}"
             )
         subsets.append(subset)
     return subsets
@@ -182,7 +183,7 @@ def load_sts_file(path: Path | str) -> Subset:
 
     The file is a table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual
     names, see :mod:`isotrope.data.schemas`). Without a header, its lines are a score and two
-    sentences, separated by tabs. The split follows from the file name: train, dev or test.
+    sentences, separated by tabs. The file name tells the split: train, dev or test.
     """
     path = Path(path)
     check_file(path)
@@ -206,14 +207,14 @@ def _load(
             for cell, column in zip(sentences, COLUMNS[1:], strict=True)
         ]
         if not all(texts):
-            raise InputError(f"{place(source.path, line)}: an empty sentence; remove the line")
+            raise InputError(f"{place(source.path, line)}: remove this line; a sentence is empty")
         scores.append(_score(score, scale, source.gold, line))
         first.append(texts[0])
         second.append(texts[1])
     if len(set(scores)) < 2:
         raise InputError(
             f"{place(source.gold)}: give at least two different scores, which a rank correlation "
-            f"needs; these {len(scores)} pairs have {len(set(scores))}"
+            f"needs; these {len(scores)} pairs have only {len(set(scores))}"
         )
     return Subset(task, name, split, np.array(scores), first, second)
 
@@ -224,8 +225,8 @@ def _rows(path: Path) -> Rows:
     for record in reading:
         if reading.kind != "scored pairs" or not record.scores:
             raise InputError(
-                f"{place(path, record.line)}: not a scored pair; give a score and two sentences in "
-                "each line, or a header with score, sentence1 and sentence2"
+                f"{place(path, record.line)}: give a score and two sentences in each line, or a "
+                "header with score, sentence1 and sentence2; this is no scored pair"
             )
         yield record.line, record.scores[0], *record.texts
     if reading.left:
@@ -239,8 +240,8 @@ def _year_rows(path: Path) -> Rows:
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
             raise InputError(
-                f"{place(longer, line)}: copy both files again; {shorter.name} ends before this "
-                "line, but both must have the same number of lines"
+                f"{place(longer, line)}: download both files again; {shorter.name} ends before "
+                "this line, but must have as many lines"
             )
         if score[1].strip():
             yield pair[0], score[1], *pair[1]
@@ -269,7 +270,7 @@ def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> 
     number = cell_score(value, path, line)
     if not scale[0] <= number <= scale[1]:
         raise InputError(
-            f"{place(path, line)}: score {quoted(value)} lies outside {scale[0]:g} to "
-            f"{scale[1]:g}; correct it"
+            f"{place(path, line)}: correct the score {quoted(value)}; scores lie between "
+            f"{scale[0]:g} and {scale[1]:g}"
         )
     return number

@@ -6,12 +6,12 @@ duplicates. Memory does not grow with the corpus. A store is a folder:
 - ``tokens.bin``: token ids of all texts, one text after the other (uint16 or uint32);
 - ``offsets.bin``: int64; text t is ``tokens[offsets[t]:offsets[t + 1]]``;
 - ``groups.bin``: uint64, a hash of each text, equal for near-identical texts (see ``repeats``);
-- ``rows.bin``: int64 (records x columns), the place of each text of a training record in
-  ``offsets.bin``: one text, two, or two and the first hard negative with the number of hard
-  negatives. A text that two adjacent records share is stored once. More columns hold the bits of
-  scores and a hash of the group, if there are any;
+- ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record. Single
+  texts have one column, pairs two (anchor and positive). With hard negatives, two more columns hold
+  the first of them and their number. A text that two adjacent records share is stored once. If
+  there are scores or groups, more columns hold the bits of the scores and a hash of the group;
 - ``holdout.jsonl``: the held-out records, each a list of texts and, if any, scores;
-- ``answers.json``: all positives trained on, if they are few (see :data:`views.QUESTIONS`);
+- ``answers.json``: the different positives, if at most 1,000, each with 3 or more pairs on average;
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
 - ``manifest.json``: a description of the store and a digest of each file, written last.
 """
@@ -70,9 +70,9 @@ class StoreSettings:
         prompts: Prompt of the anchors, and prompt of the positives and negatives.
         holdout: Share of the records to hold out (:class:`isotrope.data.text.views.Former`).
         seed: Seed of the choice of held-out records.
-        views: Source of the positives, as in ``isotrope train --views``.
+        views: Source of the positives: a value of ``isotrope train --views``.
         grouped: Whether the records have groups.
-        scored: Whether to keep scores. All records then need the same number of texts and scores.
+        scored: Whether to keep scores. With scores, all records need equally many texts and scores.
     """
 
     vocabulary: int
@@ -91,7 +91,7 @@ class StoreReport:
 
     Attributes:
         views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
-        columns: Columns of a record: 1 (dropout), 2, or 3 (with any number of hard negatives).
+        columns: 1 for single texts (dropout), 2 for pairs, 3 for pairs with hard negatives.
         kept: Number of training records.
         records: Number of records, including duplicates and held-out ones.
         duplicates_dropped: Number of exact repetitions of an earlier record.
@@ -103,8 +103,8 @@ class StoreReport:
         truncated_share: Share of the texts that were cut to ``max_length`` tokens.
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
-        grouped: Whether records have groups of their own.
-        groups_dropped: Number of dropped records that repeat an earlier one with another group.
+        grouped: Whether the data have groups of records.
+        groups_dropped: Number of duplicates with a group that is new for their texts.
         understood: One line that summarises what was read.
         scored: Number of scores kept for each record.
     """
@@ -137,7 +137,7 @@ class TooFewRecords(InputError):
 
 
 class TokenStore:
-    """A token store on disk, which :func:`build` writes. It is read by memory map.
+    """A token store on disk, which :func:`build` writes. Its files are memory-mapped.
 
     Attributes:
         folder: Folder of the store.
@@ -176,16 +176,16 @@ class TokenStore:
             return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"delete {place(folder)}: the tokens stored in it are not usable ({error})"
+                f"delete the folder {place(folder)}: the tokens in it cannot be used ({error})"
             ) from error
 
     def __len__(self) -> int:
         return self.report.kept
 
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
-        """Return the token ids of one column of the given records, as views of the mapped file.
+        """Return a list of the token ids of each text in one column of the records.
 
-        The third column has the hard negatives of all records; :meth:`owners` finds their records.
+        Column 2 has the hard negatives of all records; :meth:`owners` tells which record has which.
         """
         texts = self._texts_of(indices, column)
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
@@ -208,7 +208,7 @@ class TokenStore:
         return np.asarray(np.repeat(first, count) + within)
 
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with the hashes of the records' groups; an empty list without groups."""
+        """Return a list of one array, a hash of each record's group; empty without groups."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
 
     def scores(self, indices: Indices) -> NDArray[np.float64]:
@@ -217,7 +217,7 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with one id per pair; it is empty if there are no pairs, or too many.
+        """Return a list of one array, an id of each pair; empty without pairs or if over 5 million.
 
         Pairs have the same id if they share a text, or if a chain of pairs that share texts
         connects them, also through pairs of other batches. Chains of more than a twentieth of the
@@ -241,13 +241,13 @@ class TokenStore:
         return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
     def held_out(self) -> Iterator[tuple[Any, ...]]:
-        """Yield texts and scores of the held-out records, in file order, without prompts."""
+        """Yield a tuple of the texts and scores of each held-out record, without prompts."""
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
             for line in handle:
                 yield tuple(json.loads(line))
 
     def answers(self) -> list[str]:
-        """Return the known answers: the different positives trained on, if they are few."""
+        """Return a list of the different positives trained on; empty if they are too many."""
         path = self.folder / _ANSWERS
         return json.loads(path.read_bytes()) if path.is_file() else []
 
@@ -287,13 +287,13 @@ def build(
     Args:
         folder: Folder of the store. The folder appears when the store is complete.
         records: Records from :func:`isotrope.data.schemas.read`.
-        tokenize: Function of texts and ``max_length``; returns ids and the number of cut texts.
+        tokenize: Function from texts and ``max_length`` to their ids and the number of cut texts.
         settings: How records become tokens.
         held: Whether each record is held out. By default, a hash of the anchor decides.
         progress: Function that is called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
-        raise InputError(f"holdout must be a share from 0 to less than 1; found {settings.holdout}")
+        raise InputError(f"set holdout to a share from 0 to less than 1; found {settings.holdout}")
     stream = _watched(records, progress)
     first = next(stream, None)
     if first is None:
@@ -383,7 +383,7 @@ class _Writer:
             if (shape := (len(record.texts), len(record.scores))) != self.shape:
                 raise InputError(
                     f"give each record {self.shape[0]} texts and {self.shape[1]} scores, like the "
-                    f"first: record {self.records} has {shape[0]} and {shape[1]}"
+                    f"first record: record {self.records} has {shape[0]} and {shape[1]}"
                 )
             row += tuple(np.array(record.scores).view(np.int64).tolist())
         if self.grouped:

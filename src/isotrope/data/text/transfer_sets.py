@@ -3,7 +3,7 @@
 The files of a folder are ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
 in ``.gz``). Lines are label<TAB>text, or for MRPC label<TAB>text1<TAB>text2, without header or
-quoting. The number of rows of each label is checked, because a score on a part of a set cannot be
+quoting. The number of rows of each label is checked, because scores on an incomplete set cannot be
 compared with published scores. Tasks and splits: SentEval (Conneau and Kiela 2018).
 """
 
@@ -81,7 +81,7 @@ class TransferTask:
 def load_transfer(
     folder: Path | str, tasks: Sequence[str] | None = None
 ) -> dict[str, TransferTask]:
-    """Load the transfer tasks of a folder: those in ``tasks``, in this order, or all seven."""
+    """Return a dict from name to task: the ``tasks`` of a folder in this order, or all seven."""
     folder = Path(folder)
     if not is_folder(folder):
         raise InputError(f"{place(folder)}: no such folder of transfer tasks; check the path")
@@ -92,9 +92,8 @@ def load_transfer(
     absent = [task for task in chosen if not is_folder(folder / task.lower())]
     if absent:
         raise InputError(
-            f"{place(folder)}: complete the folder, or name some tasks: it lacks "
-            f"{', '.join(absent)} (folders {', '.join(absent).lower()}), and the average needs all "
-            "seven tasks"
+            f"{place(folder)}: add the folders {', '.join(absent).lower()}, or name the tasks to "
+            f"load: {', '.join(absent)} are missing, and the average needs all seven tasks"
         )
     return {task: _load_task(folder / task.lower(), task) for task in chosen}
 
@@ -121,12 +120,14 @@ def _load(path: Path, task: str, split: str) -> Examples:
     for line, (label, *cells) in fields(path, needed):
         if label not in number:
             raise InputError(
-                f"{place(path, line)}: {task} has no label {quoted(label)}; give one of "
-                f"{', '.join(layout.labels)}"
+                f"{place(path, line)}: give one of the labels {', '.join(layout.labels)}; {task} "
+                f"has no label {quoted(label)}"
             )
         words = [" ".join(cell.split()) for cell in cells]
         if not all(words) and not layout.empty:
-            raise InputError(f"{place(path, line)}: copy the file again; no text may be empty")
+            raise InputError(
+                f"{place(path, line)}: download this file again; a text in this line is empty"
+            )
         labels.append(number[label])
         texts.append(words)
     _check_counts(path, task, split, labels, sum(not all(words) for words in texts))
@@ -142,8 +143,12 @@ def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empt
             ", ".join(f"{n} of {k}" for n, k in zip(counts, layout.labels, strict=True))
             for counts in (counted, expected)
         ]
-        raise InputError(f"{place(path)}: copy it again; rows by label: {rows[0]}, not {rows[1]}")
+        raise InputError(
+            f"{place(path)}: download this file again; its rows by label are {rows[0]}, not "
+            f"{rows[1]}"
+        )
     if empty != layout.empty:
         raise InputError(
-            f"{place(path)}: copy it again; it has {empty} empty texts, not {layout.empty}"
+            f"{place(path)}: download this file again; it has {empty} empty texts, not "
+            f"{layout.empty}"
         )

@@ -42,19 +42,19 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return the source of positives that fits the first record; refuse ``views`` that do not."""
+    """Return ``views`` (``auto`` resolved); refuse views that do not fit the first record."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"
     if single and views == "pairs":
         raise InputError(
             f"{place(first.path, first.line)}: use `--views dropout` or `--views adjacent`: views "
-            "'pairs' need two or more texts in a record, but this one has one"
+            "'pairs' need two or more texts in a record, but this record has one"
         )
     if not single and views != "pairs":
         raise InputError(
             f"{place(first.path, first.line)}: use `--views pairs`, or choose one column: views "
-            f"{views!r} need records of one text, but this one has {len(first.texts)}"
+            f"{views!r} need records of one text, but this record has {len(first.texts)}"
         )
     return views
 
@@ -67,17 +67,17 @@ _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-o
 def held_out_together(
     records: Iterable[Record], holdout: float, seed: int
 ) -> NDArray[np.bool_] | None:
-    """Return which pairs to hold out; training then uses no text of a held-out pair.
+    """Return whether to hold out each pair, so that training uses no text of a held-out pair.
 
     Pairs that share a text, directly or through other pairs, are held out or trained on together. A
-    set of such pairs is trained on if it is larger than a tenth of the number to hold out.
+    set of linked pairs is trained on if it is larger than a tenth of the number to hold out.
 
-    Returns None if each record is held out by itself, which is the case
+    Returns None, so that a hash of the anchor decides for each record alone,
 
     - if a positive has at least three pairs on average: such positives are probably the answers
       that a search will find, so questions are held out and all answers are trained on;
-    - if whole sets would be less than a quarter of the records asked for, or too few to compare two
-      models although enough were asked for;
+    - if the sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or
+      fewer than 40 pairs although ``holdout`` asks for 40 or more;
     - if records have groups or only one text.
     """
     chosen = _chosen(holdout, seed)
@@ -154,7 +154,8 @@ class Former:
             if record.group:
                 raise InputError(
                     f"{place(record.path, record.line)}: use `--views dropout`, or leave "
-                    "`--groups` out: adjacent views join two records, so they have no group"
+                    "`--groups` out: adjacent views join two records, which may have different "
+                    "groups"
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False

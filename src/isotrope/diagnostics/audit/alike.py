@@ -1,12 +1,11 @@
 """Finds rows that seem to belong together, by the similarities of their anchors and positives.
 
-Two rows have four similarities: of their anchors, of their positives, and of the anchor of either
-with the positive of the other. Each gives a difference: twice the cosine, minus the mean cosine of
-the first row with its 20 nearest rows, minus that of the second row. The *evidence* that two rows
-belong together is about the largest of the four differences: 0.05 log of the mean of
-exp(difference / 0.05). At 0, two rows are as near to each other as to their nearest rows. A text
-that is near to everything has little evidence. Copies of a row reduce its push, but not the
-evidence. ``benchmarks/audit.py`` compares evidence, single differences and push.
+Two rows have four cosines: of their anchors, of their positives, and of the anchor of one row with
+the positive of the other row, in both directions. From each cosine, a difference is computed: twice
+the cosine, minus the mean cosine of the first row with its 20 nearest rows, minus the same mean of
+the second row. The *evidence* that two rows belong together is 0.05 log of the mean of
+exp(difference / 0.05), which is about the largest of the four differences. At 0, two rows are as
+near to each other as to their nearest rows. Evidence is low for a text that is near to everything.
 """
 
 import math
@@ -27,10 +26,10 @@ class Alike:
     """Pairs of rows that may belong together, the most likely first.
 
     Attributes:
-        rows: Numbers of the two rows, the lower first, int64 (m x 2).
-        evidence: Evidence that they belong together (see the module), m values.
-        push: How strongly the two rows push each other (``push``: reciprocal push), m values; 0 if
-            either row is not among those that push the other most.
+        rows: Numbers of the two rows, the lower number first, int64 (m x 2).
+        evidence: Evidence that the two rows belong together, m differences of cosines.
+        push: How strongly the two rows push each other, m values; 0 if one of the rows is not among
+            the rows that push the other most.
         share: Push between the two rows, divided by the push between all pairs of rows, m values.
     """
 
@@ -42,7 +41,7 @@ class Alike:
 
 @torch.no_grad()
 def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
-    """Return pairs of near rows, with the evidence that they belong together (see the module).
+    """Return the pairs of near rows, with the evidence that the two rows of a pair belong together.
 
     Two rows of one group are left out, because they are known to belong together. With more than
     30,000 rows, pairs whose evidence is below 0 are left out too, to save memory.

@@ -16,7 +16,7 @@ for_texts = partial(setting, group=OF_TEXTS, used=of_texts)
 
 
 class AuditSettings(Settings):
-    """The settings of an audit of texts; some apply to pictures as well."""
+    """The settings of an audit of texts; outside the group ``OF_TEXTS``, also those of pictures."""
 
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
 
@@ -35,14 +35,14 @@ class AuditSettings(Settings):
     batch_size: int = setting(64, "Rows in a batch.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
         0.6,
-        "Evidence from which two rows are listed as likely false negatives. It is a difference of "
-        "cosines: at 0, two rows are as near to each other as to their nearest rows.",
+        "Smallest evidence for which two rows are listed as likely false negatives. Evidence is a "
+        "difference of cosines: at 0, two rows are as near to each other as to their nearest rows.",
         gt=0,
     )
     seed: int = setting(
         0,
         "Seed of the batches, dropout and crops.",
-        shown="0; for pictures 42, as in training",
+        shown="0; for pictures 42, the default of train-images",
         ge=0,
         lt=2**32,
     )
@@ -50,15 +50,15 @@ class AuditSettings(Settings):
     plugin: list[Path] = setting(
         [], "Python file with an objective of your own; may be repeated.", "FILE"
     )
-    columns: Names = for_texts([], "Columns to read from a table, as in training.")
+    columns: Names = for_texts([], "Columns to read from a table, as for `isotrope train`.")
     groups: str | None = for_texts(None, "Column of groups; rows of one group belong together.")
     views: Literal["auto", "dropout", "adjacent", "pairs"] = for_texts(
-        "auto", "Source of the positives, as in training."
+        "auto", "Source of the positives, as for `isotrope train`."
     )
     max_length: int | None = for_texts(
         None,
         "Number of tokens to which texts are cut.",
-        shown="the encoder's own; for single texts at most 128",
+        shown="the encoder's limit; for single texts at most 128 tokens",
     )
     query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
     passage_prompt: str = for_texts(
@@ -66,7 +66,7 @@ class AuditSettings(Settings):
     )
     dev: str = for_texts(
         "auto",
-        "Data to score whitening on: an STS file or a retrieval set; auto: a part of DATA.",
+        "Data to score whitening on: an STS file, a retrieval set, or auto for a part of DATA.",
         "auto|none|PATH",
     )
     mine: int = setting(
@@ -79,7 +79,7 @@ class AuditSettings(Settings):
     )
     hardness: float = setting(
         0.3,
-        "Largest share of the push on an anchor that one mined negative may have.",
+        "Largest share of the push on an anchor that a mined negative may cause.",
         gt=0,
         le=1,
         group=OF_TEXTS,

@@ -1,16 +1,15 @@
 """Finds rows from which training will not learn as intended; needs no labels.
 
-Each kind is an array of row numbers, counted from 0, in ascending order except for *apart*:
+There are six kinds. Each is an array of row numbers, counted from 0, in ascending order; only
+*apart* begins with the worst row.
 
-- *apart*: most other rows' positives are nearer to the anchor than its own positive (worst first);
-- *solved*: the row has nothing left to learn (GD < 0.01) at the batch size of training;
+- *apart*: the positives of most other rows are nearer to the anchor than the row's positive. If a
+  column of the file is shifted by some lines, this is so in many rows;
+- *solved*: the row has nothing left to learn at the batch size of training (GD < 0.01);
 - *cut*: a text has more tokens than training reads;
 - *repeated*: an earlier row has the same texts and hard negatives, up to case and punctuation;
 - *lengths*: a text is far longer or shorter than the middle half of the texts in its column;
-- *scripts*: a text is in a script (such as Cyrillic) that is rare in its column. Languages with the
-  same script are not distinguished.
-
-If the columns of a file are shifted against each other, many rows are *apart*.
+- *scripts*: the script of a text, for example Cyrillic, is rare in the column.
 """
 
 import functools
@@ -41,7 +40,7 @@ _ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # mixe
 def find_pairs(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Return the rows that are *apart* and those that are *solved*."""
+    """Return a dict of row numbers of the kinds ``apart`` and ``solved`` (see the module)."""
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
     return {
@@ -51,7 +50,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of the kinds *cut*, *repeated*, *lengths* and *scripts*."""
+    """Return a dict of row numbers: kinds ``cut``, ``repeated``, ``lengths`` and ``scripts``."""
     return {
         "cut": np.flatnonzero(embedded.cut),
         "repeated": repeated(rows.marks),
@@ -61,7 +60,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the rows that have the same k hashes (``marks``, n x k) as an earlier row."""
+    """Return the numbers of the rows of ``marks`` (n x k hashes) that repeat an earlier row."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 

@@ -19,8 +19,8 @@ _TRAINED = (
     "training collapse"
 )
 _SCRATCH = (
-    "audit a trained encoder instead (--encoder RUN): with this encoder's random weights, these "
-    "numbers mean little"
+    "audit a trained encoder instead (--encoder RUN): numbers of an encoder with random weights "
+    "mean little"
 )
 
 
@@ -29,8 +29,8 @@ class AuditedPictures:
     """The pictures of a training: their names, labels and hashes.
 
     Attributes:
-        names: Paths of n files in the folder, or numbers from 0 for arrays.
-        labels: Labels, int64 (n), or None.
+        names: Paths of n files in the folder or, if the pictures are arrays, numbers from 0.
+        labels: Labels, int64 (n); None if the data have no labels.
         marks: Hashes, uint64 (n); pictures with the same pixels have the same hash.
         skipped: Number of files that were left out because they are not readable pictures.
     """
@@ -80,13 +80,13 @@ class PictureAudit(Audit):
 
     @property
     def flags(self) -> str:
-        """The flags of ``isotrope train-images`` with the audited settings."""
+        """The flags of ``isotrope train-images`` for the audited method and objective."""
         # all settings, because the default of a setting there is the method's, not the objective's
         return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of pairs with equal labels, among likely false negatives and among all pairs."""
+        """Share of equal labels among the ``listed`` likely false negatives and ``all`` pairs."""
         labels = self.pictures.labels
         if labels is None:
             return None
@@ -117,7 +117,7 @@ class PictureAudit(Audit):
             f"{share['all']:.0%} of all pairs."
         )
         skipped = (
-            f"{self.pictures.skipped:,} more files were skipped because they cannot be read."
+            f"{self.pictures.skipped:,} more files were skipped: they are no readable pictures."
             if self.pictures.skipped
             else ""
         )

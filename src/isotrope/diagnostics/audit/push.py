@@ -1,18 +1,18 @@
 """Computes how strongly the rows of a training file would push each other: the *ledger*.
 
-An objective pushes an anchor i from a negative j with the force GD_i W_ij. For a row that another
-row pushes, the ledger stores the geometric mean of two pushes: on its anchor by the other row's
-positive, and on its positive by the other row's anchor. The geometric mean of the values of both
-rows is their *reciprocal push*.
+An objective pushes an anchor i from a negative j with the force GD_i W_ij: gradient dissipation
+times weight. For two rows a and b, the ledger stores how strongly b pushes a: the geometric
+mean of the push on a's anchor by b's positive and on a's positive by b's anchor. The *reciprocal
+push* of a and b is the geometric mean of how strongly b pushes a and how strongly a pushes b.
 
-The push on an anchor depends on the rows that it is compared with. With more such rows, false
-negatives are ranked better (``benchmarks/audit.py``), so a block is larger than a training batch.
-Up to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With more rows,
-a row is compared with its nearest rows, found in the clusters around it, and with 4,096 random
-rows: this takes linear time. The ledger keeps only the strongest *partners* of each row.
+The push on an anchor depends on the rows that the anchor is compared with. With more rows, false
+negatives are ranked better (``benchmarks/audit.py``), so a block is larger than a batch. Up
+to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With more rows, a
+row is compared with its nearest rows and with 4,096 random rows, which takes linear time. The
+ledger keeps only the strongest *partners* of each row.
 
-This is possible if the push on an anchor does not depend on other anchors (``coupling`` "none").
-For other objectives, all pairs are compared, in square batches of two blocks.
+If the push on an anchor depends on other anchors (``coupling`` is not "none"), this is impossible.
+Then all pairs are compared, in batches that are made of two blocks of rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,15 +48,16 @@ _AGAIN = 0.03  # push from which a nearest row is compared once more, without th
 
 @dataclass(frozen=True)
 class Ledger:
-    """The rows that push each row most (its partners), and how strongly.
+    """The partners of each row, which are the rows that push it most, and their pushes.
+
+    A partner pushes the row's anchor and the row's positive. All pushes are divided by ``unit``.
 
     Attributes:
-        partners: Partners of each row, the strongest first, int64 (n x k); -1 if there are fewer.
-        push: Geometric mean of the push in both directions, in ``unit``, n x k. It ranks partners.
-        force: Arithmetic mean of the push in both directions, in ``unit``, n x k. It gives shares.
-        row_force: Sum of the force over all rows that the row was compared with, n values.
-        unit: Sum of an anchor's weights, averaged over anchors. For InfoNCE, all anchors have the
-            same sum, 1/temperature, so a push of 1 is the largest possible one.
+        partners: Numbers of k partners of each row, the strongest first, int64 (n x k), or -1.
+        push: Geometric mean of the partner's two pushes, n x k; partners are ranked by it.
+        force: Arithmetic mean of the partner's two pushes, n x k; shares are computed from it.
+        row_force: Sum of the forces of all rows that a row was compared with, n values.
+        unit: Sum of an anchor's weights, averaged over anchors; 1/temperature for InfoNCE.
     """
 
     partners: NDArray[np.int64]
@@ -68,12 +69,12 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Mined:
-    """Hard negatives of the rows, sorted by row and, for each row, from the hardest on.
+    """Hard negatives of the rows, sorted by row and, within a row, from hardest to easiest.
 
     Attributes:
-        rows: Row of an anchor, and row whose positive is its hard negative, int64 (m x 2).
+        rows: Number of a row, and of the row whose positive is its hard negative, int64 (m x 2).
         hardness: Share of the push on the anchor that comes from the hard negative, m values.
-        short: Number of rows that get fewer negatives than requested.
+        short: Number of rows that have fewer hard negatives than requested.
     """
 
     rows: NDArray[np.int64]
@@ -83,14 +84,14 @@ class Mined:
 
 @dataclass(frozen=True)
 class Near:
-    """The nearest other rows of each row, by each of the four similarities of two rows.
+    """The k nearest rows of each row, by each of the four similarities of two rows.
 
     The four similarities are those of anchor and anchor, positive and positive, anchor and
-    positive, and positive and anchor. Rows of one group are left out.
+    positive, and positive and anchor. Rows of the row's group are left out.
 
     Attributes:
-        cosines: Cosines, the largest first, 4 x n x k; -inf if there are fewer.
-        rows: Numbers of the rows, int32 (4 x n x k); -1 if there are fewer.
+        cosines: Cosines, the largest first, 4 x n x k; -inf in place of missing rows.
+        rows: Numbers of the nearest rows, int32 (4 x n x k); -1 in place of missing rows.
     """
 
     cosines: Tensor
@@ -99,7 +100,7 @@ class Near:
 
 @torch.no_grad()
 def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bool = False) -> Near:
-    """Search the nearest rows of each row: among all rows, or in the clusters around it.
+    """Return the nearest rows of each row; if there are more than 30,000, by a search in clusters.
 
     Embeddings may be in a file; only parts of them are in memory.
     """
@@ -130,9 +131,9 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
 
 
 def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b rows, the q rows nearest to each (b x q), and their cosines with it (4 x b x q).
+    """Yield b row numbers, q near rows of each (b x q), and their four cosines (4 x b x q).
 
-    The rows nearest to a row are those in ``near``, by any of the four similarities. For a row with
+    The near rows of a row are the rows in ``near`` by any of the four similarities. If there are
     fewer than q, the remaining numbers are -1 and the remaining cosines -inf.
     """
     views = embedded.anchors, embedded.positives
@@ -158,9 +159,9 @@ def ledger(
     seed: int = 0,
     progress: bool = False,
 ) -> Ledger:
-    """Compare pairs of rows; return the ``keep`` rows that push each row most (its partners).
+    """Compare pairs of rows, and return the ``keep`` strongest partners of each row.
 
-    ``near`` has at least ``keep`` nearest rows of each row, if these are known.
+    ``near`` must have at least ``keep`` nearest rows of each row, or be None.
     """
     n = len(embedded)
     keep = min(keep, n - 1)
@@ -202,7 +203,7 @@ def ledger(
 
 
 def compares_all(embedded: Embedded) -> bool:
-    """Whether there are few enough rows (30,000) to compare each with each."""
+    """Whether all pairs of rows are compared, because there are at most 30,000 rows."""
     return len(embedded) <= _EXACT
 
 
@@ -215,9 +216,9 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
 def between(
     book: Ledger, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the reciprocal push of each pair of rows (m x 2), and its share of the total force.
+    """Return the reciprocal pushes of m pairs of rows, and their shares of the total force.
 
-    The reciprocal push is 0 if one row is not among the rows that push the other most.
+    The reciprocal push is 0 if one row is not among the partners of the other.
     """
     n = len(book.partners)
     keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
@@ -253,9 +254,9 @@ def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
-    A negative's hardness is its share of the push by all rows that the anchor was compared with.
-    The hardest candidates are often false negatives, so those above ``hardness`` are not used. Rows
-    of the anchor's group, with its likely false negatives, are not used either.
+    The hardness of a negative is its share of the push on the anchor. Rows with a larger share than
+    ``hardness`` are not used, because they are often false negatives. Rows of the anchor's group,
+    to which its likely false negatives belong, are not used either.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]

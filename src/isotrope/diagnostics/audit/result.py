@@ -1,6 +1,6 @@
 """The result of an audit: numbers of the objective at the first step, and suspicious rows.
 
-``texts`` and ``pictures`` add what only their kind of data has.
+The modules ``texts`` and ``pictures`` add what only an audit of texts or of pictures has.
 """
 
 import itertools
@@ -38,18 +38,18 @@ _EVIDENCE = (
 class Audit(ABC):
     """The effect of an objective on data at the first step of a training.
 
-    ``print(audit)`` shows it as tables. The attributes number rows from 0. Tables and JSON name
-    them instead (:attr:`names`).
+    ``print(audit)`` shows the effect as tables. In the attributes, rows have numbers from 0; in
+    tables and JSON, they have the names in :attr:`names`.
 
     Attributes:
         objective: The audited objective.
         batch_size: Number of rows in a batch.
-        settings: Numbers of the first step, for each value of each setting that was tried.
-        recommendations: Recommended values, with reasons.
-        alike: Pairs of rows that may belong together, the most alike first (``alike.evidence``).
-        suspects: Number of likely false negatives; they are the first pairs of ``alike``.
+        settings: Measurements of the first step, for each value of each setting that was tried.
+        recommendations: Recommended values of settings, with reasons.
+        alike: Pairs of rows that may belong together, from highest to lowest evidence.
+        suspects: Number of pairs that are likely false negatives: the first pairs of ``alike``.
         groups: Group of each row, int64 (n); rows of one group are likely to belong together.
-        found: Row numbers of unusual rows, by kind (see the module ``pairs``).
+        found: A dict from kinds of unusual rows to row numbers (see the module ``pairs``).
     """
 
     encoder: str

@@ -1,8 +1,8 @@
 """Reads the records of a file, pairs them as training does, and embeds both views.
 
-A row is one training record: a single text, whose views are two passes with dropout; two adjacent
-texts; or a pair. It is named by its line in the file, counted from 1 (for adjacent texts, the line
-of the second). Records with an empty text are skipped, as in training.
+A row is one training record: a single text, which is embedded twice with dropout; two adjacent
+texts; or a pair. Its name is its line in the file, counted from 1; for adjacent texts, the line of
+the second text. Records with an empty text are skipped, as in training.
 
 Rows form a group if they share a text, up to case and punctuation, or a value in a column of
 groups. Training does not push rows of one group apart, so the audit counts no push between them.
@@ -37,13 +37,13 @@ class PairedRows:
     """The records of a file, as training pairs them.
 
     Attributes:
-        texts: The n records: (text,), or (anchor, positive, hard negatives ...).
+        texts: The n records: tuples (text,) or (anchor, positive, hard negative, ...).
         lines: Line of each record in the file, counted from 1, int64 (n).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records skipped because a text is empty.
-        marks: Hash of each text, uint64 (n x columns). Texts that differ only in case and
-            punctuation have the same hash. A third column has one hash of all hard negatives.
-        grouped: Hash of each record's group, or of its anchor if it has no group, uint64 (n).
+        marks: Hashes of the texts, uint64 (n x columns). Texts that differ only in case and
+            punctuation have the same hash. A third column hashes all hard negatives together.
+        grouped: Hash of each record's group, uint64 (n); without a group, hash of its anchor.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -59,7 +59,7 @@ class PairedRows:
 
     @property
     def columns(self) -> int:
-        """Number of columns: 1 for single texts, 2 for pairs, 3 if some pair has hard negatives."""
+        """Number of columns: 1 for single texts, 2 for pairs, 3 for pairs with hard negatives."""
         return int(self.marks.shape[1])
 
 
@@ -73,10 +73,10 @@ class Embedded:
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
         owners: Row of each hard negative, int64 (q).
-        marks: Hashes of the texts, uint64. The first array is 2 x n x 2, with anchors and positives
-            on the last axis; the second is 2 x q, for hard negatives. Near-identical texts share
-            the first of the two hashes, and texts that are equal after cutting share the second. If
-            ``marks`` is None, a batch has all hard negatives of its rows.
+        marks: Two uint64 arrays of hashes: 2 x n x 2 for the texts (last axis: anchor, positive),
+            and 2 x q for the hard negatives. On the first axis, the first hash is equal for
+            near-identical texts, the second for texts that are equal after cutting. If ``marks`` is
+            None, a batch has all hard negatives of its rows.
 
     Raises:
         InputError: There are fewer than two rows, or embeddings that are not finite.
@@ -91,7 +91,7 @@ class Embedded:
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
-            raise InputError(f"{len(self.anchors)} row is too few to compare; give at least 2")
+            raise InputError(f"give at least 2 rows; found {len(self.anchors)}")
         views = {"anchor": self.anchors, "positive": self.positives}
         if self.negatives is not None:
             views["hard negative"] = self.negatives
@@ -132,7 +132,7 @@ class EmbeddedTexts(Embedded):
 
     Attributes:
         cut: Whether training cuts a text of the row, n booleans.
-        lengths: Tokens of anchor and positive before cutting, int64 (n x 1 or 2).
+        lengths: Number of tokens of each text before cutting, int64 (n x 1, or n x 2 for pairs).
     """
 
     cut: NDArray[np.bool_]
@@ -152,8 +152,8 @@ def read_rows(
         path = Path(str(data))
         if path.is_dir() and not is_saved(path):
             raise InputError(
-                f"give one file instead of the folder {path}, because the audit names rows by "
-                "their lines (for a folder of pictures, use isotrope.audit_images)"
+                f"give one file instead of the folder {path}, or use isotrope.audit_images if it "
+                "has pictures: the audit names rows by their lines in a file"
             )
         name = path.name
     return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
@@ -174,8 +174,8 @@ def pair_rows(
         reading: The rows of one file, in order.
         name: Name of the file.
         views: Source of the positives, as in training.
-        read: Number of records to read; None for all.
-        most: Number of rows to draw at random from those that were read; None for all.
+        read: Number of records to read; None for all records.
+        most: Number of rows to draw at random from the rows that were read; None for all rows.
         seed: Seed of the draw.
     """
     records = islice(reading, read)
@@ -194,9 +194,7 @@ def pair_rows(
             texts[place], lines[place] = formed.texts, seen.last.line
             groups[place] = formed.group
     if len(texts) < 2:
-        raise InputError(
-            f"{name}: {len(texts)} row with text is too few to compare; give at least 2"
-        )
+        raise InputError(f"give at least 2 rows with text: {name} has {len(texts)}")
     with_hard = any(len(record) > 2 for record in texts)
     marks = [
         [

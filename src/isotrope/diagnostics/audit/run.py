@@ -60,11 +60,11 @@ def checked_objective(
 
 
 def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
-    """Raise an error if there are hard negatives (``columns`` is 3) and none are accepted."""
+    """Raise an error if the data have hard negatives (3 columns) that the objective cannot use."""
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            f"name two columns, or choose infonce: objective {objective.name} takes no hard "
-            f"negatives, but {name} has some"
+            f"name two columns with --columns, or choose the objective infonce: {objective.name} "
+            f"takes no hard negatives, but {name} has some"
         )
 
 
@@ -144,7 +144,7 @@ def audit_rows(
 ) -> TextAudit:
     """Audit rows whose embeddings are known; ``encoder`` is the name of their encoder.
 
-    ``objective`` is from :func:`checked_objective`; ``uncovered`` has the gain from whitening.
+    ``objective`` is a result of :func:`checked_objective`, ``uncovered`` one of ``uncover``.
     """
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
@@ -168,7 +168,7 @@ def audit_pictures(
 ) -> PictureAudit:
     """Audit pictures whose embeddings are known; ``method`` is the method that crops them.
 
-    ``objective`` is from :func:`checked_objective`; ``scratch`` means random initial weights.
+    ``objective`` is a result of :func:`checked_objective`; ``scratch`` means random weights.
     """
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])

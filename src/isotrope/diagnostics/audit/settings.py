@@ -1,13 +1,13 @@
 """Measures the first step of a training for several settings, and recommends values.
 
-Batches are drawn as in training. Four numbers are averaged over them: GD; the share of anchors with
-nothing left to learn (GD < 0.01); the hardest negative's share of the push; and the share of the
-anchors with GD >= 0.01 whose ratio is above the bound of Lemma 1 (Li et al., 2024). One setting is
-changed at a time. Two rules recommend values:
+Batches are drawn as in training. Four numbers are averaged over the batches: the gradient
+dissipation (GD); the share of anchors with nothing left to learn (GD < 0.01); the hardest
+negative's share of the push; and the share of the other anchors whose ratio of pull to push is
+above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time. Recommended are
 
 - the smallest temperature, or margin, at which at most 30% of the anchors have nothing left to
   learn. At a smaller value, hard negatives get more of the push, but fewer anchors learn;
-- the smallest ratio at which 95% of the anchors that learn are above the bound.
+- the smallest ratio at which 95% of the anchors with GD >= 0.01 are above the bound.
 
 benchmarks/tuning.py measures the score after training with such values (margins on one task only).
 """
@@ -41,16 +41,16 @@ _ANCHORS = 4096  # anchors measured for each setting; a share is then known to 1
 
 @dataclass(frozen=True)
 class Setting:
-    """The numbers of the first step for one value of a setting.
+    """The numbers that an audit measures at the first training step, with one value of a setting.
 
     Attributes:
         name: Name of the setting, or ``batch size``.
         batch_size: Number of rows in a batch.
-        dissipation: Mean GD over the anchors with negatives; None if there are none.
-        dead: Share of the anchors with GD < 0.01.
-        hardest_share: Share of an anchor's push that its hardest negative gets.
-        above_bound: Share of the anchors with GD >= 0.01 whose ratio is above Lemma 1's bound.
-        own: Whether this is the value of the audited objective.
+        dissipation: Mean gradient dissipation (GD); None if no anchor has negatives.
+        dead: Share of the anchors with GD < 0.01; they have nothing left to learn.
+        hardest_share: Share of the push on an anchor that its hardest negative causes.
+        above_bound: Share of anchors with GD >= 0.01 that a small step brings nearer to positives.
+        own: Whether the audited objective, without changes, has this value.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Recommendation:
     """A recommended value of a setting.
 
     Attributes:
-        reason: Why it is recommended, with numbers.
+        reason: Why the value is recommended, with numbers.
     """
 
     name: str
@@ -99,9 +99,9 @@ def settings_table(
 
 
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
-    """Return the values that the rules of this module recommend, with reasons.
+    """Return a list of recommended values (see the module), with reasons.
 
-    No temperature is recommended if GD does not depend on it.
+    No temperature is recommended if the gradient dissipation does not depend on the temperature.
     """
     rules = {"temperature": _smallest_live, "margin": _smallest_live, "ratio": _ratio}
     found = []

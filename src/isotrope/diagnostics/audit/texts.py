@@ -2,14 +2,13 @@
 
 The files are JSON lines, one record each, for ``isotrope train`` and the ``datasets`` library:
 
-- ``cleaned.jsonl``: only one row of each group of likely false negatives, and no row that is
-  *apart* or *repeated*;
+- ``cleaned.jsonl``: one row of each group of likely false negatives; none *apart* or *repeated*;
 - ``grouped.jsonl``: all rows;
 - ``mined.jsonl``: rows with mined hard negatives, if these were requested.
 
-Each row has an integer ``label``, which rows share if they are in one group or likely to belong
-together. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
-sentence-transformers do not push rows with the same label apart. A file needs two rows or more.
+Each row has an integer ``label``. Rows that are in one group, or likely to belong together, have
+the same label. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
+sentence-transformers do not push such rows apart. A file needs two rows or more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,10 +28,10 @@ from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
 _TOO_FEW = {
-    "cleaned.jsonl": "rows are left without repeated rows, likely false negatives and rows whose "
-    "positive is far away; check that the columns belong together, or raise --suspect",
-    "mined.jsonl": "hard negatives are outside the group of their anchor; raise --hardness or "
-    "--suspect",
+    "cleaned.jsonl": "rows are left after repeated rows, likely false negatives and rows with a "
+    "far positive are removed; check that the columns belong together, or raise --suspect",
+    "mined.jsonl": "hard negatives are outside the group of their anchor and allowed by "
+    "--hardness; raise --hardness or --suspect",
 }
 _OTHERWISE = (
     "For `isotrope train` without flags, change nothing: it chooses the objective, temperature, "
@@ -45,12 +44,12 @@ _WIDTH = 48  # characters of a text in a table
 class TextAudit(Audit):
     """The effect of an objective on texts at the first step of a training.
 
-    Rows are named by their lines in the file, from 1.
+    The name of a row is its line in the file, counted from 1.
 
     Attributes:
-        rows: The records.
-        uncovered: The gain from whitening the embeddings: ``kind``, ``sentence`` and the scores.
-        mined: Hard negatives, or None.
+        rows: The records of the file.
+        uncovered: The gain from whitening the embeddings: a dict of ``evaluation.uncover``.
+        mined: Mined hard negatives; None if none were requested.
     """
 
     rows: PairedRows
@@ -90,7 +89,7 @@ class TextAudit(Audit):
     def flags(self) -> str:
         """The flags of ``isotrope train`` with the recommended values.
 
-        With ``--head none``, the objective gets the encoder's embeddings, as in the audit.
+        The flag ``--head none`` gives the objective the encoder's embeddings, as in the audit.
         """
         return f"{self._words(self._own())} --head none"
 
@@ -151,7 +150,7 @@ class TextAudit(Audit):
         return sizes[sizes > 1]
 
     def files(self) -> dict[str, bytes]:
-        """Return the files to train on, by name, without those in :attr:`unwritten`."""
+        """Return a dict from names to contents of the files to train on, except ``unwritten``."""
         lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
         lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
         if self.mined is not None:
@@ -161,7 +160,7 @@ class TextAudit(Audit):
 
     @property
     def unwritten(self) -> dict[str, str]:
-        """The files with fewer than two rows, which are not written, and what to do about it."""
+        """A dict from names of files that are not written to sentences with reason and remedy."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
             counts["mined.jsonl"] = len(self.mined.rows)

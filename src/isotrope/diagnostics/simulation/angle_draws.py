@@ -34,7 +34,7 @@ Progress = Callable[[float], object]
 
 @dataclass(frozen=True)
 class Angles:
-    """The distributions of the angles, in radians; by default as in Li et al., 2024, section 3.1.
+    """The distributions of the angles, in radians; the defaults are those of Li et al. (2024).
 
     Attributes:
         positive: Mean angles mu_pos to the positive, p values; by default 100 from pi/20 to pi/2.
@@ -69,12 +69,12 @@ class Angles:
         if not (self.spread_positive >= 0 and self.spread_negative >= 0):
             raise InputError(
                 "the spreads must be 0 or more radians; found "
-                f"{self.spread_positive:g} and {self.spread_negative:g}"
+                f"{self.spread_positive:g} (positive) and {self.spread_negative:g} (negative)"
             )
         if self.negatives < 1 or self.batches < 2:
             raise InputError(
                 "a simulation needs at least 1 negative and 2 batches; found "
-                f"{self.negatives} and {self.batches}"
+                f"negatives={self.negatives} and batches={self.batches}"
             )
         for name in ("negatives", "batches"):
             if getattr(self, name) > _MOST:
@@ -110,11 +110,11 @@ class Draws:
 
     Attributes:
         seed: Seed of the draws. The result does not depend on the number of threads.
-        common: Whether to draw the angles once and shift them to every pair of mean angles (to the
-            positive, to the negatives). If False, each pair of means has its own draws, as in the
-            paper. Shifting is faster, and each value has the same distribution and error. But the
-            errors of neighbouring values are similar, so the landscape looks smooth.
-        progress: Function that receives how many more pairs of mean angles are done.
+        common: Whether to draw the angles once and shift them to every pair (mu_pos, mu_neg) of
+            mean angles. If False, each pair has its own draws, as in Li et al. (2024). Shifting is
+            faster, and each value has the same distribution and error. But the errors of
+            neighbouring values are similar, so the landscape looks smooth.
+        progress: Function that receives how many pairs of means were done since its last call.
 
     Raises:
         InputError: The seed is negative.
@@ -139,14 +139,14 @@ def means(
     angles: Angles,
     draws: Draws,
 ) -> tuple[Floats, Floats]:
-    """Return mean and standard error of a measure over drawn batches, objectives x p x q each.
+    """Return a tuple: means and standard errors of a measure, arrays objectives x p x q.
 
     Args:
-        measure: Function to average.
-        objectives: Objectives to measure. All see the same draws.
-        of_rows: For each objective, whether its measure needs only statistics of the negatives
-            (log-sum-exp, hardest). If so, the objective sees only these, and gives no weights. With
-            ``draws.common``, the statistics are computed once for each mu_neg.
+        measure: Function that is averaged over the drawn batches.
+        objectives: Objectives to measure. All objectives see the same draws.
+        of_rows: For each objective, whether its measure needs only the log-sum-exp and the hardest
+            of the negatives' similarities. Such an objective gets only these two, and returns no
+            weights. With ``draws.common``, they are computed once for each mu_neg.
         angles: Distributions of the angles.
         draws: How the batches are drawn.
     """

@@ -66,8 +66,8 @@ def _embeddings(rows: int, like: Tensor) -> Views:
 class AnglePairs(Pairs):
     """Pairs with given similarities: every anchor has its own positive and its own k negatives.
 
-    Unlike in a batch, no row is the negative of another. The k negatives are the same in both
-    views, so ``against`` makes no difference.
+    Unlike in a batch, no row is the negative of another. The argument ``against``, which selects
+    the view of the negatives, has no effect, because both views have the same k negatives.
 
     Args:
         positive: Cosines of the angles between anchors and positives, b values.
@@ -129,11 +129,11 @@ class AnglePairs(Pairs):
 
 
 class RowPairs(Pairs):
-    """Pairs with p given positives per row, of whose negatives only statistics are stored.
+    """Pairs with p positives for each row, which store only statistics of the negatives.
 
-    With p positives for each of b rows there are p b anchors. To save memory, only the hardest of
-    their k negatives is kept as a similarity. A dissipation that depends only on the statistics is
-    exact, but weights have no meaning.
+    With p positives for each of b rows, there are p b anchors. To save memory, the similarities of
+    the k negatives are not stored, except the hardest negative's. A dissipation that depends only
+    on the log-sum-exp and the hardest negative is exact; weights have no meaning.
 
     Args:
         positive: Cosines of the angles to the positives, p x b.
@@ -186,7 +186,7 @@ def check_computable(*computed: Tensor) -> None:
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes, and again with their negatives reversed."""
+    """Return 256 anchors with angles of all sizes, and the same with negatives in reverse order."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

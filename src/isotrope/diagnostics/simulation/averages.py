@@ -1,9 +1,9 @@
 """Averages GD and weights over random angles; computes ratios and gradients at given angles.
 
-The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), and the angles between
-the anchor and its 127 negatives from N(mu_neg, 0.10^2). For every pair of means, a component is
-averaged over 1,000 such batches. The components are those of the objective's code, so every
-objective that needs only angles can be simulated.
+A batch is one anchor. Its angle to the positive is drawn from a normal distribution with mean
+mu_pos and standard deviation 0.05, and the angles to its 127 negatives with mean mu_neg and
+standard deviation 0.10. For every pair of means, GD or weights of an objective are averaged over
+1,000 batches. Every objective that needs only angles can be simulated.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def dissipation(
     """Return the mean gradient dissipation (Li et al., 2024, figures 2 and 10).
 
     Raises:
-        InputError: an objective without components, or one that needs the embeddings themselves.
+        InputError: An objective has no components, or needs more than the angles of an anchor.
     """
 
     def measure(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -60,20 +60,20 @@ def hardest_share(
 ) -> list[Landscape]:
     """Return the hardest negative's mean share of the weights (Li et al., 2024, figure 3).
 
-    Batches in which no negative is pushed are skipped: in MET and MAT, those whose hardest negative
-    is closer than 0.01. If all batches are skipped, the share is undefined.
+    Batches in which no negative is pushed are skipped. In MET and MAT, this happens if the hardest
+    negative is closer than 0.01. If all batches are skipped, the share is undefined.
 
     Args:
         objectives: Objectives, which all see the same draws.
         angles: Distributions of the angles; by default mu_pos = 0.5, as in the authors' released
-            code (the paper says pi/6). For a softmax objective, mu_pos matters only if ``gated``.
-        gated: Whether to leave out batches in which the objective's gradient dissipation (GD) is
-            below 0.01. If no batch is left, the share is reported as 1 with error 0. The released
-            code does so, and the figure in the paper shows it; the paper's text does not say so.
+            code, although the paper says pi/6. For a softmax, mu_pos matters only if ``gated``.
+        gated: Whether to leave out batches in which the gradient dissipation (GD) is below 0.01. If
+            no batch is left, the share is reported as 1 with error 0. The released code and the
+            figure leave these batches out; the text of the paper does not mention it.
         draws: How the batches are drawn.
 
     Raises:
-        InputError: an objective without components, or one that needs the embeddings themselves.
+        InputError: An objective has no components, or needs more than the angles of an anchor.
     """
 
     def measure(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -121,13 +121,13 @@ def _is_of_rows(objective: Objective) -> bool:
 
 
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
-    """Return the ratio R if every angle equals its mean (Li et al., 2024, figure 4).
+    """Return the ratio of pull to push if all angles equal their means (Li et al., 2024, figure 4).
 
-    Angles are not drawn: the caption in the paper mentions averages, but the figure shows the
-    formula. The ratio is undefined where there is no training: mu_pos > mu_neg, or GD < 0.01.
+    No angles are drawn: the paper's caption mentions averages, but the figure shows the formula.
+    The ratio is undefined if mu_pos > mu_neg, or if the gradient dissipation (GD) is below 0.01.
 
     Raises:
-        InputError: an objective without components, or one that needs the embeddings themselves.
+        InputError: An objective has no components, or needs more than the angles of an anchor.
     """
     angles = angles or Angles()
     values, defined = [], []
@@ -147,11 +147,11 @@ def gradient_norm(
 ) -> list[Landscape]:
     """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, figs 2, 4).
 
-    ``alignment`` comes from the positive: GD pull sin(theta_ii'). ``uniformity`` comes from one
-    negative (the hardest, if no other pushes): GD W_ij sin(theta_ij'). The sines are the lengths of
-    h'_i and h'_j in the tangent space of the unit anchor (Nie et al., 2023, eq. 7-9, 11, 16-22). An
-    objective with one number for a whole batch is evaluated on a batch of equal anchors, and its
-    components include the 1/n.
+    The part ``alignment`` comes from the positive: GD x pull x sin(angle to the positive), where GD
+    is the gradient dissipation. The part ``uniformity`` comes from one negative: GD x weight x
+    sin(angle to the negative). If only the hardest negative pushes, it is that one. The sines
+    project on the tangent space of the unit anchor (eq. 7-9, 11, 16-22). An objective with one loss
+    for a whole batch is evaluated on n equal anchors, and its components include the factor 1/n.
 
     Args:
         objectives: Objectives whose pull is one number for each anchor.
@@ -159,7 +159,7 @@ def gradient_norm(
         part: Part of the gradient whose norm is returned.
 
     Raises:
-        InputError: an objective without components, or one that needs the embeddings themselves.
+        InputError: An objective has no components, or needs more than the angles of an anchor.
     """
     angles = angles or Angles()
     values = []
@@ -190,8 +190,8 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
         terms = components(objective, AnglePairs(to_positive, to_negatives))
         if terms.pull.ndim != 1:
             raise InputError(
-                f"choose another objective: {type(objective).__name__} pulls each coordinate with "
-                "another strength, so ratio and gradient norm do not follow from the angles"
+                f"choose another objective: {type(objective).__name__} pulls coordinates with "
+                "different strengths, so ratio and gradient norm do not follow from the angles"
             )
         numbers = (terms.dissipation, terms.pull, terms.mass, terms.weight[:, 0])
         for row, number in zip(components_at, numbers, strict=True):

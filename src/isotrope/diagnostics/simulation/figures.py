@@ -29,7 +29,7 @@ class FigurePanel:
         title: Title in the picture.
         name: Name of the objective in the registry.
         settings: Settings of the objective.
-        negatives: Number of negatives of an anchor; None for the number in the figure.
+        negatives: Number of negatives of an anchor; None for the number of the paper's figure.
     """
 
     title: str
@@ -83,10 +83,11 @@ def figure(
     """Return the landscapes of a figure of the papers, one for each panel.
 
     Args:
-        kind: What is drawn: GD, the hardest negative's share of W, R, or the norm of ``part``.
-        panels: Panels; by default those of the paper.
-        grid: Number of values of mu_pos and of mu_neg; ``weight`` has one mu_pos.
-        negatives: Number of negatives of an anchor; by default the paper's.
+        kind: What is drawn: gradient dissipation, ``weight`` (the hardest negative's share of the
+            push), ratio of pull to push, or ``norm`` of the gradient's ``part``.
+        panels: Panels; by default the panels of the paper's figure.
+        grid: Number of values of mu_pos and of mu_neg; for ``weight``, mu_pos has one value.
+        negatives: Number of negatives of an anchor; by default the number in the paper's figure.
         batches: Batches drawn for every pair of means, for ``dissipation`` and ``weight``.
         draws: How the batches are drawn.
         gated: See :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
@@ -120,12 +121,12 @@ def figure(
 
 
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
-    """Return the numbers of a panel for a table, by the heading of the column.
+    """Return a dict from the headings of a table to the numbers of a panel; None if undefined.
 
     ``dissipation``: the mu_neg at which GD falls below 0.5 for mu_pos = pi/6, and the largest
-    standard error. ``weight``: the share at four mu_neg. ``ratio``: smallest and largest R, and the
-    share of values from 1 to 2. ``norm``: smallest and largest norm, and the share of values below
-    a hundredth of the largest. Undefined numbers are None.
+    standard error. ``weight``: the hardest negative's share at four mu_neg. ``ratio``: smallest
+    and largest ratio R, and the share of ratios from 1 to 2. ``norm``: smallest and largest norm,
+    and the share of norms below a hundredth of the largest norm.
     """
     inside = landscape.value[landscape.defined]
     if kind == "dissipation":

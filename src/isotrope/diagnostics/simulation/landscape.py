@@ -42,8 +42,8 @@ class Landscape:
         """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
 
         Args:
-            positive: Mean angle mu_pos in radians; values between the grid's are interpolated.
-            level: Value below which the landscape must fall.
+            positive: Mean angle mu_pos in radians, interpolated between the angles of the grid.
+            level: Value below which the quantity of the landscape must fall.
         """
         row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
         below = np.flatnonzero(row < level)
@@ -60,7 +60,7 @@ def landscapes(
     errors: Floats | None = None,
     defined: Sequence[NDArray[np.bool_]] | None = None,
 ) -> list[Landscape]:
-    """Return one landscape for each objective, from arrays of shape objectives x p x q."""
+    """Return a list of one landscape for each objective, from arrays objectives x p x q."""
     return [
         Landscape(
             objective,
@@ -88,13 +88,13 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
 
 
 def components(objective: Objective, pairs: Pairs) -> Terms:
-    """Return the components of an objective's gradient, without a graph."""
+    """Return the components of an objective's gradient, detached from autograd's graph."""
     name = type(objective).__name__
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
-            f"write the components of {name} (see CONTRIBUTING.md), because a formula is not "
-            f"enough for a simulation; or compute them for a batch: isotrope.decompose({name}(), "
-            "anchors, positives)"
+            f"write the components of {name} (see CONTRIBUTING.md), or compute them for a batch by "
+            f"isotrope.decompose({name}(), anchors, positives): a formula is not enough for a "
+            "simulation"
         )
     if not objective.has_terms:
         raise InputError(str(NoTerms(name, objective.space)))
@@ -110,7 +110,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
 def check(objective: Objective) -> None:
     """Raise an error if an objective needs more than the angles of an anchor.
 
-    The test puts the negatives in another order: GD, pull and weights must stay the same.
+    The test reverses the order of the negatives. GD, pull and each negative's weight must stay.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))

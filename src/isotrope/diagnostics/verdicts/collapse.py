@@ -41,8 +41,8 @@ def _not_finite(case: RunEvidence) -> Found | None:
     more = {"logged_steps": len(case.rows), "learning_rate": learning_rate(case)}
     return Found(
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
-        "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
-        "the first such step on.",
+        "The loss or the embeddings overflowed, or were NaN from the start. From the first step "
+        "with NaN or infinity on, ignore the log.",
         lower_rate_flag(case, 10),
     )
 
@@ -54,28 +54,28 @@ def _diverging(case: RunEvidence) -> Found | None:
     spread, labelled = _over_first(case, "std", case.end), bool(case.series("label_gap"))
     jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
     ways = {
-        "halved the lead of pairs with high labels, and the loss is above its start": (
+        "halved the lead of pairs with high labels, and the loss is higher than at step 0": (
             (gap, rise) if labelled else ()
         ),
         "moved the embeddings together and halved the lead of positives over negatives": (
             gap,
             ("lost_spread_at_the_end", spread),
         ),
-        "moved the embeddings together instead of apart, and the loss is hardly below its start": (
+        "moved the embeddings together instead of apart, and hardly lowered the loss": (
             (("lost_room", spread), ("loss_not_lower", _over_least(case))) if _knew(case) else ()
         ),
-        "moved the embeddings together, and the loss at the end is above its start": (
+        "moved the embeddings together, and the loss is higher at the end than at step 0": (
             ("lost_spread", _over_first(case, "std", case.early)),
             rise,
         ),
-        "raised the loss far above its start, and above the loss of random guessing": (
+        "raised the loss far above its value at step 0, and above the loss of random guessing": (
             ("loss_explodes", _over_guess(case)),
         ),
         "raised the loss at first, and lowered the effective rank of the embeddings": (
             ("lost_rank", _over_first(case, "effective_rank", case.early)),
             ("loss_up_early", _early_loss(case)),
         ),
-        "made the embeddings so much longer that their direction hardly changes": (
+        "made the embeddings so long that later steps hardly change their directions": (
             ((jump, _over_first(case, "norm", case.early)),) if _may_explode(case) else ()
         ),
     }
@@ -177,8 +177,8 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread",
             "spread of the embeddings in the first third of the run",
-            "mean standard deviation of the coordinates in the first third, divided by its value "
-            "at step 0",
+            "standard deviation of an embedding coordinate, averaged over the coordinates, in the "
+            "first third of the run, divided by its value at step 0",
             ZOO,
             below=0.2,
             unit="of the start",
@@ -186,8 +186,8 @@ DIVERGING = Verdict(
         Threshold(
             "lost_gap",
             "lead of positives over negatives at the end",
-            "how much closer positives are than negatives (with labels: pairs with higher labels "
-            "than the others), in standard deviations; at the end, divided by its first value",
+            "mean angle to negatives minus mean angle to positives, in standard deviations: value "
+            "at the end, divided by the first value. In labelled pairs, low labels mark negatives",
             "our choice, made after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
             unit="of the start",
@@ -195,10 +195,10 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
-            "mean standard deviation of the coordinates at the end, divided by its value at step 0",
-            "the value of `lost_spread`. If embeddings were evenly spread at the start, 0.2 means "
-            "a mean cosine of 0.96. A healthy training of a masked language model at a temperature "
-            "of 0.02 ends at 0.73",
+            "the number of `lost_spread`, but at the end instead of in the first third",
+            "the limit of `lost_spread`. For embeddings that were evenly spread at the start, 0.2 "
+            "means a mean cosine of 0.96. A healthy training of a masked language model at a "
+            "temperature of 0.02 ends at 0.73",
             below=0.2,
             unit="of the start",
         ),
@@ -207,7 +207,7 @@ DIVERGING = Verdict(
             "spread of the embeddings at the end",
             "the same number as `lost_spread_at_the_end`",
             "two layers of all-MiniLM-L6-v2, trained at 100 times the usual learning rate, end at "
-            "0.12 to 0.66 (benchmarks/hosts.py); the healthy training of `lost_spread_at_the_end` "
+            "0.12 to 0.66 (benchmarks/hosts.py); the healthy training of a masked language model "
             "ends at 0.73",
             below=0.7,
             unit="of the start",
@@ -215,43 +215,44 @@ DIVERGING = Verdict(
         Threshold(
             "loss_not_lower",
             "loss at the end",
-            "loss at the end, divided by the loss at step 0 or by that of random guessing among "
-            "positive and negatives, whichever is smaller",
-            "our choice; this number is 0.95 to 1.8 in the trainings from which we chose "
-            "`lost_room`",
+            "loss at the end, divided by the smaller of two losses: at step 0, and of guessing "
+            "which candidate is the positive",
+            "our choice; in the trainings of `lost_room` with the high rate, it is 0.95 to 1.8",
             above=0.9,
             unit="of the start, or of the loss of guessing",
         ),
         Threshold(
             "loss_explodes",
             "loss at the end",
-            "for scores other than cosines: loss at the end, divided by the loss at step 0 or by "
-            "that of random guessing among positive and negatives, whichever is larger",
-            "our choice; a training that learns nothing ends near 1, because it guesses",
+            "if scores are not cosines: loss at the end, divided by the larger of two losses: at "
+            "step 0, and of guessing which candidate is the positive",
+            "our choice; in a training that learns nothing, this number is near 1 at the end",
             above=3.0,
             unit="times the start, or the loss of guessing",
         ),
         Threshold(
             "lost_rank",
             "effective rank in the first third of the run",
-            "effective rank of the embeddings in the first third, divided by its value at step 0",
+            "effective rank of the embeddings in the first third, divided by the rank at step 0",
             "for a network with batch normalisation, this number is 0.62 at 100 times the usual "
-            "learning rate, and 1.0 at the usual one (benchmarks/hosts.py)",
+            "learning rate, and 1.0 at the usual learning rate (benchmarks/hosts.py)",
             below=0.75,
             unit="of the start",
         ),
         Threshold(
             "loss_up_early",
             "loss in the first third of the run",
-            "loss in the first third, divided by the loss at step 0",
-            "our choice; in the training that set the threshold `lost_rank`, this number is 1.9",
+            "loss in the first third of the run, divided by the loss at step 0 or, if that is "
+            "smaller, by 5% of the loss of guessing",
+            "our choice; in the training from which `lost_rank` was chosen, this number is 1.9",
             above=1.3,
             unit="of the start",
         ),
         Threshold(
             "loss_rise",
             "loss at the end",
-            "loss at the end, divided by the loss at step 0",
+            "loss at the end, divided by the loss at step 0 or, if the loss uses a queue, by the "
+            "loss in the first third of the run",
             ZOO,
             above=1.0,
             unit="of the start",
@@ -260,16 +261,16 @@ DIVERGING = Verdict(
             "norm_jump",
             "norm in the first third of the run",
             "for images: mean norm in the first third, divided by the mean norm at step 0",
-            "norms grow by (learning rate x gradient)^2 (Draganov et al., 2024, corollary 3.2); "
-            f"the value was {ZOO}",
+            "a step adds (learning rate x gradient)^2 to the squared norm (Draganov et al., 2024, "
+            f"corollary 3.2); the value was {ZOO}",
             above=10.0,
             unit="times the start",
         ),
         Threshold(
             "norm_jump_text",
             "norm in the first third of the run",
-            "for text: mean norm in the first third, divided by the mean norm at step 0",
-            f"see `norm_jump`; the value was {ZOO}",
+            "for texts: the number of `norm_jump`",
+            f"the reason of `norm_jump`; the value was {ZOO}",
             above=4.0,
             unit="times the start",
         ),
@@ -348,26 +349,26 @@ COLLAPSED = Verdict(
         Threshold(
             "collapse_uniformity",
             "uniformity at the end (0: one point, -4: evenly spread)",
-            "uniformity at the end (0: one point, -4: evenly spread)",
+            "uniformity of the embeddings at the end (0: one point, -4: evenly spread)",
             ZOO,
             above=-0.01,
         ),
         Threshold(
             "collapse_std",
             "deviation of the dimensions at the end",
-            "mean standard deviation of the coordinates of the normalised embeddings, at the end. "
-            "It also detects embeddings of zeros, whose uniformity is undefined",
-            "only equal embeddings have a deviation below this value; evenly spread ones have "
-            "1/sqrt(d)",
+            "standard deviation of a coordinate of the normalised embeddings, averaged over the "
+            "coordinates, at the end. It also shows a collapse to zeros, which have no uniformity",
+            "by definition: this number is 0 if all embeddings are equal, and 1/sqrt(d) if they "
+            "are evenly spread over d dimensions",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay. A large one alone is no fault; in a collapse, this value "
-            "decides whether weight decay is named as the cause",
-            "Draganov et al., 2024, table 1 (SimCLR): the accuracy is at chance with 5e-2, and "
-            "54.0 instead of 81.3 with 5e-3",
+            "for images: weight decay. A large weight decay alone is no fault; if embeddings "
+            "collapse, this limit decides whether weight decay is named as the cause",
+            "Draganov et al., 2024, table 1 (SimCLR): the accuracy is at chance with a weight "
+            "decay of 5e-2, and 54.0 instead of 81.3 with 5e-3",
             above=5e-3,
         ),
     ),
@@ -388,13 +389,13 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         change = "--weight-decay 5e-4"
     elif case.rows and parameters(case).get("cov_coeff") == 0:
-        why = "Nothing decorrelates the coordinates, because the weight of their covariances is 0."
+        why = "Nothing decorrelates the coordinates, because the setting cov_coeff is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or crosses("rank_share", began / most):
-        why = "The embeddings were like this before the first step."
+        why = "This is a property of the encoder, not an effect of training."
         change = ANOTHER
     else:
-        why = "Training has removed the other directions."
+        why = "Before training, they spread over more directions."
         of_this = case.objective is not None and case.objective.name == "infonce"
         other = "vicreg" if of_this else "infonce"
         change = "--method vicreg" if case.kind == "images" else f"--objective {other}"
@@ -463,33 +464,33 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "radial",
             "gradient along the embedding",
-            "share of the gradient along the embedding. Above this value, the loss uses lengths "
-            "(dot products, distances), and long embeddings are no fault here or in `diverging`",
-            "0 for cosines, up to rounding; the value is the tolerance of our gradient tests",
+            "share of the gradient along the embedding. Above the limit, the loss uses lengths, as "
+            "dot products do; long embeddings are then no fault, nor a sign of `diverging`",
+            "for cosines, this share is 0 up to rounding; the limit is that of our gradient tests",
             above=0.05,
             unit="of the gradient",
         ),
         Threshold(
             "norm",
             "mean norm of the embeddings",
-            "mean norm of the embeddings that the objective receives",
-            "gradients shrink as 1/norm, the speed of training as 1/norm^2 (Draganov et al., 2024, "
-            f"proposition 3.1, figure 2); the value was {ZOO}",
+            "mean norm of the embeddings before they are normalised",
+            "the gradient is proportional to 1/norm, and the change of the direction in a step to "
+            f"1/norm^2 (Draganov et al., 2024, proposition 3.1, figure 2); the value was {ZOO}",
             above=100.0,
         ),
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "for images: the same number as `norm`",
+            "for images: the number of `norm`, judged only if `decay_that_holds` is crossed",
             "Draganov et al., 2024, table 1: the norm is 13.5 to 31.4 without weight decay, and "
-            "0.41 to 0.81 with 5e-4",
+            "0.41 to 0.81 with a weight decay of 5e-4",
             above=1.0,
         ),
         Threshold(
             "decay_that_holds",
             "weight decay",
-            "for images: weight decay",
-            "Draganov et al., 2024, table 1: a weight decay of 5e-6 has no more effect than 0",
+            "for images: weight decay of the training",
+            "Draganov et al., 2024, table 1: a weight decay of 5e-6 has no more effect than none",
             below=1e-5,
         ),
     ),

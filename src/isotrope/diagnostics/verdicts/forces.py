@@ -89,38 +89,38 @@ NEGATIVES_NOT_HARD = Verdict(
             "hardest_times_uniform",
             "push on the hardest negative",
             "at the end: hardest negative's share of the push on its anchor, times the number of "
-            "negatives (1: all push alike). With fewer than 62 negatives, it is converted to 62, "
-            "because the hardest of few negatives is less hard than the hardest of many",
-            "Li et al., 2024, figure 3 and section 3.2.2 (the share falls as the temperature "
-            f"rises); the value was {ZOO}",
+            "negatives. 1: all push alike. If an anchor has fewer than 62 negatives, the number is "
+            "converted to 62, because the hardest of few is less hard than the hardest of many",
+            "Li et al., 2024, figure 3 and section 3.2.2 (the hardest negative's share falls as "
+            f"the temperature rises); the value was {ZOO}",
             below=1.5,
             unit="times an even share",
         ),
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "the same number as `hardest_times_uniform`, whose threshold this one replaces if the "
-            "loss compares cosines and `high_temperature` is crossed",
-            "small networks that start from random weights have 1.6 to 2.2 times an even share at "
-            "a temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
+            "the number of `hardest_times_uniform`. If the loss compares cosines and "
+            "`high_temperature` is crossed, this limit replaces that of `hardest_times_uniform`",
+            "in small networks with random initial weights, this number is 1.6 to 2.2 at a "
+            "temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,
             unit="times an even share",
         ),
         Threshold(
             "high_temperature",
             "temperature",
-            "temperature of the loss, divided by the number of cosines in a score. It is no fault "
-            "by itself, but decides which of the two thresholds above applies",
-            "our choice. Encoders of texts found held-out pairs less often with a temperature of "
-            "0.5 (mean reciprocal rank 0.133) than of 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
+            "temperature of the loss, divided by the number of cosines in a score. A temperature "
+            "above the limit is no fault by itself, but then `hardest_at_high_temperature` applies",
+            "our choice. Encoders trained at 0.5 found the positives of held-out texts less often "
+            "(mean reciprocal rank 0.133) than at 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
             above=0.4,
         ),
         Threshold(
             "temperature_of_images",
             "temperature",
-            "for images, this value replaces `high_temperature`. If the Doctor does not know "
-            "whether the inputs are texts or images, a temperature between these two values gives "
-            "the verdict not-examined",
+            "for images, this limit replaces `high_temperature`. If the Doctor does not know "
+            "whether the inputs are texts or images, a temperature between `high_temperature` and "
+            "this limit gives the verdict not-examined",
             "our choice; papers train images at 0.07 (MoCo), 0.5 (SimCLR on CIFAR-10) and 1 (MoCo "
             "v3 with ResNet-50)",
             above=0.7,
@@ -154,7 +154,7 @@ def _copies_apart(case: RunEvidence) -> str:
     if not places:
         return detail
     named = ", ".join(f"anchor {i} and candidate {j}" for i, j in places)
-    return f"{detail} In one batch, such pairs are {named} (rows are counted from 0)."
+    return f"{detail} In one batch, {named} look like copies; rows are counted from 0."
 
 
 FALSE_NEGATIVES = Verdict(
@@ -166,8 +166,8 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "copies",
             "texts with a near-copy",
-            "share of the texts in a sample of the data that equal another text except for a few "
-            "words",
+            "share of the texts in a sample of the data that differ from another text of the "
+            "sample in only a few words",
             ZOO,
             above=0.2,
             unit="of the texts",
@@ -176,8 +176,8 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "share of the anchors with a negative that looks like a positive, at the times that "
-            "the list above names",
+            "share of the anchors with a negative that looks like a positive, in the steps that "
+            "the list above the table names",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -210,7 +210,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
         why, change = "The gradient of this objective never fades.", _stopping(objective)
     else:
         usual = type(objective)().hyperparameters()["margin"]
-        why = f"Even in an ideal batch, no anchor reaches the margin of {margin}."
+        why = f"Even an anchor that equals its positive does not reach the margin of {margin}."
         change = f"--objective.margin {usual:g}"
     return Found(
         (
@@ -264,15 +264,15 @@ NEVER_DISSIPATING = Verdict(
         Threshold(
             "gd_on_ideal",
             "dissipation (GD) on an ideal batch",
-            "GD of the objective on an ideal batch: each anchor equals its positive and is "
-            "orthogonal to its negatives",
-            "Li et al., 2024, table 2: GD is always 1 in ineffective objectives, not in others",
+            "gradient dissipation (GD) of the objective in an ideal batch, in which each anchor "
+            "equals its positive and is orthogonal to its negatives",
+            "Li et al., 2024, table 2: only in ineffective objectives, GD is always 1",
             above=0.5,
         ),
         Threshold(
             "gd_at_the_end",
             "dissipation (GD) at the end",
-            "mean GD over the anchors, median over the last third of the logged steps",
+            "mean gradient dissipation (GD) of the anchors at the end",
             "Li et al., 2024, sections 3.1 and 4; Nie et al., 2023, section 4.2",
             above=0.99,
         ),
@@ -281,7 +281,7 @@ NEVER_DISSIPATING = Verdict(
             "margin",
             "for a triplet loss of another library: margin divided by the largest distance that "
             "two embeddings can have",
-            "by definition: above 1, no difference of two distances reaches the margin",
+            "by definition: if this ratio is above 1, no two distances can differ by the margin",
             above=1.0,
             unit="times the largest distance of unit vectors",
         ),
@@ -364,9 +364,9 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest_at_first",
             "hardest negative at the first logged step",
             "hardest negative's share of the push on its anchor, at the first logged step",
-            "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative is "
-            "pushed. For all-MiniLM-L6-v2 on docstrings (31 to 255 negatives), the share is 0.38 "
-            "to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
+            "Li et al., 2024, section 3.2.2: at a temperature near 0, only the hardest negative is "
+            "pushed. For all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is "
+            "0.38 to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
             above=0.95,
             unit="of the push",
         ),
@@ -374,9 +374,9 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
             "for cosines: hardest negative's share of the push on its anchor, at the first logged "
-            "step with a known temperature, or at the end if that share is larger",
-            "two layers of all-MiniLM-L6-v2 with 7 to 31 negatives: the share is 0.15 to 0.29 at a "
-            "temperature of 0.05, and 0.93 at 0.002 (random weights: 0.7 to 0.99)",
+            "step with a known temperature or at the end, whichever share is larger",
+            "for two layers of all-MiniLM-L6-v2, the share is 0.15 to 0.29 at a temperature of "
+            "0.05, and 0.93 at 0.002; for small networks with random weights, 0.7 to 0.99 at 0.002",
             above=0.6,
             unit="of the push",
         ),
@@ -384,15 +384,15 @@ TEMPERATURE_TOO_LOW = Verdict(
             "temperature_of_cosines",
             "temperature",
             "for cosines: temperature of the loss, divided by the number of cosines in a score",
-            f"embedding models are trained at 0.01 to 0.05; {NEWER}",
+            f"embedding models are trained at temperatures of 0.01 to 0.05; {NEWER}",
             below=0.01,
         ),
         Threshold(
             "done_by_temperature",
             "GD below 0.01 at the first logged step",
-            "for scores other than cosines: share of the anchors with GD < 0.01, at the first "
-            "logged step",
-            "for all-MiniLM-L6-v2 on docstrings (see `hardest_at_first`), this share is 0.07 to "
+            "if scores are not cosines: share of the anchors whose gradient dissipation (GD) is "
+            "below 0.01, at the first logged step",
+            "for all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, this share is 0.07 to "
             "0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
             above=0.3,
             unit="of the anchors",
@@ -400,10 +400,10 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "decided",
             "mean GD plus share of anchors with GD below 0.01, at the first logged step",
-            "for scores other than cosines: mean GD plus the share of the anchors with GD < 0.01, "
-            "at the first logged step",
-            "the sum is 1 at a temperature of 0, where each GD is 0 or 1. For a masked language "
-            "model, it is 0.86 at a temperature of 0.02 (31 negatives) and 0.90 at 0.05 (63 "
+            "if scores are not cosines: mean gradient dissipation (GD) plus the share of the "
+            "anchors with GD below 0.01, at the first logged step",
+            "at a temperature near 0, each GD is 0 or 1, so the sum is 1. For a masked language "
+            "model, the sum is 0.86 at a temperature of 0.02 (31 negatives) and 0.90 at 0.05 (63 "
             "negatives)",
             above=0.95,
             unit="of the anchors",

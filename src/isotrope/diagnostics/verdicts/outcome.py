@@ -51,8 +51,8 @@ def _active_without_score(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "highest dev score minus the first, if there is a dev set. At or above this value, the "
-    "verdicts nothing-left-to-learn and dissipated-early are not given",
+    "highest dev score minus the first, if there is a dev set. If it is not below the limit, the "
+    "verdicts nothing-left-to-learn, dissipated-early and temperature-too-low are not given",
     OURS,
     below=1.0,
     unit="points",
@@ -64,13 +64,13 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     "nothing-left-to-learn",
     "most anchors had nothing left to learn at the start, and no higher dev score was measured",
     "Before the first update, the positives of most anchors were already much closer than all "
-    "negatives, and the dev score did not rise (or was not measured). The encoder already knows "
-    "these data.",
+    "negatives. The dev score did not rise, or was not measured. The encoder already knows these "
+    "data.",
     (
         Threshold(
             "done_at_first",
             "GD below 0.01 at the first logged step",
-            "share of the anchors with GD < 0.01 at the first logged step, before any update",
+            "share of the anchors with gradient dissipation GD < 0.01 at the first logged step",
             NEWER,
             above=0.5,
             unit="of the anchors",
@@ -79,8 +79,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "GD below 0.01 in the whole run",
-            "share of the anchors with GD < 0.01, median of the whole run. Without a dev score, "
-            "it must be above 0.9, the value of `dead_early` on the page of dissipated-early",
+            "share of the anchors with GD < 0.01, median of all logged steps. Without a dev score, "
+            "the limit of `dead_early` (in the verdict dissipated-early) applies: 0.9",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -126,8 +126,8 @@ DISSIPATED_EARLY = Verdict(
         Threshold(
             "dead_early",
             "GD below 0.01 after the first fifth",
-            "share of the anchors with GD < 0.01, median of the run without its first fifth",
-            f"the limit of 0.01 for GD is from the code of Li et al. (2024); for the 0.9: {OURS}",
+            "share of the anchors with GD < 0.01, median of the logged steps after the first fifth",
+            f"for GD < 0.01, the code of Li et al. (2024); for the share of 0.9, {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,
@@ -166,9 +166,9 @@ LOSING_PULL = Verdict(
         Threshold(
             "above_bound",
             "anchors whose ratio is above the bound of Lemma 1",
-            "at the end: share of the anchors whose ratio is above the lower bound of Lemma 1, so "
-            "that a small step brings them nearer to their positives",
-            f"Li et al., 2024, Lemma 1 and figure 8; for the share of 0.5: {OURS}",
+            "at the end: share of the anchors whose ratio of pull to push is above the bound of "
+            "Lemma 1, so that a small step brings them nearer to their positives",
+            f"Li et al., 2024, Lemma 1 and figure 8; for the share of 0.5, {OURS}",
             below=0.5,
             unit="of the active anchors",
             measure=lambda case: case.end("above_bound"),
@@ -177,7 +177,7 @@ LOSING_PULL = Verdict(
             "positive_closer",
             "change of the angle to positives since the first logged step",
             "mean angle between anchors and positives at the end, minus its value at the first "
-            "logged step. If this threshold is crossed, the verdict is not given",
+            "logged step. Below the limit, positives have come closer: the verdict is not given",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -185,9 +185,9 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "mean ratio of pull to push (R) at the end. If a loss of another library crosses this "
-            "threshold, the verdict is not given, because such a loss may stop pulling at its "
-            "margin",
+            "absolute value of the mean ratio of pull to push (R) at the end. If it is below the "
+            "limit for a loss of another library, the verdict is not given, because a loss with a "
+            "margin may stop pulling",
             OURS,
             below=0.01,
         ),
@@ -228,9 +228,9 @@ ANISOTROPIC_START = Verdict(
         Threshold(
             "mean_cosine",
             "mean cosine of different texts",
-            "mean cosine of different texts, by the model that is diagnosed (of a run: the saved "
-            "one)",
-            f"{OURS}; pretrained BERT, with about 0.5 (Li et al., 2024, figure 5), is below it",
+            "mean cosine of different texts, embedded by the diagnosed model or by the saved model "
+            "of a run",
+            f"{OURS}; pretrained BERT has about 0.5 (Li et al., 2024, figure 5)",
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
@@ -282,7 +282,7 @@ OVERFITTING = Verdict(
         Threshold(
             "dev_fall",
             "best dev score minus the last",
-            "for text: highest dev score minus the last",
+            "for texts: highest dev score minus the last dev score",
             OURS,
             above=1.5,
             unit="points",
@@ -290,7 +290,7 @@ OVERFITTING = Verdict(
         Threshold(
             "dev_fall_images",
             "best dev score minus the last",
-            "for images: highest kNN accuracy minus the last",
+            "for images: highest kNN accuracy minus the last kNN accuracy",
             OURS,
             above=5.0,
             unit="points",
@@ -332,7 +332,7 @@ SPREADING = Verdict(
             "change of the angle to positives since the first logged step",
             "mean angle between anchors and positives at the end, minus its value at the first "
             "logged step. The mean angle between anchors and negatives must have risen by more",
-            "our choice; it only decides whether `spreading` is printed after `healthy`",
+            "our choice; the limit only decides whether `spreading` is printed after `healthy`",
             above=0.05,
             unit="rad",
         ),
@@ -358,19 +358,19 @@ def _not_examined(case: RunEvidence) -> Found | None:
         return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
-        detail = "The loss selects its own pairs, which do not show which texts belong together. "
+        detail = "The loss selects the pairs, and these do not show which texts belong together. "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
-        detail = "Other terms of the loss, not only the compared pairs, act on the embeddings. "
+        detail = "The loss has terms that compare no pairs but act on the embeddings. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
-        detail = "The loss pulls pairs together, and pushes none apart, perhaps due to a margin. "
+        detail = "The loss pulls pairs together but pushes none apart; a margin can be the reason. "
         return Found(steps, detail + _JUDGED_BY)
     if temperature_of_images(case) and (tau := case.end("temperature")):
         return Found(
             (compared("high_temperature", tau), *further_evidence(case, "hardest_share")),
             f"A temperature of {tau:.2g} is too high for texts, but some encoders of images are "
-            "trained with it. The Doctor does not know which of the two the inputs are.",
+            "trained with it. The Doctor does not know whether the inputs are texts or images.",
         )
     if not relation_unknown(case):
         return None
@@ -389,7 +389,7 @@ _OF_A_TERM = (
     "before the loss's backward(), call doctor.observe(term) with a term that compares pairs and "
     "is not compiled; without such a term, judge by a score on held-out data"
 )
-_OF_A_LOOP = "after each evaluation, call doctor.anatomy.note(dev=SCORE) (larger must be better)"
+_OF_A_LOOP = "after each evaluation, call doctor.anatomy.note(dev=SCORE); larger must be better"
 
 
 def _examined(case: RunEvidence) -> str:
@@ -407,17 +407,17 @@ def _examined(case: RunEvidence) -> str:
 NOT_EXAMINED = Verdict(
     "not-examined",
     "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
-    "The Doctor judges a training by the pairs of embeddings that its loss compares. Here, it saw "
-    "no pairs, or not enough of what acts on the embeddings, or nothing shows which texts belong "
-    "together. It therefore cannot say whether the training is healthy.",
+    "The Doctor judges a training by the pairs of embeddings that its loss compares. Here, the "
+    "Doctor saw no pairs, or the loss has other terms too, or nothing shows which texts belong "
+    "together. The Doctor therefore cannot say whether the training is healthy.",
     (
         Threshold(
             "left_out",
             "gradient at the embeddings that does not come from the compared pairs",
-            "for a training outside isotrope: share of the gradient at the embeddings that the "
-            "compared pairs do not explain, because other terms of the loss cause it",
+            "for a training outside isotrope: share of the gradient at the embeddings that comes "
+            "from terms of the loss which compare no pairs",
             "our choice: the share is 0 for a loss that only compares pairs, and up to 0.005 if "
-            "its backward pass is rounded to bfloat16",
+            "the backward pass is rounded to bfloat16",
             above=0.02,
             unit="of the gradient",
         ),
@@ -449,7 +449,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
 NOT_ENOUGH_SEEN = Verdict(
     "not-enough-seen",
     "no fault was found, but there was too little to examine",
-    "No fault was found, but fewer than three steps were logged, too few for the verdict healthy.",
+    "No fault was found, but the verdict healthy needs at least three logged steps.",
     (
         Threshold(
             "logged_steps",

@@ -63,17 +63,17 @@ NO_NEGATIVES = Verdict(
             "without_negatives",
             "batches in which no anchor has a negative",
             "share of the logged steps in which no anchor has a negative",
-            "our choice: more than half; a batch of one row, or of one group, has no negatives",
+            "our choice: more than half of the steps. A batch that is one row, or one group of "
+            "rows, has no negatives",
             above=0.5,
             unit="of the logged steps",
         ),
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss of another library: mean length of the gradient on an anchor. This "
-            "threshold must be crossed too, because a loss of single pairs has a gradient even "
-            "without negatives",
-            "without negatives, the gradient of a contrastive loss is 0, up to rounding",
+            "for a loss of another library: mean length of the gradient on an anchor. It must be "
+            "below the limit too, because a loss of single pairs learns without negatives",
+            "without negatives, the gradient of a contrastive loss is 0, except for rounding",
             below=1e-6,
         ),
     ),
@@ -103,8 +103,8 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest angle between the two views of a text",
-            "mean angle between anchors and positives, in the logged step where it is largest",
-            f"without dropout, the angle is 0, up to rounding; the value was {ZOO}",
+            "mean angle between anchors and positives, in the logged step with the largest mean",
+            f"without dropout, the angle is 0, except for rounding; the value was {ZOO}",
             below=0.001,
             unit="rad",
             measure=_largest_view_angle,
@@ -126,8 +126,8 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
         return Found(
             (compared("label_gap", gap), *further_evidence(case, "loss")),
             "Pairs with higher labels are farther apart than pairs with lower labels, so the "
-            "labels look inverted. Check whether they are distances, or whether 1 means "
-            "'different'.",
+            "labels look inverted. Check whether the labels are distances, or whether a label of 1 "
+            "means 'different'.",
             "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
         )
     decided = _decided(case)
@@ -250,7 +250,7 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer positives are than negatives before training",
             "mean angle between anchors and negatives minus mean angle between anchors and "
             "positives, divided by the larger of the standard deviations of these angles. The list "
-            "above says in which batches it is measured",
+            "above the table says in which batches the angles are measured",
             ZOO,
             below=0.15,
             unit="standard deviations",
@@ -259,7 +259,7 @@ UNRELATED_POSITIVES = Verdict(
             "label_gap",
             "how much closer pairs with high labels are at the first logged step",
             "for labelled pairs, at the first logged step: mean angle of the pairs with lower "
-            "labels minus mean angle of the pairs with higher ones, in standard deviations",
+            "labels minus mean angle of the pairs with higher labels, in standard deviations",
             f"{NEWER}. With 8 pairs of each kind, 1 standard deviation is two standard errors",
             below=-1.0,
             unit="standard deviations",
@@ -267,12 +267,12 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. If it is crossed both in "
-            "the first third and at the end, the negatives contain copies of positives, so "
-            "positives can be no nearer without a fault. The verdict is then given only if the "
+            "share of anchors with a negative that looks like a positive. If the share is above "
+            "the limit in the first third and at the end, the negatives contain copies of "
+            "positives, and positives cannot be nearer. The verdict is then given only if the "
             "Doctor has a sample of the data",
-            "the share is 1 with four captions for each picture and batches of 32; it is 0 to 0.05 "
-            "with shuffled captions (benchmarks/hosts.py)",
+            "with four captions for each picture and batches of 32, the share is 1; with shuffled "
+            "captions, it is 0 to 0.05 (benchmarks/hosts.py)",
             above=0.5,
             unit="of the anchors",
         ),
@@ -292,8 +292,8 @@ ONLY_PULLED = Verdict(
         Threshold(
             "pulled",
             "pairs that are pulled together",
-            "if all labels are equal: of the pairs with a gradient, the share pulled together",
-            "by definition: with equal, high labels the share is 1",
+            "if all labels are equal: share of the pairs with a gradient that are pulled together",
+            "by definition: if all labels are equal and high, this share is 1",
             above=0.99,
             unit="of the pairs",
             measure=lambda case: statistics.fmean(x) if (x := case.series("pulled")) else None,

@@ -1,17 +1,17 @@
 """Sources of the thresholds that are not from a paper, and lists of verdicts with one cause."""
 
 ZOO = (
-    "chosen on the tuning parts of the benchmark of faulty trainings, and tested on its last part "
-    "(docs/results/zoo.csv)"
+    "chosen on the parts `tuning` and `first` of our benchmark of faulty trainings, and tested on "
+    "the part `judged` (docs/results/zoo.csv)"
 )
 
 OURS = (
-    "our choice; no training of the benchmark has this fault, and no healthy one got this verdict"
+    "our choice; in our benchmark, no training has this fault, and no healthy one got this verdict"
 )
 
 NEWER = (
-    "our choice, made after the benchmark (docs/results/zoo.csv). Only its healthy trainings on "
-    "text (part `judged`) were diagnosed again, and none of them got this verdict"
+    "our choice, made after our benchmark (docs/results/zoo.csv). Only the healthy trainings on "
+    "text of the part `judged` were diagnosed again, and none of them got this verdict"
 )
 
 EFFECTS = (

@@ -1,9 +1,9 @@
-"""Audits pictures before a training, with the crops, encoder and heads of its first step.
+"""Audits pictures before a training, with the crops, encoder and heads of the first step.
 
 Each picture is embedded once, in batches of the training's size and in training mode. Therefore
-batch normalisation uses the statistics of the batch, as in training. (The running statistics come
-from other data, or are still the initial values.) Nothing is trained; an encoder that the caller
-passes is copied.
+batch normalisation uses the statistics of the batch, as in training. It does not use the running
+statistics, which come from other data or are still the initial values. Nothing is trained; an
+encoder that the caller passes is copied.
 """
 
 import copy

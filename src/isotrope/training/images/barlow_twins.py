@@ -1,4 +1,4 @@
-"""Barlow Twins: two crops, a wide head, and an objective that decorrelates its outputs."""
+"""Barlow Twins: two crops, a wide head, and an objective that decorrelates the head's outputs."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +13,7 @@ from isotrope.training.recipe import Recipe
 class BarlowTwinsOptions(Options):
     """Options of the projection head of Barlow Twins and of VICReg."""
 
-    layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 2
+    layers: Annotated[int, Hyper("", "number of layers of the head", at_least=1, at_most=4)] = 2
     dimension: Annotated[
         int, Hyper("D", "width of all layers of the head, and of its output", at_least=2)
     ] = 2048
@@ -27,14 +27,14 @@ class BarlowTwinsMethod(ImageMethod):
     gradients. The objective standardises each dimension over the batch of all processes.
 
     Heads: g is linear, batch normalisation, ReLU, linear, of width 2048. Zbontar et al. use three
-    layers (``layers``) of width 8192.
+    linear layers (``layers=3``) of width 8192.
 
     Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. The weight nu is 0.0051 and dimensions are standardised over the batch, as in Zbontar
-    et al.; they train with LARS and multiply the loss by 0.024.
+    warm-up. The off-diagonal term has weight nu = 0.0051, and dimensions are standardised over the
+    batch, as in Zbontar et al., who train with LARS and multiply the loss by 0.024.
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment barlow`` uses the paper's crops.
 

@@ -1,4 +1,4 @@
-"""BYOL: predicts the projection that a moving average of the network makes of the other crop."""
+"""BYOL: from one crop, predicts what a moving average of the network computes for the other."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -24,39 +24,39 @@ class BYOLOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     last_norm: Annotated[bool, Hyper("", "batch normalisation after the projector")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "learning rate of the predictor divided by that of the rest", above=0)
+        float, Hyper("", "learning rate of the predictor divided by that of the others", above=0)
     ] = 1.0
     decay: Annotated[
         float,
-        Hyper("", "decay of the target network at the first step", at_least=0, at_most=1),
+        Hyper("", "decay m of the moving average at the first step", at_least=0, at_most=1),
     ] = 0.99
-    rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = False
+    rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = False
 
 
 class BYOL(ImageMethod):
-    r"""From one crop, predict the projection of the other crop by a moving average of the network.
+    r"""From one crop, predict what a moving average of the network computes for the other crop.
 
     Pairs of views: Two pairs, (q(g(f(x))), sg[g'(f'(x'))]) and the same with the crops x and x'
     exchanged. f is the encoder, g the projector, q the predictor. f' and g' are moving averages of
-    f and g, and sg stops the gradient. The mean of the two negative cosines is L / 4 - 1, where L
-    is the symmetrised loss of Grill et al.; its gradient is therefore a quarter of theirs.
+    f and g, and sg stops the gradient. The loss, the mean of the two negative cosines, is
+    L / 4 - 1, where L is the symmetrised loss of Grill et al.; its gradient is that of L / 4.
 
     Heads: Projector and predictor are each linear, batch normalisation, ReLU, linear. The widths
     are 1024 and 256. ``last_norm`` adds a batch normalisation without scale and shift after the
     projector, as in the code of Draganov et al., whose heads are larger.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
-    only: the batch normalisations of the target have statistics of their own. With ``rising``, m
-    rises to 1 along a cosine, as in the paper's trainings on ImageNet (from 0.996).
+    only: the batch normalisations of the target compute separate statistics. With ``rising``, m
+    rises to 1 along a cosine, as in the paper's trainings on ImageNet, where m begins at 0.996.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
     warm-up. Grill et al. use LARS, learning rate 0.2 at a batch of 256, weight decay 1.5e-6 except
     on biases and norms, and heads of 4096 and 256.
 
-    Ours: The crops are those of SimCLR, as in the benchmark; ``--augment byol`` uses those of the
-    paper. In short runs, the predictor needs a higher learning rate than the rest:
-    ``predictor_rate`` above 1 (alpha_p in Tian et al., 2021).
+    Ours: The crops are SimCLR's, as in the benchmark; ``--augment byol`` uses the crops of Grill et
+    al. In short runs, the predictor needs a higher learning rate than the other parameters: set
+    ``predictor_rate`` above 1. Tian et al., 2021, call this factor alpha_p.
 
     Reference: Grill et al., 2020, section 3.1.
     """

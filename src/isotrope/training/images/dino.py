@@ -28,23 +28,23 @@ class DINOOptions(Options):
     bottleneck: Annotated[int, Hyper("", "dimension of the prototypes", at_least=1)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
     decay: Annotated[
-        float, Hyper("", "decay of the teacher at the first step", at_least=0, at_most=1)
+        float, Hyper("", "decay m of the teacher's average at first", at_least=0, at_most=1)
     ] = 0.996
-    rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = True
+    rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = True
     centre: Annotated[float, Hyper("", "decay of the centre", at_least=0, at_most=1)] = 0.9
     first_temperature: Annotated[
         float, Hyper("", "teacher's temperature at the first step", at_least=1e-4)
     ] = 0.04
     warmup: Annotated[
         float,
-        Hyper("", "share of the training in which the temperature rises", at_least=0, at_most=1),
+        Hyper("", "share of steps in which the teacher's temperature rises", at_least=0, at_most=1),
     ] = 0.1
     frozen_epochs: Annotated[
-        float, Hyper("", "epochs in which the prototypes do not change", at_least=0)
+        float, Hyper("", "number of epochs in which the prototypes do not change", at_least=0)
     ] = 1.0
     local_crops: Annotated[
         int,
-        Hyper("", "small crops for the student; -1: as in the recipe", at_least=-1),
+        Hyper("", "number of small crops; -1: the number in the augmentation", at_least=-1),
     ] = -1
 
 
@@ -53,8 +53,8 @@ class DINOMethod(ImageMethod):
 
     Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v. The
     teacher t is a moving average of the student s; both return logits for K prototypes. c is the
-    centre, a moving average of t, and sg stops the gradient. The teacher's logits are divided by a
-    temperature that rises to the objective's ``teacher_temperature``.
+    centre, a moving average of the teacher's logits, and sg stops the gradient. The teacher's
+    logits are divided by a temperature that rises to ``teacher_temperature`` of the objective.
 
     Heads: Linear layers of widths 2048, 2048 and 256 with GELU between them, normalisation, and the
     cosine with each prototype. The prototypes get no gradient in the first epoch.
@@ -66,9 +66,9 @@ class DINOMethod(ImageMethod):
 
     Recipe: Caron et al., section 3.2, appendix and released code: AdamW with learning rate 5e-4
     times batch / 256, falling to 1e-6; 10 epochs of warm-up; weight decay from 0.04 to 0.4 along a
-    cosine, except on biases and norms; gradients clipped at norm 3 (in the paper, the gradient of
-    each tensor separately); the student's temperature 0.1. The teacher's temperature rises for 30
-    of 300 epochs.
+    cosine, except on biases and norms; the whole gradient clipped at norm 3, where Caron et al.
+    clip the gradient of each tensor; the student's temperature 0.1. The teacher's temperature rises
+    for 30 of 300 epochs.
 
     Ours: 2,048 prototypes, which suit small images (the paper has 65,536). By default, there are 8
     small crops for images above 64 pixels and none for smaller images (``local_crops``). Prototypes

@@ -64,21 +64,21 @@ class ImageMethod(nn.Module, ABC):
     """Encoder, heads, objective and optimiser of one run. Each subclass is a method, such as BYOL.
 
     A subclass defines its ``recipe``, its ``Options``, ``build`` and ``views`` and, if needed,
-    ``completed`` (for what needs the rows of all processes, such as a queue), ``after_backward``
-    and ``after_step``. The objective receives the output of the heads, not normalised.
+    ``completed``, ``after_backward`` and ``after_step``. Methods with a queue need ``completed``.
+    The objective receives the output of the heads, not normalised.
 
     Args:
         encoder: Encoder to train in place. It maps pictures (n x 3 x S x S, in [0, 1]) to
             embeddings (n x d).
         objective: Objective that can be computed from the method's views.
-        plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's own.
-        options: Options of the method; by default those of its recipe.
-        augments: An augmentation for each crop; by default those of the recipe.
+        plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's default plan.
+        options: Options of the method; by default, the default of each option.
+        augments: An augmentation for each crop; by default the augmentations of the recipe.
         seed: Seed of heads, queue, crops and dropout.
         log_every: Number of steps between measurements of the embeddings.
         caching: Number of images that pass through the encoder at a time, to save memory; None for
             the whole batch. An encoder with batch normalisation needs None.
-        scaled: Whether float16 gradients are scaled (loss scaling); some may then overflow.
+        scaled: Whether the loss is multiplied by a factor, as float16 needs (loss scaling).
         backend: Backend that computes the loss (``isotrope.kernels.choose``).
 
     Attributes:
@@ -150,7 +150,7 @@ class ImageMethod(nn.Module, ABC):
         return [Views(z, other)]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Change the pairs of views after the rows of all processes have been gathered."""
+        """Return the pairs of views, changed now that they have the rows of all processes."""
         return wholes
 
     def after_backward(self) -> None:
@@ -210,7 +210,7 @@ class ImageMethod(nn.Module, ABC):
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
-        """Return crops of this process's images, the same for any number of processes."""
+        """Return crops of this process's images. The number of processes does not change them."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
         return [
@@ -219,7 +219,7 @@ class ImageMethod(nn.Module, ABC):
         ]
 
     def forward(self, batch: ImageBatch) -> Tensor:
-        """Return the loss of a batch; every ``log_every`` steps and in the last, measure the batch.
+        """Return the loss of a batch; measure every ``log_every``-th batch and the last one.
 
         The loss is the mean over the pairs of views. Similarities are computed in float32, even if
         the encoder is not, because the division by the temperature would magnify rounding errors.
@@ -252,7 +252,7 @@ class ImageMethod(nn.Module, ABC):
             warn(
                 f"warning: train without --cut {self.cut:g}, or with --learning-rate "
                 f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the direction of the weights "
-                f"by {turn:.2g} radians. Above {TURN:g}, --cut did harm in our trainings"
+                f"by {turn:.2g} radians; above {TURN:g} radians, --cut lowered scores in our trials"
             )
 
     @property
@@ -277,8 +277,8 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
     Args:
         objective: Objective of the training.
         views: Embeddings of all processes, as passed to the objective.
-        features: Features of the encoder in this process. ``norm_backbone`` is the mean of their
-            norms over all processes.
+        features: Features of the encoder in this process. ``norm_backbone`` is the mean norm of
+            the features of all processes.
     """
     dtype = torch.promote_types(features.dtype, torch.float32)
     norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)

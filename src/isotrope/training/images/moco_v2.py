@@ -22,7 +22,7 @@ class MoCoV2Options(Options):
     """Queue, moving average and head of MoCo v2."""
 
     queue: Annotated[int, Hyper("q", "number of keys in the queue", at_least=2)] = 4096
-    decay: Annotated[float, Hyper("", "decay of the key encoder", at_least=0, at_most=1)] = 0.99
+    decay: Annotated[float, Hyper("", "decay m of the key encoder", at_least=0, at_most=1)] = 0.99
     symmetric: Annotated[bool, Hyper("", "use both crops as queries")] = True
     hidden: Annotated[int, Hyper("", "width of the head's hidden layer", at_least=1)] = 512
     dimension: Annotated[int, Hyper("d", "dimension of the head's output", at_least=2)] = 128
@@ -30,13 +30,13 @@ class MoCoV2Options(Options):
 
 
 class MoCoV2(ImageMethod):
-    r"""Compare embeddings with those of a momentum encoder; its older embeddings are negatives.
+    r"""Compare embeddings with keys of a momentum encoder; its keys of earlier steps are negatives.
 
-    Pairs of views: (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). The query q = g(f(x))
-    comes from one crop. The key k' comes from the other crop, through moving averages of encoder f
-    and head g. Q is the queue, and sg stops the gradient. Rows of the batch do not push each other
-    (``in_batch=False``). After the step, the keys of both crops and of all processes are added to
-    the queue, in the order of the batch.
+    Pairs of views: The query q = g(f(x)) comes from one crop, through encoder f and head g. The key
+    k' comes from the other crop, through moving averages of f and g. Q is the queue, and sg stops
+    the gradient. The pairs are (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). Rows of the
+    batch do not push each other (``in_batch=False``). After the step, the keys of both crops and of
+    all processes are added to the queue, in the order of the batch.
 
     Heads: g is linear, ReLU, linear, of widths 512 and 128. ``batch_norm`` adds a batch
     normalisation after each linear layer.
@@ -53,7 +53,7 @@ class MoCoV2(ImageMethod):
     CIFAR notebook, because Draganov et al. and Manna et al. do not give these settings. The
     notebook adds the losses of both directions; here they are averaged. Rows are not shuffled for
     batch normalisation, because it uses the statistics of the whole batch on any number of
-    processes. The crops are SimCLR's, as in the benchmark; ``--augment mocov2`` uses the paper's.
+    processes. The crops are SimCLR's; ``--augment mocov2`` uses the crops of Chen et al.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """

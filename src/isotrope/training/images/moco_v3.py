@@ -20,14 +20,14 @@ from isotrope.training.recipe import Recipe
 class MoCoV3Options(Options):
     """Heads and moving average of MoCo v3."""
 
-    layers: Annotated[int, Hyper("", "linear layers of the projector", at_least=1, at_most=4)] = 3
+    layers: Annotated[int, Hyper("", "number of projector layers", at_least=1, at_most=4)] = 3
     hidden: Annotated[int, Hyper("", "width of the heads' hidden layers", at_least=1)] = 1024
     dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     decay: Annotated[
-        float, Hyper("", "decay of the key encoder at the first step", at_least=0, at_most=1)
+        float, Hyper("", "decay m of the key encoder at first", at_least=0, at_most=1)
     ] = 0.99
-    rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = True
+    rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = True
     frozen_patches: Annotated[
         bool, Hyper("", "do not train a vision transformer's patch projection")
     ] = True
@@ -39,12 +39,12 @@ class MoCoV3(ImageMethod):
     Pairs of views: Two pairs, (q(g(f(x))), sg[k']) and the same with the crops x and x' exchanged.
     q is the predictor, and sg stops the gradient. The keys k' = g'(f'(x')) come from f' and g',
     moving averages of encoder f and projector g. The negatives are the keys of all other rows, also
-    of those on other processes. Chen et al. add the two losses and multiply the sum by 2 tau; here
-    the sum is halved.
+    on other processes. Chen et al. add the two losses and multiply the sum by 2 tau, where tau is
+    the temperature; here the sum is halved.
 
     Heads: The projector has widths 1024, 1024 and 256, the predictor 1024 and 256, with batch
     normalisation and ReLU between linear layers, and a batch normalisation without scale and shift
-    at the end. The paper has a width of 4096, and two layers in the projector of its ResNet.
+    at the end. Chen et al. use a width of 4096, and two layers in the projector of a ResNet.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.99 to 1
     along a cosine.
@@ -55,8 +55,8 @@ class MoCoV3(ImageMethod):
     ``--optimizer lars`` with ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay
     1.5e-6``, without weight decay on biases and norms.
 
-    Ours: Narrower heads, 200 epochs with the same share of warm-up, and smaller batches (4096
-    images in the paper).
+    Ours: The heads are narrower, and the 200 epochs have the same share of warm-up. Batches are
+    smaller than the 4096 images of Chen et al.
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """

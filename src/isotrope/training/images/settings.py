@@ -32,7 +32,7 @@ _of_scratch = Used(lambda scratch: scratch, "only for encoders from scratch, not
 
 
 class ImageSettings(RunSettings):
-    """Settings of a training on images; every field has its help, default and bounds here."""
+    """Settings of a training on images; each field has a help text, a default and bounds."""
 
     kind = "images"
     module = "isotrope.training.images.train"
@@ -41,8 +41,8 @@ class ImageSettings(RunSettings):
 
     data: str = in_data(
         ...,
-        "Folder of images, .npz, Hugging Face dataset folder (such as CIFAR-10 from the hub), or "
-        "'digits' (from scikit-learn). A folder of images may have a folder for each class, and "
+        "Folder of images, .npz file, Hugging Face dataset folder (such as CIFAR-10 from the hub), "
+        "or 'digits' (from scikit-learn). A folder of images may have a folder for each class, and "
         "may be split into train/ and test/.",
         positional=True,
         metavar="DATA",
@@ -52,12 +52,12 @@ class ImageSettings(RunSettings):
         {}, "Options of the method (--method.queue 4096)."
     )
     objective: str | None = in_objective(
-        None, "Objective (see `isotrope objectives`). Default: the method's own."
+        None, "Objective (see `isotrope objectives`). Default: depends on the method."
     )
     encoder: str = in_model(
         "resnet18",
-        "resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base from scratch; or "
-        "a run folder, a model folder or a hub id.",
+        "Encoder from scratch (resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or "
+        "vit-base), or run folder, model folder or hub id of a trained encoder.",
     )
     width: int | None = in_model(
         None,
@@ -68,8 +68,8 @@ class ImageSettings(RunSettings):
     stem: Literal["auto", "cifar", "imagenet"] = in_model(
         "auto",
         "First layers of a ResNet from scratch. cifar: a 3 x 3 convolution, which keeps the "
-        "resolution. imagenet: a 7 x 7 convolution and pooling, which divide it by four. auto: "
-        "cifar for images up to 32 x 32, otherwise imagenet.",
+        "resolution. imagenet: a 7 x 7 convolution and pooling, which divide the resolution by "
+        "four. auto: cifar for images up to 32 x 32, imagenet for larger images.",
         used=_of_scratch,
     )
     image_size: int | None = in_data(
@@ -79,7 +79,7 @@ class ImageSettings(RunSettings):
         used=Used(lambda image_size, side: image_size == side, "the encoder takes {side} x {side}"),
         ge=4,
     )
-    augment: str | None = in_data(None, "Augmentation of the views. Default: the method's own.")
+    augment: str | None = in_data(None, "Augmentation of views. Default: depends on the method.")
     pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
         "Normalisation of the pixels: by ImageNet's mean and standard deviation, or none (values "
@@ -90,7 +90,7 @@ class ImageSettings(RunSettings):
     limit: int | None = in_data(None, "Largest number of images to train on.", ge=2)
     holdout: float = in_data(
         0.0,
-        "Share of the labelled images to hold out as a test part, if the data have none.",
+        "Share of the labelled images to hold out as a test part, if the data have no test part.",
         ge=0,
         le=0.5,
     )
@@ -111,27 +111,27 @@ class ImageSettings(RunSettings):
     epochs: float = in_steps(200.0, "Passes over the data, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        "Optimiser. Default: the method's own. If you set another one, also set --learning-rate. "
-        "With lars, biases and norms have no weight decay.",
+        "Optimiser. Default: depends on the method. If you set another optimiser, also set "
+        "--learning-rate. With lars, biases and norms have no weight decay.",
         used=Used(
             lambda learning_rate, usual: learning_rate,
             "also give `--learning-rate`: the method's default rate is for {usual}",
         ),
     )
     learning_rate: float | None = in_steps(
-        None, "Peak learning rate, not scaled by batch size. Default: the method's own.", gt=0
+        None, "Peak learning rate, not scaled by batch size. Default: depends on the method.", gt=0
     )
     weight_decay: float | None = in_steps(
-        None, "Constant weight decay. Default: the method's own.", ge=0
+        None, "Constant weight decay. Default: depends on the method.", ge=0
     )
     warmup_epochs: float | None = in_steps(
-        None, "Number of epochs of learning-rate warm-up. Default: the method's own.", ge=0
+        None, "Number of epochs of learning-rate warm-up. Default: depends on the method.", ge=0
     )
     scheduler: Scheduler = in_steps("cosine", "Learning-rate schedule after the warm-up.")
     clip: float | None = in_steps(None, "Norm above which gradients are clipped.", gt=0)
     workers: int | None = in_data(
         None,
-        "Number of processes that decode images. Default: one per core, at most 8; 0 for .npz.",
+        "Number of processes that decode images. Default: one per core, at most 8; with .npz, 0.",
         ge=0,
     )
 

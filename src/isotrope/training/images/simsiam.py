@@ -18,13 +18,13 @@ from isotrope.training.recipe import Recipe
 class SimSiamOptions(Options):
     """Heads of SimSiam, and its predictor's learning rate."""
 
-    layers: Annotated[int, Hyper("", "linear layers of the projector", at_least=1, at_most=4)] = 2
+    layers: Annotated[int, Hyper("", "number of projector layers", at_least=1, at_most=4)] = 2
     dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 2048
     bottleneck: Annotated[int, Hyper("", "width of the predictor's hidden layer", at_least=1)] = 512
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     constant: Annotated[bool, Hyper("", "the predictor's learning rate is constant")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "learning rate of the predictor divided by that of the rest", above=0)
+        float, Hyper("", "learning rate of the predictor divided by that of the others", above=0)
     ] = 1.0
 
 
@@ -34,22 +34,22 @@ class SimSiam(ImageMethod):
     Pairs of views: Two pairs, (q(z), sg[z']) and (q(z'), sg[z]), where z = g(f(x)) with encoder f
     and projector g, q is the predictor, and sg stops the gradient. The loss is the negative cosine.
 
-    Heads: The projector has two layers of width 2048, with batch normalisation after each layer;
-    the last one is without scale and shift. The predictor has widths 512 and 2048, with batch
-    normalisation after the first layer. The projector of Chen and He has three layers (``layers``)
-    on ImageNet and two on CIFAR-10.
+    Heads: The projector has two layers of width 2048, with batch normalisation after each layer,
+    after the last without scale and shift. The predictor has widths 512 and 2048, with batch
+    normalisation after the first layer. On ImageNet, the projector of Chen and He has three layers
+    (``layers=3``), on CIFAR-10 two.
 
     Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. Chen and He use learning rate 0.03 at a batch of 256 on CIFAR-10 (appendix D). Draganov
-    et al. use 0.2 at a batch of 1024, whose gradient is added up over 8 parts.
+    warm-up. On CIFAR-10, Chen and He use learning rate 0.03 times batch / 256 (appendix D).
+    Draganov et al. use 0.2 at a batch of 1024, and accumulate its gradient over 8 parts.
 
-    Ours: The predictor's learning rate decays too, as in the benchmark; ``constant`` keeps it
-    constant, as Chen and He do on ImageNet (section 4.2). In short runs, the predictor needs a
-    higher learning rate than the rest: ``predictor_rate`` above 1 (alpha_p in Tian et al., 2021).
-    The crops are those of SimCLR, as in the benchmark; ``--augment simsiam`` uses the paper's.
+    Ours: The predictor's learning rate decays like that of the other parameters, as in the
+    benchmark; with ``constant`` it does not, as on ImageNet in section 4.2 of Chen and He. In short
+    runs, the predictor needs a higher rate: set ``predictor_rate`` above 1, which is alpha_p in
+    Tian et al., 2021. The crops are SimCLR's; ``--augment simsiam`` uses those of Chen and He.
 
     Reference: Chen and He, 2021, algorithm 1.
     """

@@ -1,7 +1,7 @@
 """Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
-The model of the last step is saved. The step is not chosen by the kNN accuracy during training,
-because that accuracy is measured on the test set.
+The model of the last step is saved. The kNN accuracy during training does not choose the saved
+step, because it is measured on the test set.
 """
 
 import functools
@@ -76,8 +76,6 @@ def fit_images(
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
-    An objective may be a name, a class or an instance, as in ``isotrope.fit``.
-
     Args:
         data: Folder, .npz file or ``"digits"``, as for the command.
         encoder: A name or folder, or your own encoder, such as
@@ -86,11 +84,12 @@ def fit_images(
         resume: Whether to continue an interrupted run, as with ``--resume``.
         callbacks: Callbacks of transformers, called between steps after those of isotrope.
         settings: Any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
-            ``method_settings={"decay": 0.99}``, ``max_steps=100``.
+            ``method_settings={"decay": 0.99}``, ``max_steps=100``. ``objective`` is a name, a class
+            or an instance.
 
     Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. If you wrapped a
-        module, it is trained itself, and the folder has only its weights.
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. For a wrapped module,
+        use the module itself: it is trained in place, and the folder has only the weights.
 
     Raises:
         InputError: The settings, the data, the encoder or the folder cannot be used.
@@ -192,7 +191,7 @@ def _knn_callback(
         DevHistory("kNN accuracy", saved="last"),
         score
         if has_labels(images)
-        else "give labels and a test part to find out whether training helps: none were found",
+        else "add labels of two classes and a test part to find out whether training helps",
         column="knn",
         every=settings.knn_every * per_epoch,
     )
@@ -222,7 +221,7 @@ def _make_plan(
 
 
 def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
-    """Return the objective and its name; the recipe's hyperparameters are its defaults."""
+    """Return the name of the objective, and the objective with the recipe's hyperparameters."""
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
     name = (settings.objective or method.recipe.objective).lower()
@@ -335,7 +334,7 @@ class ImageTask(TrainingTask):
             with suppress(Unreadable):  # it is replaced and counted when it is read
                 held, read = grey_levels(first.opened(first.keys[0]))
                 if held > read:
-                    warn(f"{first.keys[0]} has {held:,} grey values, of which {read} are read")
+                    warn(f"{first.keys[0]}: only {read} of {held:,} grey values are read (8 bits)")
         plan = module.plan
         say(
             f"{self.module.steps:,} steps of {self.batches.size}; {module.name} with "

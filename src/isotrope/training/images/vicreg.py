@@ -14,7 +14,7 @@ from isotrope.training.recipe import Recipe
 class VICRegOptions(BarlowTwinsOptions):
     """The head of VICReg."""
 
-    layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 3
+    layers: Annotated[int, Hyper("", "number of layers of the head", at_least=1, at_most=4)] = 3
 
 
 class VICRegMethod(ImageMethod):
@@ -24,19 +24,19 @@ class VICRegMethod(ImageMethod):
     gradients. They are not normalised (``space="raw"``).
 
     Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between them.
-    The last layer has no bias (as in Bardes et al., whose width is 8192).
+    The last layer has no bias, as in Bardes et al., whose layers have width 8192.
 
     Target update: There is no target network.
 
     Recipe: The code of Bardes et al. has the coefficients 25, 25 and 1. It averages the invariance
-    over the D dimensions and the variance over the two views. isotrope sums both, so the same loss
-    has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those with which Manna et
-    al., 2023, train other methods on CIFAR, at half their learning rate: SGD with learning rate
-    0.03 at a batch of 128, weight decay 5e-4 on all parameters, and 200 epochs. Bardes et al. use
-    LARS with learning rate 0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
+    over the D dimensions and the variance over the two views. isotrope sums where they average, so
+    the same loss has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those of
+    Manna et al., 2023, for other methods on CIFAR, but the learning rate is half of theirs: SGD
+    with learning rate 0.03 at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs.
+    Bardes et al. use LARS, 0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
 
-    Ours: The lower learning rate and the 10 epochs of warm-up, because the loss is not bounded
-    without normalisation.
+    Ours: The learning rate is lower and the warm-up takes 10 epochs, because the loss is not
+    bounded without normalisation.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
