@@ -29,7 +29,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## train three objectives on text of this machine and compare them (minutes)
+demo: $(READY) ## train by the recipe and with three objectives on text of this machine (minutes)
 	$(BIN)/python -m examples.demo --output demo
 
 demo-images: $(READY) ## two methods on images, with and without cut-initialization (minutes)

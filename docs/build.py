@@ -138,9 +138,13 @@ def _spread(values: Iterable[float], digits: int, sign: str = "") -> str:
 
 
 def _gain_lines() -> list[list[str]]:
+    recipe = "all settings chosen by `isotrope train`"
     return [
-        [f"[`{name}`](../objectives/{name}.md)", _spread(values, 1, "+")]
-        for name, values in gains().items()
+        [
+            recipe if name == "recipe" else f"[`{name}`](../objectives/{name}.md)",
+            _spread(of, 1, "+"),
+        ]
+        for name, of in gains().items()
     ]
 
 

@@ -3,10 +3,11 @@
     python -m examples.demo [--output DIR] [--seeds 0 1 2]    # or: make demo, make demo-seeds
 
 The docstrings of the installed packages are the corpus: the first sentence of each is a query, the
-rest its target. Real pretrained weights are trained on pairs (query, target) of some functions
-with three objectives: InfoNCE, Barlow Twins (ineffective for sentences: Li et al. 2024) and its
-modified form. Other functions, never trained on, are then searched for. The best objective is
-chosen by a dev score on part of the *training* text, so the held-out functions choose nothing.
+rest its target. Real pretrained weights are trained on pairs (query, target) of some functions:
+once by the recipe of ``isotrope train``, and for 20 steps each with three objectives: InfoNCE,
+Barlow Twins (ineffective for sentences: Li et al. 2024) and its modified form. Other functions,
+never trained on, are then searched for. The best model is chosen by a dev score on part of the
+*training* text, so the held-out functions choose nothing.
 """
 
 import argparse
@@ -50,6 +51,7 @@ from isotrope.training.run import Outcome
 
 ENCODER = "all-MiniLM-L6-v2"
 OBJECTIVES = ("infonce", "barlowtwins", "modifiedbarlowtwins")
+MODELS = ("recipe", *OBJECTIVES)
 COLUMNS = (
     "model",
     "MRR@10",
@@ -75,17 +77,17 @@ class Example:
 
 @dataclass(frozen=True)
 class DemoRecipe:
-    """The settings of the demo, found by experiment (docs/LOG.md).
+    """The settings of the demo. Those of the objectives were found by experiment (docs/LOG.md).
 
     Attributes:
         heldout: functions searched for, never trained on.
         trained: functions trained on, at most.
-        steps: of each training.
+        steps: of each training, except the recipe's.
         batch_size: pairs a step.
-        max_length: tokens in training.
-        search_length: tokens when functions are searched for.
-        learning_rate: of all objectives.
-        holdout: share of the trained functions that only choose the best step and objective.
+        max_length: tokens in training, except the recipe's.
+        search_length: tokens when functions are searched for, and in the recipe's training.
+        learning_rate: of all objectives, except the recipe's.
+        holdout: share of the trained functions that only choose the best step and model.
         probe: pairs whose gradient components are reported together.
     """
 
@@ -157,12 +159,12 @@ class Demo:
     """The outcome of the demo.
 
     Attributes:
-        rows: untrained first, then one for each objective.
-        best: name of the objective chosen by the dev score, or ``"untrained"``.
+        rows: untrained first, then one for each of ``MODELS``.
+        best: name of the model chosen by the dev score, or ``"untrained"``.
         model: folder of the best model.
         report: the HTML file.
         examples: three searches before and after.
-        diagnoses: what the doctor says of each run, by objective.
+        diagnoses: what the doctor says of each run, by its name.
         functions: how many were found in all.
     """
 
@@ -191,7 +193,7 @@ class _StaticVectors:
 def demo(
     output: Path, *, seed: int = 0, recipe: DemoRecipe = RECIPE, tell: Callable[[str], None] = print
 ) -> Demo:
-    """Run the demo once and write its folder: a run for each objective, and the report.
+    """Run the demo once and write its folder: a run for each of ``MODELS``, and the report.
 
     Args:
         output: folder; an earlier demo in it is replaced, anything else is refused.
@@ -225,7 +227,7 @@ def demo(
     tell(f"before fine-tuning: MRR@10 {100 * rows[0].mrr:.2f} on the held-out functions")
     scores: dict[str, float] = {"untrained": -1.0}
     after: dict[str, _StaticVectors] = {}
-    for name in OBJECTIVES:
+    for name in MODELS:
         outcome = _train(name, output, seed, recipe)
         run = outcome.result.metrics
         assert outcome.encoder is not None
@@ -233,16 +235,16 @@ def demo(
         rows.append(_row(name, after[name], before, data, float(run["seconds"] or 0), recipe))
         scores["untrained"] = float(run["dev_start"] or 0)
         scores[name] = float(run["dev_best"] or 0)
-        rows[-1] = replace(rows[-1], saved=run["dev_best_step"] == recipe.steps)
+        rows[-1] = replace(rows[-1], saved=run["dev_best_step"] == run["steps"])
         tell(line(rows[-1], rows[0]))
         judged = outcome.result.details["verdict"]
         tell(f"  on its dev set, part of the training text: {judged}")
     best = max(scores, key=lambda name: scores[name])
     examples = [] if best == "untrained" else _examples(heldout, before, after[best])
-    tell("diagnosing the three runs ...")
-    diagnoses = {name: diagnose(output / name) for name in OBJECTIVES}
+    tell("diagnosing the runs ...")
+    diagnoses = {name: diagnose(output / name) for name in MODELS}
     report = write_report(
-        [output / name for name in OBJECTIVES],
+        [output / name for name in MODELS],
         output / "report.html",
         title="Find the function by what it does",
         tables=[_table(rows, len(heldout), best, seed, recipe), _searches(examples)],
@@ -271,24 +273,29 @@ def _retrieval(items: Sequence[Documented]) -> RetrievalSet:
 
 
 def _train(name: str, output: Path, seed: int, recipe: DemoRecipe) -> Outcome:
-    """Fine-tune MiniLM with one objective on the pairs in ``output``."""
+    """Fine-tune MiniLM on the pairs in ``output``, by the recipe or with one objective."""
+    own: dict[str, Any] = {"max_length": recipe.search_length}
+    if name in OBJECTIVES:
+        own = {
+            "objective": name,
+            "head": "none",
+            "eval_every": recipe.steps,
+            "batch_size": recipe.batch_size,
+            "max_steps": recipe.steps,
+            "max_length": recipe.max_length,
+            "learning_rate": recipe.learning_rate,
+        }
     return fit(
         [output / "pairs.tsv"],
         output=output / name,
         encoder=ENCODER,
-        objective=name,
-        head="none",
         device="cpu",
         dev="auto",
         holdout=recipe.holdout,
-        eval_every=recipe.steps,
-        batch_size=recipe.batch_size,
-        max_steps=recipe.steps,
-        max_length=recipe.max_length,
-        learning_rate=recipe.learning_rate,
         log_every=2,
         seed=seed,
         progress=sys.stderr.isatty(),
+        **own,
     )
 
 
@@ -301,8 +308,9 @@ def _table(
         f"the rest, searched among all {heldout:,} targets; MRR@10 and recall are out of 100. GD, "
         "hardest share and ratio: each objective's own, on held-out pairs in batches of "
         f"{recipe.probe}. Where the last step is not saved, the saved model is the one before "
-        "fine-tuning: no step had a higher dev score. Barlow Twins' ratio is matrix-valued. Seed "
-        f"{seed}. The best objective ({best}) was chosen by the dev score."
+        "fine-tuning: no step had a higher dev score. Barlow Twins' ratio is matrix-valued. "
+        '"recipe" is `isotrope train` with the settings that it chooses itself. Seed '
+        f"{seed}. The best model ({best}) was chosen by the dev score."
     )
     cells = [row.shown() for row in rows]
     return TitledTable("Held-out functions", note, COLUMNS, cells)
@@ -329,7 +337,7 @@ def _make_room(output: Path) -> None:
 def _is_run(folder: Path) -> bool:
     """Return whether a folder is one of our runs, and not another's of the same name."""
     config = RunFolder(folder).config
-    if folder.name not in OBJECTIVES or not config.is_file():
+    if folder.name not in MODELS or not config.is_file():
         return False
     return bool(read_yaml(config).get("files") == [str(folder.parent / "pairs.tsv")])
 
@@ -359,13 +367,13 @@ def _row(
 ) -> Row:
     metrics = retrieval(vectors, data, ks=(1,)).metrics
     judged = DevHistory("MRR@10 of the held-out functions", "last")
-    for step, model in ((0, before), (recipe.steps, vectors)):
+    for step, model in ((0, before), (1, vectors)):
         judged.add(step, retrieval_evaluation(model, data))
     queries, targets = (
         torch.from_numpy(vectors.encode(texts)) for texts in (data.queries, data.corpus)
     )
     components: dict[str, float | None] = {}
-    if seconds is not None:
+    if name in OBJECTIVES:
         objective = registry.build(name)
         rows = [
             anatomy(objective, Views(queries[i : i + recipe.probe], targets[i : i + recipe.probe]))
@@ -508,7 +516,7 @@ def _closing(outcome: Demo, folder: Path) -> list[str]:
         "\nnext:",
         f"  isotrope diagnose {shlex.quote(str(best))}",
         f"  isotrope search {shlex.quote(str(best))} YOUR_TEXT.txt {shlex.quote(query)}",
-        "  isotrope train YOUR_TEXT.txt --dev auto --output runs/first",
+        "  isotrope train YOUR_PAIRS.tsv --output runs/first",
     ]
 
 

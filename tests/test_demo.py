@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.demo import OBJECTIVES, RECIPE, Row, _closing, _examples, demo, line
+from examples.demo import MODELS, RECIPE, Row, _closing, _examples, demo, line
 from examples.docstrings import Documented
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -23,13 +23,13 @@ def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
     first = demo(tmp_path / "demo", recipe=SMALL, tell=told.append)
     again = demo(tmp_path / "demo", recipe=SMALL, tell=told.append)  # replaces the first
     assert [r.cells()[:-1] for r in first.rows] == [r.cells()[:-1] for r in again.rows]
-    assert [r.model for r in first.rows] == ["untrained", *OBJECTIVES]
-    assert all(r.dissipation is not None for r in first.rows[1:])
-    assert first.rows[2].ratio is None, "Barlow Twins' ratio is matrix-valued"
+    assert [r.model for r in first.rows] == ["untrained", *MODELS]
+    assert all(r.dissipation is not None for r in first.rows[2:])
+    assert first.rows[3].ratio is None, "Barlow Twins' ratio is matrix-valued"
     # the line, the row and the run agree on which model was saved
     for row in first.rows[1:]:
         result = Result.load(tmp_path / "demo" / row.model / "result.json")
-        assert row.saved == (result.metrics["dev_best_step"] == SMALL.steps)
+        assert row.saved == (result.metrics["dev_best_step"] == result.metrics["steps"])
         at = next(i for i, words in enumerate(told) if words.startswith(f"{row.model}: "))
         saved = row.mrr if row.saved else first.rows[0].mrr
         assert told[at].startswith(
@@ -37,14 +37,14 @@ def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
         )
         assert told[at + 1].endswith(result.details["verdict"])
         assert ("the saved model is the one before training" in told[at + 1]) == (not row.saved)
-    assert set(first.diagnoses) == set(OBJECTIVES)
+    assert set(first.diagnoses) == set(MODELS)
     closing = "\n".join(_closing(first, tmp_path / "demo"))
     assert "infonce: " in closing
     assert f"isotrope diagnose {tmp_path / 'demo'}" in closing
     page = first.report.read_text()
     assert "Not diagnosed yet" not in page
     assert "Held-out functions" in page
-    for name in OBJECTIVES:
+    for name in MODELS:
         assert (tmp_path / "demo" / name / "model" / "modules.json").is_file()
     functions = re.match(r"([\d,]+) documented functions", told[0])
     assert functions is not None
