@@ -17,6 +17,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.changes import general_sentences, kept, next_step, similarities
+from isotrope.training.refit import refitted
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
 from isotrope.training.text_encoder import encoder_of
@@ -132,6 +133,9 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     assert again.result.details["model"] == outcome.result.details["model"]
     assert outcome.result.details["model"] != alone.result.details["model"]
     assert "mean of two trainings" in (output / "model" / "README.md").read_text()
+    late = TrainSettings.read({**given, **held, "refit": True}).model_copy(update={"minutes": 1e-6})
+    del outcome.result.details["refit"]
+    assert refitted(late, outcome, lambda _: pytest.fail("there is no time")) is outcome
 
 
 def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None:
@@ -212,7 +216,9 @@ def test_the_less_there_is_to_learn_the_lower_the_rate(
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
-def test_a_larger_budget_trains_longer_and_then_twice(tmp_path: Path) -> None:
+def test_a_larger_budget_trains_longer_and_then_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = [
         (f"{a} {b}", f"the {b} that is {a}, number {i}") for i in range(4) for a, b in pairs(75)
     ]
@@ -222,6 +228,10 @@ def test_a_larger_budget_trains_longer_and_then_twice(tmp_path: Path) -> None:
     assert epochs == sorted(epochs)
     assert epochs[0] < epochs[2]
     assert [each.refit for each in found] == [False, False, True]
+    own = chosen(path, tmp_path / "run", minutes=1e-4, epochs=2.0)
+    assert (own.epochs, own.refit) == (2.0, False)
+    assert "--minutes 0.0001 has time for" in capsys.readouterr().err
+    assert (own.log_every, chosen(path, tmp_path / "run", epochs=80.0).log_every) == (1, 10)
     with pytest.raises(InputError, match="recipe"):
         chosen(path, tmp_path / "run", minutes=5, recipe="papers")
 
@@ -244,5 +254,11 @@ def test_what_to_try_next() -> None:
     assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
     few = replace(short, truncated_share=0.0)
     assert "or add pairs: 100 are few" in next_step(few, 32, DevHistory("dev"))
+    told = next_step(short, 512, DevHistory("dev"), short=0.7)
+    assert told.startswith("next, try a larger `--minutes`: there was time for 0.7 epochs only; ")
+    easy = DevHistory("dev", "trained")
+    for step in (0, 8):
+        easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
+    assert next_step(short, 512, easy).startswith("next, score both models on all your texts")
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, 512, worse)

@@ -98,8 +98,8 @@ class EvaluateSettings(Evaluation):
     csv: Path | None = setting(None, "CSV file to write the scores to.")
     queries: Path | None = setting(
         None,
-        "CSV file to write: for each query of --retrieval, the rank of the right answer and the "
-        "text that is ranked first.",
+        "CSV file to write: for each query of --retrieval, the rank of the right answer (empty if "
+        "above 100) and the text that is ranked first.",
         "FILE",
         used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
     )

@@ -43,6 +43,7 @@ _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
 _TIMED = 32  # records whose forward and backward pass is timed
 _RECORDS = 1_000_000  # records that are read to choose settings
 _TEMPERATURE = 0.05
+_ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
 _PLANNED = 0.8  # share of --minutes for the steps; the rest is for reading, scoring and saving
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
@@ -135,7 +136,11 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     if len(marks) == 1 and marks != {""} and columns == 2:
         raise InputError(ONE_GROUP.format(len(found)))
     share = _share(len(found))
-    seconds = len(found) * _seconds(found, encoder) if settings.minutes else 0.0
+    seconds = 0.0
+    if settings.minutes:
+        given = "max_length" in settings.model_fields_set
+        limit = min(settings.max_length if given else encoder.max_length, encoder.max_length)
+        seconds = len(found) * _seconds(found, encoder, limit)
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
         return _Facts(len(found), 1, share if usable >= FEWEST else 0.0, 0.0, True, None, seconds)
@@ -152,18 +157,21 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     return _Facts(len(found), columns, held_out, linked, apart, loss, seconds, scored)
 
 
-def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> float:
-    """Return the measured seconds of a forward and backward pass for one record."""
+def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int) -> float:
+    """Return the measured seconds of a forward and backward pass for one record.
+
+    The fastest of several passes counts: the first one warms up, and other programs slow some.
+    """
     few = records[:: max(1, len(records) // _TIMED)][:_TIMED]
     took = []
-    for _ in range(2):  # the first pass warms up
+    for _ in range(4):
         start = time.perf_counter()
         for side in (0, -1):
-            rows, _ = encoder.tokenize([record[side] for record in few], encoder.max_length)
+            rows, _ = encoder.tokenize([record[side] for record in few], limit)
             encoder.of_tokens(rows).square().sum().backward()
         encoder.zero_grad()
         took.append(time.perf_counter() - start)
-    return took[-1] / len(few)
+    return min(took) / len(few)
 
 
 def _share(records: int) -> float:
@@ -201,9 +209,12 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
     wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
-    epochs, twice = _within(wanted, facts, settings)
-    if not twice:
-        why += f"; --minutes {settings.minutes:g} has no time for {wanted:g} epochs twice"
+    wanted = settings.epochs if "epochs" in settings.model_fields_set else wanted
+    epochs = _within(wanted, facts, settings)
+    if epochs < wanted:
+        why += f"; --minutes {settings.minutes:g} has time for {epochs:g} of {wanted:g} epochs"
+    steps = int(epochs * facts.records * (1 - facts.held_out) / _batch(facts))
+    often = [Choice("log_every", max(1, steps // _ROWS), "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
@@ -212,7 +223,8 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings),
-        *(_twice(facts, settings) if twice else []),
+        *(_twice(facts, settings) if epochs == wanted else []),
+        *(often if steps < 10 * _ROWS else []),
         Choice("batch_size", _batch(facts), "in a batch, each pair is compared with all others"),
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
@@ -231,15 +243,12 @@ def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings
     ]
 
 
-def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[float, bool]:
-    """Return the epochs that fit into ``--minutes``, and whether a second training fits too.
-
-    The first may use all of the time. A second one fits if there is time for ``epochs`` twice.
-    """
+def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> float:
+    """Return the epochs that fit into ``--minutes``; a second training needs what is left."""
     if settings.minutes is None:
-        return epochs, True
+        return epochs
     fit = 60 * settings.minutes * _PLANNED / max(facts.seconds, 1e-9)
-    return float(f"{min(epochs, fit):.3g}"), fit >= 2 * epochs
+    return float(f"{min(epochs, fit):.3g}")
 
 
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
@@ -248,7 +257,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("max_length", min(encoder.max_length, 128), "within the encoder's own limit"),
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
-        Choice("epochs", _within(1.0, facts, settings)[0], "each text is seen once"),
+        Choice("epochs", _within(1.0, facts, settings), "each text is seen once"),
         Choice("between", 0.5, "the mean of old and new weights: single texts teach little"),
     ]
 

@@ -20,7 +20,7 @@ from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
 from isotrope.evaluation.sts import spearman
-from isotrope.measures.judgement import DevHistory
+from isotrope.measures.judgement import DevHistory, judge
 
 _MODULES = """
 argparse asyncio calendar collections concurrent.futures configparser csv datetime decimal difflib
@@ -31,6 +31,7 @@ urllib.request uuid wave weakref xml.dom zipfile
 """
 _SENTENCES = 300
 _CUT, _FEW = 0.1, 2_000  # advice is given if a larger share is cut, or if there are fewer pairs
+_EASY = 90.0  # a score before training from which few held-out texts show no gain
 _NAMED = 3  # number of queries with a worse score that are printed
 
 
@@ -96,21 +97,42 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
-def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
-    """Return advice on what to do after a training; empty if its numbers suggest nothing."""
+def next_step(
+    report: StoreReport, positions: int, history: DevHistory, short: float | None = None
+) -> str:
+    """Return advice on what to do after a training; empty if its numbers suggest nothing.
+
+    ``short`` is the number of epochs if ``--minutes`` allowed fewer than the recipe asked for.
+    """
     if history.scores and history.best == min(history.scores):
         return (
             "next, run `isotrope diagnose RUN`, which names what to change; the trained model is "
             "in RUN/rejected"
         )
+    found = list(_advice(report, positions, history, short))
+    return f"next, {'; then '.join(found[:2])}" if found else ""
+
+
+def _advice(
+    report: StoreReport, positions: int, history: DevHistory, short: float | None
+) -> Iterator[str]:
+    """Yield what to do next, the most important first."""
+    start = history.scores.get(min(history.scores, default=0), 0.0)
+    if start >= _EASY and judge(history).outcome == "within noise":
+        yield (
+            "score both models on all your texts (`isotrope evaluate --compare ... --retrieval "
+            f"FILE --corpus FILE`): {start:.2f} before training leaves the held-out texts little "
+            "room for a gain"
+        )
+    if short is not None:
+        yield f"try a larger `--minutes`: there was time for {short:g} epochs only"
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
         remedy = longer if positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
-        return f"next, try {remedy}: {cut}"
+        yield f"try {remedy}: {cut}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
-        return f"next, look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} are few"
-    return ""
+        yield f"look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} are few"
 
 
 def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:

@@ -485,12 +485,13 @@ CHOSEN = frozenset(
     (
         *("objective", "loss", "head", "max_length", "query_prompt", "passage_prompt", "dev"),
         *("holdout", "eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
-        *("prefer", "refit"),
+        *("prefer", "refit", "log_every"),
     )
 )
 """The settings that ``--recipe auto`` chooses if they are missing; the help says so."""
 for _name in CHOSEN:
-    extra_of(TrainSettings.model_fields[_name])["auto"] = True
+    _field = TrainSettings.model_fields[_name]
+    _field.json_schema_extra = {**extra_of(_field), "auto": True}
 
 _PRECISIONS = {
     **dict.fromkeys(("fp32", "float32", "32-true"), "32"),
