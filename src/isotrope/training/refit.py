@@ -38,10 +38,8 @@ def refitted(
         return outcome
     if outcome.exit_code or not kept or "refit" in result.details:
         return outcome
-    if (
-        settings.minutes is not None
-        and 2 * (result.metrics["seconds"] or 0) > 60 * settings.minutes
-    ):
+    took = float(result.metrics["seconds"] or 0)
+    if settings.minutes is not None and took > 30 * settings.minutes:
         warn(f"no second training: the first took most of --minutes {settings.minutes:g}")
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")

@@ -489,8 +489,7 @@ CHOSEN = frozenset(
     )
 )
 """The settings that ``--recipe auto`` chooses if they are missing; the help says so."""
-for _name in CHOSEN:
-    _field = TrainSettings.model_fields[_name]
+for _field in map(TrainSettings.model_fields.__getitem__, CHOSEN):
     _field.json_schema_extra = {**extra_of(_field), "auto": True}
 
 _PRECISIONS = {
