@@ -215,13 +215,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "A report with this verdict does not list the following verdicts, because the fault "
-            "that this page describes can also produce the numbers that decide them",
+            "If a report has this verdict, it leaves out these verdicts, because the same fault "
+            "can also cause them",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"A report leaves out `{word}` if the training has one of the following verdicts, "
-            "because a fault with such a verdict can also produce the numbers in the table above",
+            f"If a report has one of these verdicts, it leaves out `{word}`, because the same "
+            "fault can also cause it",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )

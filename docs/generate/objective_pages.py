@@ -191,9 +191,9 @@ def page(cls: type[Objective]) -> str:
             "its negatives have a standard deviation of 0.1 radians around this mean. In the "
             "middle panel, the vertical axis is W of one negative, and the horizontal axis is the "
             "angle between this negative and the anchor; the angle between the anchor and its "
-            "positive is π/6. The picture assumes that the "
-            "components of the positive and of the negatives that are orthogonal to the anchor "
-            "are also orthogonal to each other. The two views of a negative are equal.",
+            "positive is π/6. The picture assumes that the positive and the negatives, without "
+            "their parts along the anchor, are orthogonal to each other. The two views of a "
+            "negative are equal.",
         ]
     blocks += filter(None, [_letters(objective, "\n\n".join(paragraphs))])
     blocks += [paragraph(text) for text in paragraphs if text not in examples]

@@ -34,7 +34,7 @@ class ObjectivesSettings(Settings):
     plugin: list[Path] = plugin()
     components: bool = setting(
         False,
-        "List dissipation, weight and ratio of each objective.",
+        "List the components of each gradient: dissipation, weight and ratio.",
         used=Used(lambda name: name is None, "only without NAME"),
     )
 
@@ -54,7 +54,7 @@ _WIDTH = 100
 _BY_DISSIPATION = {
     "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
     "1 or 0": "An anchor stops learning when it reaches a margin",
-    "1": "No anchor ever stops learning (losses of the whole batch, alignment and uniformity)",
+    "1": "No anchor ever stops learning (examples: losses of the whole batch, alignuniform)",
     "-": "Losses of training methods, whose gradients have no components",
 }
 """Titles of the groups of objectives."""

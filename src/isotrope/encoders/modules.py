@@ -104,8 +104,8 @@ def check_tokenizer(
     types = tokenizer("a").get("token_type_ids", [])
     if any(types):
         raise InputError(
-            f"use another model: the tokenizer of {name} gives the tokens of a text the "
-            f"token_type_ids {types}, and isotrope needs 0 everywhere"
+            "use another model: isotrope needs token_type_ids of 0, and the tokenizer "
+            f"of {name} sets them to {types}"
         )
 
 

@@ -16,7 +16,7 @@ class Momentum(nn.Module):
     Draganov et al. (2024). The copy receives no gradient. The ``state_dict`` holds its whole state.
 
     Args:
-        module: The module to copy, after any cut-initialization.
+        module: The module to copy. If you use ``cut_initialize``, call it before.
         decay: Decay, in [0, 1]. BYOL uses 0.99 on small images; DINO starts at 0.996 and ends at 1.
 
     Attributes:

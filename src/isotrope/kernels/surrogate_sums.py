@@ -395,7 +395,7 @@ class SurrogatePairs(Pairs):
         return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
 
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
-        """Return weights W_ij = rows_i.x_j (W_ii = 0), without an n x n matrix.
+        """Return lazy weights W_ij = rows_i.x_j (W_ii = 0); no n x n matrix is built.
 
         The product of W with the compared vectors takes 4 n d^2 operations for each view.
 

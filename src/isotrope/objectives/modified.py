@@ -94,7 +94,7 @@ class Modified(Surrogate):
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
-        """Return the original objective; if ``balanced``, with the weight nu = 1 of the push."""
+        """Return the original objective. If ``balanced``, the weight nu of its push is 1."""
 
     def other_weight(self) -> Weight | None:
         """Return the weight W that replaces that of the original objective; None to keep it."""

@@ -46,7 +46,7 @@ class BarlowTwinsGrad(
 
     weight: Weight = 30.0
     diagonal: Annotated[
-        bool, Hyper("A", "whether A is I - (1 - nu) diag C (Barlow Twins) or the identity I")
+        bool, Hyper("A", "whether the pull's matrix A is I - (1 - nu) diag C (Barlow Twins) or I")
     ] = True
 
     presets = BarlowTwins.presets
@@ -134,13 +134,13 @@ class SimCLRGrad(
     and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
-    is the softmax of s / tau over all rows of both views except h_i, and p_i its value for h'_i.
+    is the softmax of s / tau over h'_i and all x_j, and p_i is its value for h'_i.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder, which belongs
-    to the training method here. They also count that encoder's embedding of the anchor's own view
-    as a negative; this class does not. Without a momentum encoder, that embedding is h_i itself.
+    to the training method here. They also embed the anchor's own view with that encoder and count
+    this as a negative; this class does not. Without a momentum encoder, it would be h_i itself.
     Normalisation removes a push along h_i, so this negative would only change the denominator.
 
     Example:

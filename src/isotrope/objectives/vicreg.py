@@ -25,26 +25,26 @@ class VICReg(
 ):
     r"""Pull positives, keep each coordinate's standard deviation above gamma, remove covariances.
 
-    Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')). Let C =
-    sum_i y_i y_i^T / (N - 1) be the covariance of the centred rows y_i = h_i - mean. Then v = (1/D)
-    sum_{k != l} C_kl^2 penalises covariances, and c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k
-    = sqrt(C_kk + epsilon), penalises small standard deviations. v and c are the letters of Li et
-    al. (2024); Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1
-    ``cov_coeff`` and nu2 ``var_coeff``.
+    Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')). Li et
+    al. (2024) write v for covariances and c for standard deviations; Bardes et al. do the reverse.
+    Let C = sum_i y_i y_i^T / (N - 1) be the covariance of the centred rows y_i = h_i - mean. Then
+    v = (1/D) sum_{k != l} C_kl^2 penalises covariances, and c = (1/D) sum_k max(0, gamma -
+    sigma_k), sigma_k = sqrt(C_kk + epsilon), penalises small standard deviations. lambda is
+    ``sim_coeff``, nu1 ``cov_coeff`` and nu2 ``var_coeff``.
 
     Gradient: dissipation GD = 1; weight W_ij = 4 nu1 y_i.y_j / (D (N-1)^2), which may be negative;
-    the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate
-    push, is -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)) in coordinate k. The
-    residual is (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither of these two parts
-    and does not centre the rows: it is the gradient of ``VICRegGrad``. The components exist only
-    with space="sphere".
+    the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra`` takes the
+    variances C_kk out of sum_j W_ij h_j and adds the gradient of c. In coordinate k, it is -(4 nu1
+    C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)). The residual is (2 lambda / N + W_ii)
+    h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the rows: it is the
+    gradient of ``VICRegGrad``. The components exist only with space="sphere".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults. Rows are l2-normalised
-    as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et al. divides the
-    first term by D and averages c over the two views. For their loss, set sim_coeff=25/D and
-    var_coeff=12.5. Li et al. (2024) use sim_coeff=1 and epsilon=0.
+    Reference: Bardes et al., 2022, eq. 1-6. Its coefficients are the defaults. Rows are
+    l2-normalised as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et al.
+    divides the first term by D and averages c over the two views. For their loss, set
+    sim_coeff=25/D and var_coeff=12.5. Li et al. (2024) use sim_coeff=1 and epsilon=0.
 
     Example:
         >>> import torch

@@ -37,7 +37,7 @@ class Paradigm(
     r"""An objective given by its three components: dissipation GD, weight W and ratio R.
 
     Loss: L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions. The loss is
-    a surrogate: everything except h_i is constant.
+    a surrogate: everything except h_i is constant; with variant="released", h'_i is not.
 
     Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
     three ways. The two directions are summed, not averaged. h_i is pulled twice, as an anchor and

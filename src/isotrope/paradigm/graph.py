@@ -439,7 +439,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return a dict from each of ``edges`` that leads to an operand of ``seen`` to its values."""
+    """Return the values of the operands of ``seen``, by the ``edges`` that lead to them."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

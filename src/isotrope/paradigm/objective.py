@@ -184,7 +184,7 @@ class Objective:
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        """The pushing part of ``formula``; by default GD_i sum_j W_ij s_ij, constant GD and W."""
+        """The pushing part of ``formula``; by default GD_i sum_j W_ij s_ij with constant GD, W."""
         terms = _constant(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()

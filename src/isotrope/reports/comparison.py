@@ -13,7 +13,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One cell of a table: ``text``, why it has no number (``title``), and a label (``note``)."""
+    """One cell of a table: its text, a label (``note``) and why it has no number (``title``)."""
 
     text: str
     title: str = ""

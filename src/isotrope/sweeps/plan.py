@@ -43,7 +43,7 @@ def check_sweep(spec: Sweep) -> None:
     """Check the settings, the objective and the data of all runs."""
     if spec.metric not in (metrics := METRICS[spec.settings.kind]):
         raise SettingError(
-            f"is not a number of a run's result{nearest(spec.metric, metrics)}",
+            f"is not the name of a metric of a run{nearest(spec.metric, metrics)}",
             setting="metric",
             value=spec.metric,
             remedy=f"choose one of {', '.join(metrics)}",

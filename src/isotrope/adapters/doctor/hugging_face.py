@@ -86,7 +86,7 @@ class HuggingFaceEvents:
     def on_train_begin(
         self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
     ) -> None:
-        """Wrap ``training_step``. If the training is resumed, read the rows of its first part."""
+        """Wrap ``training_step``. If the training is resumed, read the rows logged before."""
         self.close()  # an interrupted training may have left its replacement
         doctor = self.doctor
         trainer = _trainer(args)

@@ -47,7 +47,7 @@ class Audit(ABC):
         settings: Measurements of the first step, for each value of each setting that was tried.
         recommendations: Recommended values of settings, with reasons.
         alike: Pairs of rows that may belong together, from highest to lowest evidence.
-        suspects: Number of pairs that are likely false negatives: the first pairs of ``alike``.
+        suspects: Number of likely false negatives. They are the first pairs of ``alike``.
         groups: Group of each row, int64 (n); rows of one group are likely to belong together.
         found: A dict from kinds of unusual rows to row numbers (see the module ``pairs``).
     """

@@ -461,7 +461,7 @@ NOT_ENOUGH_SEEN = Verdict(
     ),
     Change(
         "--log-every 1 (or train longer, then diagnose again)",
-        "Doctor(every=1), or a longer training; the encoder must make one vector for each text",
+        "Doctor(every=1), a longer training, or an encoder that makes one vector for each text",
     ),
     when=_not_enough_seen,
     only_if_healthy=True,

@@ -56,7 +56,7 @@ def _no_negatives(case: RunEvidence) -> Found | None:
 NO_NEGATIVES = Verdict(
     "no-negatives",
     "no anchor has a negative in its batch",
-    "No anchor has a negative in its batch, so a contrastive loss is 0 and the model learns "
+    "No anchor has a negative in its batch, so a loss such as InfoNCE is 0 and the model learns "
     "nothing. A loss of 0 does not mean that training succeeded.",
     (
         Threshold(
@@ -73,7 +73,7 @@ NO_NEGATIVES = Verdict(
             "mean gradient of an anchor",
             "for a loss of another library: mean length of the gradient on an anchor. It must be "
             "below the limit too, because a loss of single pairs learns without negatives",
-            "without negatives, the gradient of a contrastive loss is 0, except for rounding",
+            "without negatives, the gradient of a loss such as InfoNCE is 0, except for rounding",
             below=1e-6,
         ),
     ),
@@ -269,8 +269,8 @@ UNRELATED_POSITIVES = Verdict(
             "anchors with a negative that looks like a positive",
             "share of anchors with a negative that looks like a positive. If the share is above "
             "the limit in the first third and at the end, the negatives contain copies of "
-            "positives, and positives cannot be nearer. The verdict is then given only if the "
-            "Doctor has a sample of the data",
+            "positives, and no positive is closer than its copy. The verdict is then given only "
+            "if the Doctor has a sample of the data",
             "with four captions for each picture and batches of 32, the share is 1; with shuffled "
             "captions, it is 0 to 0.05 (benchmarks/hosts.py)",
             above=0.5,

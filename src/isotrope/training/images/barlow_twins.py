@@ -32,7 +32,7 @@ class BarlowTwinsMethod(ImageMethod):
     Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
     warm-up. The off-diagonal term has weight nu = 0.0051, and dimensions are standardised over the
     batch, as in Zbontar et al., who train with LARS and multiply the loss by 0.024.
 

@@ -50,8 +50,8 @@ class BYOL(ImageMethod):
     rises to 1 along a cosine, as in the paper's trainings on ImageNet, where m begins at 0.996.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. Grill et al. use LARS, learning rate 0.2 at a batch of 256, weight decay 1.5e-6 except
+    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    warm-up. Grill et al. use LARS, learning rate 0.2 at batch size 256, weight decay 1.5e-6 except
     on biases and norms, and heads of 4096 and 256.
 
     Ours: The crops are SimCLR's, as in the benchmark; ``--augment byol`` uses the crops of Grill et

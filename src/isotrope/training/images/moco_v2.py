@@ -45,7 +45,7 @@ class MoCoV2(ImageMethod):
     only.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
     warm-up, InfoNCE with temperature 0.07. Chen et al. use 65,536 keys, m = 0.999, temperature 0.2
     and learning rate 0.03.
 

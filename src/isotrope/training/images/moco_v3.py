@@ -49,14 +49,14 @@ class MoCoV3(ImageMethod):
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.99 to 1
     along a cosine.
 
-    Recipe: Chen, Xie and He, section 4 and appendix A: AdamW with learning rate 1.5e-4 times batch
+    Recipe: Chen et al., section 4 and appendix A: AdamW with learning rate 1.5e-4 times batch
     / 256, weight decay 0.1 on all parameters, warm-up for 40 of 300 epochs, a cosine schedule,
     InfoNCE with temperature 0.2, and a frozen patch projection. For ResNets the paper uses LARS:
     ``--optimizer lars`` with ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay
-    1.5e-6``, without weight decay on biases and norms.
+    1.5e-6``. With ``lars``, biases and norms have no weight decay.
 
-    Ours: The heads are narrower, and the 200 epochs have the same share of warm-up. Batches are
-    smaller than the 4096 images of Chen et al.
+    Ours: The heads are narrower. A training has 200 epochs, not 300, with the same share of
+    warm-up. Batches are smaller than the 4,096 images of Chen et al.
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """

@@ -32,10 +32,10 @@ class SimCLR(ImageMethod):
     Target update: There is no target network.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
     warm-up, and the objective NT-Xent. For STL-10 and Tiny-ImageNet, Manna et al. use learning rate
     0.03. The temperature is 0.1 for NT-Xent, InfoNCE, DCL and DCLW, and 0.2 for MIO. Draganov et
-    al. use temperature 0.5, learning rate 0.6 and weight decay 1e-6 at a batch of 256.
+    al. use temperature 0.5, learning rate 0.6 and weight decay 1e-6 at batch size 256.
 
     Ours: SGD's momentum of 0.9 is from the benchmark; Manna et al. do not give it. The learning
     rate changes at each step, not at each epoch.

@@ -44,7 +44,7 @@ class SimSiam(ImageMethod):
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
     at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
     warm-up. On CIFAR-10, Chen and He use learning rate 0.03 times batch / 256 (appendix D).
-    Draganov et al. use 0.2 at a batch of 1024, and accumulate its gradient over 8 parts.
+    Draganov et al. use 0.2 at batch size 1024, and accumulate its gradient over 8 parts.
 
     Ours: The predictor's learning rate decays like that of the other parameters, as in the
     benchmark; with ``constant`` it does not, as on ImageNet in section 4.2 of Chen and He. In short

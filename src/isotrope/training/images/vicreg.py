@@ -32,8 +32,8 @@ class VICRegMethod(ImageMethod):
     over the D dimensions and the variance over the two views. isotrope sums where they average, so
     the same loss has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those of
     Manna et al., 2023, for other methods on CIFAR, but the learning rate is half of theirs: SGD
-    with learning rate 0.03 at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs.
-    Bardes et al. use LARS, 0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
+    with learning rate 0.03 at batch size 128, weight decay 5e-4 on all parameters, 200 epochs.
+    Bardes et al. use LARS, 0.2 at batch size 256, and weight decay 1e-6 except on biases and norms.
 
     Ours: The learning rate is lower and the warm-up takes 10 epochs, because the loss is not
     bounded without normalisation.
