@@ -97,25 +97,18 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
-def next_step(
-    report: StoreReport, positions: int, history: DevHistory, short: float | None = None
-) -> str:
-    """Return advice on what to do after a training; empty if its numbers suggest nothing.
-
-    ``short`` is the number of epochs if ``--minutes`` allowed fewer than the recipe asked for.
-    """
+def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
+    """Return advice on what to do after a training; empty if its numbers suggest nothing."""
     if history.scores and history.best == min(history.scores):
         return (
             "next, run `isotrope diagnose RUN`, which names what to change; the trained model is "
             "in RUN/rejected"
         )
-    found = list(_advice(report, positions, history, short))
+    found = list(_advice(report, positions, history))
     return f"next, {'; then '.join(found[:2])}" if found else ""
 
 
-def _advice(
-    report: StoreReport, positions: int, history: DevHistory, short: float | None
-) -> Iterator[str]:
+def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterator[str]:
     """Yield what to do next, the most important first."""
     start = history.scores.get(min(history.scores, default=0), 0.0)
     if start >= _EASY and judge(history).outcome == "within noise":
@@ -124,8 +117,6 @@ def _advice(
             f"FILE --corpus FILE`): {start:.2f} before training leaves the held-out texts little "
             "room for a gain"
         )
-    if short is not None:
-        yield f"try a larger `--minutes`: there was time for {short:g} epochs only"
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
         remedy = longer if positions > report.max_length else "an encoder for longer texts"

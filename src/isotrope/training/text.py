@@ -399,12 +399,7 @@ class TextTask(TrainingTask):
             },
             "kept": kept(self.general, module.encoder, dev.history),
             "queries": changed_queries(self.watch, dev.history),
-            "next": next_step(
-                report,
-                module.encoder.positions,
-                dev.history,
-                settings.epochs if settings.minutes and settings.epochs % 1 else None,
-            ),
+            "next": next_step(report, module.encoder.positions, dev.history),
             "dev": None
             if best is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
