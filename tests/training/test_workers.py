@@ -93,10 +93,10 @@ def environment(item: int) -> str:
 
 def long(path: Path) -> str:
     """Say that it runs, and run until asked to stop, but for the first."""
-    path.write_text(str(os.getpid()))
     if path.name == "quick":
         return "done"
     try:
+        path.write_text(str(os.getpid()))  # who reads it may ask at once
         time.sleep(MINUTES)
     finally:
         path.with_suffix(".left").write_text("a checkpoint")
