@@ -1,5 +1,7 @@
 """A bar is for a terminal, and for what takes longer than a moment."""
 
+import itertools
+
 import pytest
 
 from isotrope.core import progress
@@ -32,8 +34,20 @@ def test_what_is_over_in_a_moment_needs_none(
     assert "7/7" not in drawn(capsys)
 
 
-def test_elsewhere_there_is_none(
+def test_elsewhere_there_are_lines_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "DELAY", 0)
     assert drawn(capsys) == ""
+    clock = itertools.count(0, progress.LINES / 2)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    with bar(1000, "encode", "texts", show=True) as done:
+        for _ in range(5):
+            done(200)
+    with bar(None, "read", show=True) as done:
+        done(3)
+        done(4)
+    assert capsys.readouterr().err.splitlines() == [
+        "encode: 400 of 1,000 texts, about 30 s left",
+        "encode: 800 of 1,000 texts, about 10 s left",
+        "read: 7",
+    ]

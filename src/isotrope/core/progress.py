@@ -1,11 +1,15 @@
-"""Shows progress (a bar, if stderr is a terminal) and formats durations."""
+"""Shows progress on stderr (a bar on a terminal, lines elsewhere) and formats durations."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 DELAY = 1.0
 """Seconds of work before a bar appears."""
+
+LINES = 20.0
+"""Seconds of work before a line appears if stderr is not a terminal, and between two lines."""
 
 
 @contextmanager
@@ -14,29 +18,52 @@ def bar(
 ) -> Iterator[Callable[[float], object]]:
     """Yield a function that advances the bar; call it with the number of newly done items.
 
+    If stderr is not a terminal, lines with the number of done items are printed instead of a bar.
+
     Args:
         total: The number of items; None if unknown. With 0, there is no bar.
         what: Title of the bar.
         unit: The counted unit.
-        show: Whether to show a bar, which needs tqdm.
+        show: Whether to show anything. A bar needs tqdm.
     """
+    if not show or total == 0:
+        yield lambda count: None
+        return
     try:
         from tqdm import tqdm
     except ImportError:
-        show = False
-    if not show or total == 0:
-        yield lambda count: None
+        tqdm = None
+    if tqdm is None or not sys.stderr.isatty():
+        yield _lines(total, what, unit)
         return
     with tqdm(
         total=total,
         desc=what,
         unit=f" {unit}" if unit else "it",
         file=sys.stderr,
-        disable=None,  # None: shown on a terminal
         dynamic_ncols=True,
         delay=DELAY,
     ) as drawn:
         yield drawn.update
+
+
+def _lines(total: int | None, what: str, unit: str) -> Callable[[float], None]:
+    """Return a function that counts done items and prints a line at most every LINES seconds."""
+    done, begun = 0.0, time.monotonic()
+    told = begun
+
+    def advance(count: float) -> None:
+        nonlocal done, told
+        done, now = done + count, time.monotonic()
+        if now - told < LINES or done == total:
+            return
+        told, of, left = now, "", ""
+        if total is not None:
+            rest = (now - begun) * (total - done) / max(done, 1e-9)
+            of, left = f" of {total:,}", f", about {format_duration(rest)} left"
+        print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + left, file=sys.stderr, flush=True)
+
+    return advance
 
 
 def format_duration(seconds: float) -> str:
