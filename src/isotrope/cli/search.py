@@ -7,7 +7,7 @@ from pathlib import Path
 from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, model
 from isotrope.core.errors import SettingError
-from isotrope.core.legible import legible
+from isotrope.core.legible import legible, shortened
 from isotrope.core.settings import setting
 from isotrope.encoders.names import resolve
 from isotrope.evaluation.options import Search
@@ -38,7 +38,9 @@ class SearchSettings(Search):
         [], "One or more texts, or paths of pictures.", "QUERY", positional=True
     )
     queries: Path | None = setting(None, "File with a query on each line; '-' reads stdin.")
-    as_json: bool = setting(False, "Print a JSON object for each query.", name="--json")
+    as_json: bool = setting(
+        False, "Print a JSON object for each query, with the whole texts.", name="--json"
+    )
 
 
 def search(settings: SearchSettings) -> int:
@@ -62,7 +64,7 @@ def search(settings: SearchSettings) -> int:
         if several:
             print(legible(query))
         for score, line, text in hits:
-            print(f"{'  ' * several}{score:.4f}  {line}: {legible(text)}")
+            print(f"{'  ' * several}{score:.4f}  {line}: {shortened(text)}")
     return 0
 
 
