@@ -92,6 +92,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
+    warn("recipe auto reads the data and measures the encoder on a part of it, to choose settings")
     facts = _facts(encoder, settings)
     rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # the choice includes what is given
@@ -207,7 +208,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     own = settings.objective_settings
     both = "this loss compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
-    why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
+    why = state if facts.loss is None else f"{state} (InfoNCE without dropout: {facts.loss:.2f})"
     wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
     wanted = settings.epochs if "epochs" in settings.model_fields_set else wanted
     epochs = _within(wanted, facts, settings)
