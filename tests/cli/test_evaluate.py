@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
@@ -147,17 +148,33 @@ def test_a_table_of_queries(run, models, files, tmp_path) -> None:
     assert run("evaluate", models[0], "--queries", table, "--sts", files["own"]).code == 2
 
 
-def test_scores_in_the_model_card(run, models, files) -> None:
+def test_scores_in_the_model_card(run, models, files, tmp_path) -> None:
     card = models[0] / "README.md"
     before = card.read_text()
     for _ in range(2):  # the second replaces the first
         found = run("evaluate", models[0], "--retrieval", files["pairs"], "--card")
         assert found.code == 0, found.err
-    text = card.read_text()
-    assert text.startswith(before.rstrip())
-    assert text.count("pairs.tsv") == text.count("mrr@10") == 1
+    head, _, body = card.read_text().partition("\n---\n")
+    assert body.startswith(before.partition("\n---\n")[2].rstrip())
+    assert body.count("pairs.tsv") == body.count("mrr@10") == 1
+    (index,) = yaml.safe_load(head.lstrip("-"))["model-index"]
+    (task,) = index["results"]
+    assert task["task"]["type"] == "information-retrieval"
+    values = {metric["type"]: metric["value"] for metric in task["metrics"]}
+    assert f"{100 * values['ndcg@10']:.2f}" in body
     card.write_text(before)
-    assert run("evaluate", "--compare", *models, "--retrieval", files["pairs"], "--card").code == 2
+    compared = ["evaluate", "--compare", *models, "--retrieval", files["pairs"], "--card"]
+    assert run(*compared).code == 2  # none of them is a run
+    folder = tmp_path / "trained"
+    shutil.copytree(models[0], folder / "model")
+    (folder / "config.yaml").write_text("seed: 0\n")
+    (folder / "result.json").write_text("{}")
+    compared[2] = str(models[1])
+    found = run(*compared[:3], str(folder), *compared[4:])
+    assert found.code == 0, found.err
+    text = (folder / "model" / "README.md").read_text()
+    assert f"differences from {models[1]}" in text
+    assert "queries higher" not in text
 
 
 def test_a_training_that_has_not_ended(run, models, files, tmp_path) -> None:

@@ -73,6 +73,16 @@ class TestMetrics:
             "rank: table": 6,
             "first: table": "c5",
         }
+        named = replace(data, ids=(["Q", "P"], [f"C{i}" for i in range(6)]))
+        assert by_query([result], named)[0] == {
+            "query_id": "Q",
+            "query": "q",
+            "answer_ids": "C1 | C3",
+            "answers": "c1 | c3",
+            "rank: table": 2,
+            "first_id: table": "C0",
+            "first: table": "c0",
+        }
 
     @pytest.mark.parametrize("depth", [5, 10])
     def test_a_document_that_is_the_query_is_not_ranked(self, depth):

@@ -66,11 +66,17 @@ for the number of comparisons. Noise is the variation between test sets, not bet
 every combination with the full vectors, as --compare does, and has the bytes of a vector. int8
 stores each coordinate as one of 256 values; binary stores only the sign of each coordinate.
 
+--card writes the scores into the model card of the run, as a table and as metadata for the hub.
+With --compare, it writes the table of all models: --compare all-MiniLM-L6-v2 bm25 runs/p --card.
+
 The scores of finished tasks are stored in RUN/evaluations, for other models in your cache folder,
 or in the folder --results. If you stop the command and start it again, it does not repeat a task
 with the same weights, data and protocol. --again repeats all tasks.
 """
 
+
+_TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity"}
+"""Names of tasks in model cards, as sentence-transformers writes them."""
 
 _of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FILE`")
 
@@ -103,7 +109,9 @@ class EvaluateSettings(Evaluation):
         "FILE",
         used=Used(lambda retrieval: retrieval, "needs `--retrieval`"),
     )
-    card: bool = setting(False, "Write the scores into the model card of a run or model folder.")
+    card: bool = setting(
+        False, "Write the scores, or the table of --compare, into the model card of the run."
+    )
 
 
 def evaluate(settings: EvaluateSettings) -> int:
@@ -120,7 +128,7 @@ def evaluate(settings: EvaluateSettings) -> int:
         if not is_bm25(model):
             existing(model)
             _tell_unfinished(RunFolder(model))
-    card = _card_of(models, settings)
+    place, card = _card_of(models, settings)
     for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
         check_outputs(file.parent, [file.name], [*settings.data.values()])
     smaller = bool(settings.dimensions or settings.precision)
@@ -132,7 +140,7 @@ def evaluate(settings: EvaluateSettings) -> int:
         of_queries = by_query(results, _searched(settings))
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
-        _write_card(card, result, settings)
+        _write_card(card, results[place], result, settings)
         print(f"the scores are written to {card}", file=sys.stderr)
     _show(result, settings)
     return 0
@@ -148,30 +156,50 @@ def _tell_unfinished(run: RunFolder) -> None:
         )
 
 
-def _card_of(models: Sequence[str], settings: EvaluateSettings) -> Path | None:
-    """Return the model card to write to, or None without ``--card``."""
+def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Path | None]:
+    """Return the place of a model among ``models`` and its card; without ``--card``, None."""
     if not settings.card:
-        return None
-    files = RunFolder(models[0])
-    places = [folder / "README.md" for folder in (files.model, files.path)]
-    card = next((place for place in places if place.is_file()), None)
-    if card is None or settings.compare or settings.dimensions or settings.precision:
+        return 0, None
+    cards = {
+        i: folder / "README.md"
+        for i, files in enumerate(map(RunFolder, models))
+        for folder in (files.path, files.model)
+        if (folder / "README.md").is_file() and (files.config.is_file() or not settings.compare)
+    }
+    if len(cards) != 1 or settings.dimensions or settings.precision:
         raise SettingError(
-            "needs one run or model folder with a README.md", setting="card", remedy="leave it out"
+            "needs one run or model folder with a README.md, and with `--compare` one run among "
+            "the models",
+            setting="card",
+            remedy="leave it out",
         )
-    return card
+    return next(iter(cards.items()))
 
 
-def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> None:
-    """Write the scores into a model card; they replace the scores of an earlier evaluation."""
+def _write_card(card: Path, own: "Result", shown: "Result", settings: EvaluateSettings) -> None:
+    """Write scores into a model card, in place of earlier ones: a table, and the hub's metadata.
+
+    The table shows ``shown``, which is ``own``, the scores of the card's model, or a comparison.
+    """
+    from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
     text, title = card.read_text(encoding="utf-8"), "## Scores"
     before, found, rest = text.partition(f"\n{title}\n")
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
     data = ", ".join(path.name for path in settings.data.values())
-    if (searched := result.details.get("retrieval_set")) is not None:
+    if (searched := own.details.get("retrieval_set")) is not None:
         data += f": {searched['queries']:,} queries among {searched['corpus']:,} documents"
-    block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{tables(result)}\n```\n"
-    write_text(card, f"{before.rstrip()}\n{block}{after}")
+    scores = tables(shown) if shown is own else comparison(shown, queries=False)
+    block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{scores}\n```\n"
+    written = ModelCard(f"{before.rstrip()}\n{block}{after}", ignore_metadata_errors=True)
+    assert isinstance(written.data, ModelCardData)
+    written.data.model_name = written.data.model_name or Path(own.name).name
+    written.data.eval_results = [
+        EvalResult(_TASK_TYPES.get(own.kind, own.kind), "unknown", data, name, value)
+        for name, value in own.metrics.items()
+        if value is not None
+    ]
+    write_text(card, str(written))
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
@@ -352,8 +380,11 @@ def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None
     return str(TitledTable(title, "", list(values), [row])) if values else ""
 
 
-def comparison(result: "Result") -> str:
-    """Return two tables as text: the models' scores, and the differences from the first model."""
+def comparison(result: "Result", *, queries: bool = True) -> str:
+    """Return two tables as text: the models' scores, and the differences from the first model.
+
+    With ``queries``, lines follow on the queries that a model ranks better or worse.
+    """
     details, every = result.details, rows(result)
     columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
     titles = {n: (n, "" if n == c["metric"] else c["metric"]) for n, c in columns.items()}
@@ -367,7 +398,7 @@ def comparison(result: "Result") -> str:
             row["model"],
             " ".join(titles[row["task"]]).strip(),
             *(_number(row, key, columns, "+") for key in interval),
-            f"{row['p']:.4f}",
+            "<0.01" if row["p"] < 0.01 else f"{row['p']:.2f}",
             row["verdict"],
         ]
         for own in of_models[1:]
@@ -376,6 +407,11 @@ def comparison(result: "Result") -> str:
     named = ["model", "task", *interval, "p", "verdict"]
     changed = TitledTable(f"differences from {models[0]}", "", named, differences)
     heads = ["\n".join(title).strip() for title in titles.values()]
+    further = (
+        "to compare with another model, name it first after --compare: stored scores are used\n"
+        if len(models) > 2
+        else ""
+    )
     same = "".join(
         f"the same weights: {', '.join(models[i] for i in places)}\n"
         for places in details["same_weights"]
@@ -383,12 +419,12 @@ def comparison(result: "Result") -> str:
     return (
         f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
         f"{same}\n"
-        f"{changed}\n\n"
+        f"{changed}\n\n{further}"
         f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})\n"
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
         f"{1 - details['level']:.2f}; variation between training seeds is not included"
-        f"{_won_and_lost(details)}"
+        f"{_won_and_lost(details) if queries else ''}"
     )
 
 

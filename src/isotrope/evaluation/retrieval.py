@@ -181,15 +181,20 @@ def _reciprocal(ranks: np.ndarray) -> np.ndarray:
 def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
     """Return a list of dicts, one per query: query, answers, each model's rank and first text.
 
-    The rank is that of the first relevant document; it is empty if this rank is above 100.
+    The rank is that of the first relevant document; it is empty if this rank is above 100. If the
+    set has ids, the ids of queries, answers and first texts are in columns beside the texts.
     """
     table: list[dict[str, Any]] = []
+    query_ids, ids = data.ids
     for i, query in enumerate(data.queries):
-        answers = " | ".join(data.corpus[place] for place in data.relevant[i])
-        row: dict[str, Any] = {"query": query, "answers": answers}
+        row: dict[str, Any] = {"query_id": query_ids[i]} if ids else {}
+        row |= {"query": query}
+        row |= {"answer_ids": " | ".join(ids[place] for place in data.relevant[i])} if ids else {}
+        row |= {"answers": " | ".join(data.corpus[place] for place in data.relevant[i])}
         for result in results:
             rank, first = int(result.items["rank"][i]), int(result.items["first"][i])
             row[f"rank: {result.name}"] = rank or ""
+            row |= {f"first_id: {result.name}": ids[first]} if ids else {}
             row[f"first: {result.name}"] = data.corpus[first]
         table.append(row)
     return table

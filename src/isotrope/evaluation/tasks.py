@@ -113,6 +113,8 @@ def retrieval_tasks(
 
     data = load_retrieval(path, columns, corpus=corpus)
     if progress:
+        for line in data.how:
+            print(line, file=sys.stderr)
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
         print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)
 

@@ -156,6 +156,7 @@ def test_more_documents(tmp_path: Path, name: str, text: str, columns: tuple[str
     assert found.corpus == ["d1", "d2", "d3"]
     assert found.relevant == [{0: 1.0}, {1: 1.0}]
     assert found.itself == {1: 2}  # the query d3 is a document now
+    assert [how.split(":")[0] for how in found.how] == ["read pairs.tsv", f"read {name}"]
 
 
 def test_pairs_that_are_none(tmp_path: Path) -> None:

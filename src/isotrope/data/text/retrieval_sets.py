@@ -11,13 +11,13 @@ file. A query is a relevant document for itself only if qrels or a pair says so.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
 from isotrope.data.rows import cell_score, cell_text
-from isotrope.data.schemas import HEADER, read
+from isotrope.data.schemas import HEADER, Reading, read
 from isotrope.data.table import open_table
 
 
@@ -33,6 +33,8 @@ class RetrievalSet:
         left_out: Number of queries without a relevant document; they are not in ``queries``.
         itself: A dict from the position of each query that is also a document, but not relevant for
             itself, to the position of this document. A search must skip the document.
+        ids: The ids of the queries and of the documents of a folder; two empty lists for a file.
+        how: Sentences that say how the files were read.
     """
 
     queries: list[str]
@@ -40,6 +42,8 @@ class RetrievalSet:
     relevant: list[dict[int, float]]
     left_out: int = 0
     itself: dict[int, int] = field(default_factory=dict)
+    ids: tuple[list[str], list[str]] = field(default=([], []), compare=False)
+    how: tuple[str, ...] = field(default=(), compare=False)
 
 
 def load_retrieval(
@@ -70,18 +74,23 @@ def load_retrieval(
         )
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
-    return from_pairs(pairs, () if corpus is None else _documents(corpus, columns))
+    others, readings = list[str](), [reading]
+    if corpus is not None:
+        others, more = _documents(corpus, columns)
+        readings.append(more)
+    return replace(from_pairs(pairs, others), how=tuple(map(str, readings)))
 
 
-def _documents(path: Path, columns: Sequence[str]) -> Iterator[str]:
-    """Yield the texts of a file: those of the columns of answers, or all but the anchors."""
+def _documents(path: Path, columns: Sequence[str]) -> tuple[list[str], Reading]:
+    """Return the texts of a file (the columns of answers, or all but anchors), and its reading."""
     own = [
         name
         for name in columns[1:]
         if name in open_table(path, [name], header=HEADER, txt_columns=True).columns
     ]
-    for record in read([path], columns=own or None, paired=False, scored=True):
-        yield from record.texts if own else record.texts[1:] or record.texts
+    reading = read([path], columns=own or None, paired=False, scored=True)
+    records = [record.texts if own else record.texts[1:] or record.texts for record in reading]
+    return [text for texts in records for text in texts], reading
 
 
 def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> RetrievalSet:
@@ -144,6 +153,7 @@ def _load_folder(folder: Path) -> RetrievalSet:
         [relevant[j] for j in judged],
         len(queries) - len(judged),
         {i: document for i, document in same.items() if document not in relevant[judged[i]]},
+        ids=([names[j] for j in judged], list(corpus_ids)),
     )
 
 
