@@ -75,6 +75,7 @@ def diagnose(settings: DiagnoseSettings) -> int:
         objective=settings.objective,
         objective_settings=settings.objective_settings,
         plugins=settings.plugin,
+        progress=True,
     )
     print(diagnosis.to_json().rstrip() if settings.as_json else diagnosis)
     return 0

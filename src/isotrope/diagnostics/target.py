@@ -28,6 +28,7 @@ def diagnose(
     objective: str | Objective | None = None,
     objective_settings: Mapping[str, float | str] | None = None,
     plugins: Sequence[str | Path] = (),
+    progress: bool = False,
 ) -> Diagnosis:
     """Diagnose a run or a model, and propose changes; the root cause comes first.
 
@@ -43,6 +44,7 @@ def diagnose(
         objective: Objective whose gradient is measured; by default, the objective of the run.
         objective_settings: Settings of the objective, if it is given by name.
         plugins: Python files that define objectives. No other plugin of the run is executed.
+        progress: Whether to print a line on stderr before the reading and embedding begin.
 
     Raises:
         InputError: ``target`` is neither a run nor a model, or the data cannot be read.
@@ -54,6 +56,8 @@ def diagnose(
         raise InputError("give the objective by name, or leave out objective_settings")
     name = os.fspath(target)
     run = RunFolder(name).is_run
+    if progress:
+        print(f"reading {name}, and embedding some of the data", file=sys.stderr)
     source = None if data is None else str(data)
     parts = {
         dataset: doctor.diagnose(
