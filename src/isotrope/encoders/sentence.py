@@ -261,6 +261,13 @@ class SentenceEncoder(nn.Module):
             raise unwritable(texts) or error from error
         return rows, len(long)
 
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text before cutting, with special tokens."""
+        try:
+            return [len(row.ids) for row in self._words.encode_batch_fast(as_list(texts))]
+        except (TypeError, UnicodeEncodeError) as error:
+            raise unwritable(as_list(texts)) or error from error
+
     def extend(self, max_length: int) -> None:
         """Set the maximum length of the model; :meth:`save` saves it."""
         self.max_length = max_length

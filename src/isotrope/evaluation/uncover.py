@@ -184,8 +184,8 @@ _MEANINGS = {
     "disturbed": "whitening alone raises the score, which is typical of a sentence encoder that "
     "was later trained on something else. Compare every training with whitening: a training that "
     "gains less has learnt nothing new.",
-    "trained": "whitening gains nothing measurable, which is typical of an encoder trained on "
-    "pairs. Work on data and settings first; the objective matters least.",
+    "trained": "whitening does not help, which is typical of an encoder trained on pairs: data "
+    "and settings matter more than the objective.",
     "unknown": "the score is too low to show anything, with and without whitening. Give an STS "
     "file or a retrieval set with `isotrope audit --dev`.",
 }

@@ -46,6 +46,23 @@ def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
     assert found["rows"] == 200
 
 
+def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
+    audit = audited(InfoNCE(), suspect=9.0)
+    assert list(audit.advice()) == [
+        "Read the data at the lines 4: their two texts may not belong together."
+    ]
+    audit = replace(audit, found={**audit.found, "cut": np.arange(50)})
+    assert list(audit.advice())[1] == (
+        "Train with `--max-length 256`, as far as the encoder reads: 25% of the rows have a text "
+        "of over 32 tokens."
+    )
+    at_most = replace(audit, limits=(256, 256))
+    assert "Split long texts" in list(at_most.advice())[1]
+    assert any("grouped.jsonl" in line for line in audited(InfoNCE()).advice())
+    none = {**audit.found, "cut": np.arange(0), "apart": np.arange(0)}
+    assert "Nothing: " in str(replace(audit, found=none))
+
+
 def test_files_are_what_a_training_reads() -> None:
     audit = audited(InfoNCE(), mine=2, hardness=1.0)
     files = {

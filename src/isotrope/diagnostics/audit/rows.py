@@ -133,10 +133,12 @@ class EmbeddedTexts(Embedded):
     Attributes:
         cut: Whether training cuts a text of the row, n booleans.
         lengths: Number of tokens of each text before cutting, int64 (n x 1, or n x 2 for pairs).
+        limits: Number of tokens of a text that training reads, and that the encoder can read.
     """
 
     cut: NDArray[np.bool_]
     lengths: NDArray[np.int64]
+    limits: tuple[int, int]
 
 
 def read_rows(
@@ -230,8 +232,7 @@ def embed_rows(
     # without the encoder's own prompt, which encode() adds itself
     texts, owners = _prompted(rows, prompts)
     columns = [[encoder.prompt + text for text in c] for c in texts]
-    ids = [encoder.tokenize(column, encoder.max_length)[0] for column in columns]
-    counts = [np.array([len(row) for row in column]) for column in ids]
+    counts = [np.array(encoder.token_counts(column)) for column in columns]
     lengths = np.stack(counts[:2], axis=1)
     cut = np.asarray((lengths > limit).any(axis=1))
     if rows.views == "dropout":
@@ -258,7 +259,8 @@ def embed_rows(
             "owners": owners,
             "marks": (pairs, np.stack([own, inputs[2]])),
         }
-    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, **hard)
+    limits = (limit, encoder.max_length)
+    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, limits, **hard)
 
 
 def _prompted(

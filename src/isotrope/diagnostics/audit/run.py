@@ -152,7 +152,14 @@ def audit_rows(
     mined = None
     if settings.mine:
         mined = mine(book, common["groups"], settings.mine, hardness=settings.hardness)
-    return TextAudit(rows=rows, encoder=encoder, **common, uncovered=uncovered, mined=mined)
+    return TextAudit(
+        rows=rows,
+        encoder=encoder,
+        limits=embedded.limits,
+        uncovered=uncovered,
+        mined=mined,
+        **common,
+    )
 
 
 def audit_pictures(

@@ -11,7 +11,7 @@ the same label. ``isotrope train --groups label`` and ``ObjectiveLoss(..., group
 sentence-transformers do not push such rows apart. A file needs two rows or more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,9 +34,12 @@ _TOO_FEW = {
     "--hardness; raise --hardness or --suspect",
 }
 _OTHERWISE = (
-    "For `isotrope train` without flags, change nothing: it chooses the objective, temperature, "
-    "learning rate and epochs together. In another trainer, or with `--objective`, use:"
+    "These values are for another trainer, or for `--objective`. `isotrope train` without flags "
+    "chooses objective, temperature, learning rate and epochs together, and does not need them."
 )
+_CUT = 0.05  # share of rows with a cut text above which the audit advises to change something
+_PUSHED = 0.01  # the same for the share of all push that likely false negatives cause
+_NOTHING = "Nothing: the audit found no reason to change the data or the limit of tokens."
 _WIDTH = 48  # characters of a text in a table
 
 
@@ -48,11 +51,13 @@ class TextAudit(Audit):
 
     Attributes:
         rows: The records of the file.
+        limits: Number of tokens of a text that training reads, and that the encoder can read.
         uncovered: The gain from whitening the embeddings: a dict of ``evaluation.uncover``.
         mined: Mined hard negatives; None if none were requested.
     """
 
     rows: PairedRows
+    limits: tuple[int, int]
     uncovered: Mapping[str, Any]
     mined: Mined | None = None
 
@@ -119,6 +124,7 @@ class TextAudit(Audit):
             "views": self.rows.views,
             **super().to_dict(),
             "sentence_transformers": self.sentence_transformers,
+            "advice": list(self.advice()),
             "empty": self.rows.empty,
             "uncovered": dict(self.uncovered),
             "mined": None if self.mined is None else len(self.mined.rows),
@@ -126,19 +132,46 @@ class TextAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
-        note = f"{self.rows.empty:,} rows were skipped because a text is empty."
+        empty = self.rows.empty
+        note = f"{empty:,} rows were skipped because a text is empty." if empty else ""
         if len(linked := self._linked()):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
                 f"others ({len(linked):,} groups of up to {linked.max():,}); `isotrope train` "
                 "does not push them apart, except those that only a long chain links."
             )
+        advice = "\n".join(f"- {line}" for line in self.advice())
         return [
+            TitledTable("Advice", advice or _NOTHING, (), ()),
             self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
             self._pairs("rows", "text", lambda row: shortened(self.rows.texts[row][0], _WIDTH)),
-            self._rows("rows", "lines", note, self._shown),
+            self._rows("rows", "lines", note.strip(), self._shown),
             self._uncovered(),
         ]
+
+    def advice(self) -> Iterator[str]:
+        """Yield what to change before a training, most important first."""
+        found, n = self.found, len(self.rows)
+        if len(found["apart"]):
+            yield (
+                f"Read {self.rows.name} at the lines {self._some(found['apart'])}: their two texts "
+                "may not belong together."
+            )
+        limit, most = self.limits
+        if len(found["cut"]) > _CUT * n:
+            yield (
+                f"Train with `--max-length {most}`, as far as the encoder reads"
+                if limit < most
+                else "Split long texts into passages, or use an encoder that reads more tokens"
+            ) + f": {len(found['cut']) / n:.0%} of the rows have a text of over {limit:,} tokens."
+        pushed = float(self.alike.share[: self.suspects].sum())
+        if pushed > _PUSHED:
+            yield (
+                "Read some of the likely false negatives below. If they belong together, train on "
+                "grouped.jsonl (of `--output DIR`) with `--groups label`: it has all rows, and "
+                "rows of one group do not push each other. For a trainer without groups, take "
+                "cleaned.jsonl, which has one row of each group."
+            )
 
     def _shown(self, row: int) -> str:
         """Return the first words of the texts of a row."""
