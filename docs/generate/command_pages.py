@@ -43,18 +43,18 @@ RESULTS = {
     "objectives": "prints a line for each objective (loss), and the components of the gradient "
     "that you can put into an objective. With a name, it prints the objective's formula, gradient, "
     "settings and presets (values that a paper tuned). It writes no file.",
-    "check": "prints a line for each comparison: `ok`, `WRONG`, or `-`. A dash is not a fault: "
-    "a line below the table explains why the numbers differ. If a line is `WRONG`, the "
-    "exit code is 1. The command writes no file, and does not show whether the loss trains a good "
-    "model.",
+    "check": "prints a line for each comparison, with the result `ok`, `WRONG` or `-`. A dash is "
+    "not a fault: a line below the table explains why the numbers differ. If a line is `WRONG`, "
+    "the exit code is 1. The command writes no file, and does not show whether the loss trains a "
+    "good model.",
     "simulate": "writes a picture (`.png`, `.svg`) and the plotted numbers (`.csv`) to `--output`, "
-    "and prints the main number of each objective. It uses no data. To see what an objective does "
-    "to your texts, use [`audit`](audit.md).",
-    "audit": "prints recommended settings, texts that a training would push apart although they "
-    "belong together (false negatives), rows that look wrong, and whether whitening raises the "
-    "score of the encoder. With `--output`, it also writes an HTML page, and for texts also "
-    "cleaned files to train on. The command trains nothing. To judge a training, use "
-    "[`diagnose`](diagnose.md).",
+    "and prints a table with one number for each objective. It uses no data. To see what an "
+    "objective does to your texts, use [`audit`](audit.md).",
+    "audit": "prints recommended settings and rows that look wrong. It lists likely false "
+    "negatives: texts that belong together, but that a training would push apart. It also prints "
+    "whether whitening raises the score of the encoder. With `--output`, it writes an HTML page, "
+    "and for texts also cleaned files to train on. The command trains nothing. To judge a "
+    "training, use [`diagnose`](diagnose.md).",
     "diagnose": "prints a verdict, the numbers behind it, and one setting to change. If it "
     "diagnoses a run, it also writes `diagnosis.json` to the run's folder. The page of a "
     "[verdict](../diagnosis.md) says when to ignore this verdict. To find out whether one "

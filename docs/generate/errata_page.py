@@ -20,9 +20,10 @@ KINDS = {
 
 _INTRODUCTION = {
     "result": "What the paper prints here is wrong, and the error changes a result.",
-    "misprint": "The right form is on the same page, in a proof or in the released code.",
-    "code": "These are not errors, but the published numbers are those of the released code. "
-    "isotrope can train with either form (`variant`).",
+    "misprint": "In these places, the right form is on the same page, in a proof or in the "
+    "released code.",
+    "code": "The paper is not wrong here, but its published numbers come from the released code. "
+    "isotrope can train with either form (the setting `variant`).",
     "withdrawn": "These entries were wrong. Their numbers stay, because they may be cited.",
 }
 
@@ -39,9 +40,9 @@ replicate.
 | differences between a paper and its released code | {code} |
 | withdrawn | {withdrawn} |
 
-Cite an entry as *isotrope, erratum E23*; its number will not change. To check an entry, run
+Cite an entry as *isotrope, erratum E23*; the number will not change. To check an entry, run
 `pytest tests/papers/test_errata.py -k E23`. The test fails if the printed formula is right, or if
-the corrected one is wrong.
+the corrected one is wrong. The formulas have the letters of the papers ([notation](notation.md)).
 
 We read these versions of the papers:
 

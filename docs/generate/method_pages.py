@@ -23,23 +23,23 @@ USES = {
     "mocov2": "Use it if the memory allows only small batches: a queue of older embeddings "
     "provides the negatives. Ignore the loss of the first steps, because the queue starts with "
     "random vectors.",
-    "mocov3": "Use it for vision transformers, for which its authors designed it. The authors "
-    "train with batches of 4,096 images. We have not measured smaller batches.",
+    "mocov3": "Use it for vision transformers, for which its authors designed it: add `--encoder "
+    "vit-small`. The authors train with batches of 4,096 images. We have not measured MoCo v3 with "
+    "smaller batches.",
     "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
-    "eight epochs, nearest neighbours by BYOL's embeddings predicted classes no more accurately "
-    "than nearest neighbours by pixels "
-    f"{_MEASURED}.",
+    "eight epochs, nearest neighbours in BYOL's embeddings predicted the classes of images no more "
+    f"accurately than nearest neighbours in the pixels {_MEASURED}.",
     "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
-    "not use it for short trainings: after eight epochs, nearest neighbours by SimSiam's "
-    "embeddings predicted classes hardly more accurately than nearest neighbours by pixels "
-    f"{_MEASURED}.",
+    "not use it for short trainings: after eight epochs, nearest neighbours in SimSiam's "
+    "embeddings predicted the classes of images hardly more accurately than nearest neighbours in "
+    f"the pixels {_MEASURED}.",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
     f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
     "`--objective.cov_coeff` to 0: the embeddings then collapse to a few dimensions "
     "([`dimensional-collapse`](../diagnoses/dimensional-collapse.md)).",
-    "dino": "Use it for vision transformers and images larger than 64 x 64. From such images, the "
-    "student network also gets small crops. We have not measured DINO.",
+    "dino": "Use it for vision transformers (add `--encoder vit-small`) and for images larger than "
+    "64 x 64, of which the student network also gets small crops. We have not measured DINO.",
 }
 """When to use a method, and when not."""
 
@@ -49,14 +49,15 @@ _DECIDED = {
 }
 
 _THETA = (
-    "theta stands for the weights that are trained, and theta' for the weights of a second "
-    "network, the target network. No gradient changes theta': it is a moving average of theta."
+    "theta stands for the weights that are trained. theta' stands for the weights of a second "
+    "network (target network, momentum encoder or teacher). No gradient changes theta': it is a "
+    "moving average of theta with the decay m."
 )
 
 _EVALUATED = (
-    "The second command prints the accuracy of nearest neighbours and of a linear classifier, both "
-    "on frozen embeddings. This command needs labels. If IMAGES has none, name labelled images "
-    "with `--labels`."
+    "The second command prints the accuracy of nearest neighbours and of a linear classifier on "
+    "the embeddings. This command needs labels. If IMAGES has none, name labelled images with "
+    "`--labels`."
 )
 
 
@@ -100,10 +101,8 @@ def method_index(methods: Sequence[type[Any]]) -> str:
         "A method, such as SimCLR, is a way to train an image encoder without labels. It makes two "
         "or more views (random crops) of each image, and an objective compares the views of a "
         "batch. Choose a method with `isotrope train-images IMAGES --method NAME`. If you have no "
-        "reason to choose another, use SimCLR.\n\nEach method has a recipe: the defaults of the "
-        "objective and its temperature, optimiser, learning rate, weight decay, warm-up and crops. "
-        '"In proportion to the batch size" means that the learning rate is meant for a batch size '
-        "of 128. For another batch size, isotrope multiplies it by this size divided by 128.\n\n"
+        "reason to choose another, use SimCLR.\n\nEach method has a recipe, that is, its own "
+        "default objective, optimiser, learning rate, weight decay, warm-up and crops.\n\n"
         + grid(header, lines)
     )
 
@@ -120,40 +119,46 @@ def method_page(cls: type[Any]) -> str:
     command = f"isotrope train-images IMAGES --method {cls.name} --output runs/{cls.name}"
     evaluate = f"isotrope evaluate runs/{cls.name} --knn --linear"
     blocks += ["## When to use it", USES[cls.name], "## Train with it"]
-    blocks += [f"```bash\n{command}\n{evaluate}\n```", left(command), _EVALUATED]
+    written = left(command).replace("The command", "The first command")
+    defaults = (
+        f"By default, a training has {cls.recipe.epochs:g} epochs; `--epochs` sets another number. "
+        "[Recipe](#recipe) has the other defaults."
+    )
+    blocks += [f"```bash\n{command}\n{evaluate}\n```", written, defaults, _EVALUATED]
     blocks += ["## How it works", *([_THETA] if "theta'" in "".join(paragraphs) else [])]
     blocks += map(paragraph, paragraphs)
     blocks += ["## Options", settings(cls.options_class, "--method.")]
-    blocks += ["## Recipe", _recipe(cls.recipe), "## Crops", _crops(cls), "## Source"]
+    blocks += ["## Recipe", _recipe(cls), "## Crops", _crops(cls), "## Source"]
     blocks += [source(cls.paper)]
     return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
 
 
 def _rate(recipe: Any) -> str:  # noqa: ANN401 - a Recipe, of the floor above
-    at = (
-        f" at batch size {recipe.batch_size}, in proportion to the batch size"
-        if recipe.scaled
-        else ""
-    )
-    return f"{recipe.learning_rate:g}{at}"
+    scaled = f" x batch size / {recipe.batch_size}" if recipe.scaled else ""
+    return f"{recipe.learning_rate:g}{scaled}"
 
 
 def _decay(recipe: Any) -> str:  # noqa: ANN401
     last = recipe.last_weight_decay
-    rising = "" if last is None else f" to {last:g} along a cosine"
-    return (
-        f"{recipe.weight_decay:g}{rising}{'' if recipe.decay_all else ', not on biases and norms'}"
-    )
+    rising = "" if last is None else f", rising to {last:g} along a cosine"
+    where = "on all parameters" if recipe.decay_all else "not on biases and normalisation layers"
+    return f"{recipe.weight_decay:g}{rising}; {where}"
 
 
-def _recipe(recipe: Any) -> str:  # noqa: ANN401
+def _recipe(cls: type[Any]) -> str:
     """Return the defaults of a training with the method."""
+    recipe, options = cls.recipe, cls.options_class()
     momentum = f", momentum {recipe.momentum:g}" if recipe.optimizer != "adamw" else ""
     lines = [
         ["objective", f"[`{recipe.objective}`](../objectives/{recipe.objective}.md)"],
         *(
-            [f"settings of `{name}`", _listed(values)]
-            for name, values in recipe.objective_settings.items()
+            [
+                f"settings of `{name}`"
+                if name == recipe.objective
+                else f"settings with `--objective {name}`",
+                _listed(cls.settings_of(name, options)),
+            ]
+            for name in recipe.objective_settings
         ),
         ["optimiser", f"{_RULES[recipe.optimizer]}{momentum}"],
         [
@@ -162,11 +167,11 @@ def _recipe(recipe: Any) -> str:  # noqa: ANN401
         ],
         ["weight decay", _decay(recipe)],
         ["epochs", f"{recipe.epochs}, {_warmup(recipe.warmup_epochs)}"],
-        ["gradients", "not clipped" if recipe.clip is None else f"clipped at {recipe.clip:g}"],
-        ["crops", f"`{recipe.augment}`"],
-        ["source", recipe.source],
+        ["gradients", "not clipped" if recipe.clip is None else f"clipped at norm {recipe.clip:g}"],
+        ["crops (`--augment`)", f"`{recipe.augment}`"],
+        ["source of the recipe", recipe.source],
     ]
-    return grid(["what", "value"], lines)
+    return grid(["what", "default"], lines)
 
 
 def _warmup(epochs: float) -> str:
@@ -188,22 +193,20 @@ def _crops(cls: type[Any]) -> str:
         for crop in dict.fromkeys(crops):
             lines.append([f"{side} x {side}", str(crops.count(crop)), *_changes(crop)])
     header = [
-        "images",
-        "crops",
-        "side",
+        "size of the images",
+        "crops per image",
+        "side in pixels",
         "share of the area",
-        "brightness, contrast, saturation, hue",
+        "largest change of brightness, contrast, saturation, hue",
     ]
     chances = ["P(colours)", "P(grey)", "P(blur)", "P(solarisation)"]
     shown = " ".join(cell for line in lines for cell in line)
     meanings = " ".join(text for word, text in _DECIDED.items() if word in shown)
     text = (
-        "Each line is one kind of crop, for images of the size in the first column. *Crops* is the "
-        "number of such crops per image. *Side* is the side of a crop in pixels. *Share of the "
-        "area* is the part of the image that a crop covers before it is resized. The column "
-        "*brightness, contrast, saturation, hue* has the largest changes of colour. "
-        f"{meanings} The columns P(...) have the probabilities that a "
-        "crop gets these changes of colour, becomes grey, is blurred or is solarised."
+        "Each row is one kind of crop. *Share of the area* is the part of the image that a crop "
+        f"covers before it is resized. {meanings} P(colours) is the probability that a crop gets "
+        "these changes; the next columns have the probabilities that it becomes grey, is blurred "
+        "or is solarised."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

@@ -1,8 +1,9 @@
 """Writes one page for each objective from its class; objective_texts.py has its TeX and its use.
 
-A page holds the formula, when to use it and when not, the command that trains with it and what that
-command leaves, an example, a picture of the three components, the other paragraphs of the docstring
-(gradient, shapes, reference), the settings with their ranges, the presets and the properties.
+A page holds the formula and its letters, when to use the objective and when not, the command that
+trains with it and what that command writes, an example, the settings with their ranges, the
+presets, a picture of the three components, the other paragraphs of the docstring (gradient, shapes,
+reference) and the properties.
 """
 
 import dataclasses
@@ -21,13 +22,13 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown, summary
 
 _SPACES = {
-    "sphere": "embeddings; the loss normalises their rows to length 1",
-    "batchnorm": "embeddings; the loss standardises their columns over the batch",
-    "raw": "embeddings, used without normalisation",
-    "logits": "logits, used without normalisation",
+    "sphere": "the loss scales each embedding to length 1",
+    "batchnorm": "the loss standardises each coordinate over the batch",
+    "raw": "the loss takes the embeddings as they are",
+    "logits": "the loss takes the logits as they are",
 }
 _HELD = {
-    "nothing": "no input is held constant",
+    "nothing": "none; gradients flow to all inputs",
     "negatives": "the negatives are held constant",
     "mixtures": "the mixed negatives are held constant",
     "everything": "everything except the anchor is held constant",
@@ -39,42 +40,47 @@ _INVARIANCES = {
     "view swap": "an exchange of the two views",
 }
 _FADES = {
-    "1": "GD, the factor on the whole gradient of an anchor, is 1 at every angle{default}: an "
-    "anchor keeps learning even if its positive is much closer than its negatives. On text, an "
-    "objective with such a gradient tends to overfit, so watch the held-out score "
+    "1": "An anchor never stops learning{default}, even if its positive is much closer than its "
+    "negatives. On text, such an objective tends to overfit, so watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
-    "1 or 0": "GD, the factor on the whole gradient of an anchor, falls from 1 to 0 at a "
-    "threshold: the anchor stops learning as soon as its positive is far enough ahead of its "
-    "negatives. If most anchors stop soon after the start, more training changes little "
+    "1 or 0": "An anchor stops learning as soon as its positive is sufficiently closer to it than "
+    "its negatives. If most anchors stop soon after the start, more training changes little "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
-    "1 to 0": "The gradient on an anchor fades as its positive becomes more similar to it than its "
-    "negatives are. If the gradients of most anchors fade soon after the start, more training "
-    "changes little ([`dissipated-early`](../diagnoses/dissipated-early.md)).",
+    "1 to 0": "An anchor learns little once its positive is much closer to it than its negatives. "
+    "If this happens to most anchors soon after the start, more training changes little "
+    "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
 }
 """Advice for each kind of dissipation."""
 
 _LEFT = {
-    "train": "The command fine-tunes {encoder} and prints the score on held-out pairs "
-    "before and after training. `{folder}/model` is the trained model. If the score never rose "
-    "above its value before training, the folder has the original model instead. "
-    "`{folder}/metrics.csv` is the log of the training, with measures of the gradient. "
+    "train": "Each line of `pairs.tsv` has two texts that belong together, such as a question and "
+    "its answer, with a tab between them. The command fine-tunes {encoder}. "
+    "`--dev auto` holds out a tenth of the pairs; the command prints the score on these pairs "
+    "before, during and after training. `{folder}/model` is the model with the best score. If the "
+    "score never rose, it is the original model. `{folder}/metrics.csv` is the log of the "
+    "training: the loss, and measures of the gradient. "
     "[Example of the output](../commands/train.md#output).",
-    "train-images": "The command trains a ResNet-18 from random weights. If the pictures have "
-    "labels and a test part, it prints the accuracy of nearest neighbours. `{folder}/model` is "
-    "the model; `{folder}/metrics.csv` is the log. "
-    "[Example of the output](../commands/train-images.md#output).",
+    "train-images": "`{data}` is a folder of images. The command trains a ResNet-18 from random "
+    "weights. If the images have labels and a test part, the command prints the accuracy of "
+    "nearest neighbours during training, and the accuracy of a linear classifier at the end. "
+    "`{folder}/model` is the encoder after the last step. `{folder}/metrics.csv` is the log of the "
+    "training. [Example of the output](../commands/train-images.md#output).",
 }
 _LETTERS = {
-    r"\b(h|s|d|theta)_i": "h_i is an anchor, and h'_i is its positive. h_j and h'_j are the two "
-    "views of another row. All rows {unit}",
+    r"\b(h|s|d|theta)_i": "h_i is the embedding of an anchor, and h'_i is that of its positive. "
+    "The anchors are the first view of the batch, the positives are the second view. h_j and h'_j "
+    "are another pair of the batch. All embeddings {unit}",
     r"\bx_j": "x_j is a negative of anchor i",
-    r"\bs_[ik]": "s_ij is the cosine of h_i and h_j, and s_ij' is the cosine of h_i and h'_j",
+    r"\bh'?_[ijkl]\.\w": "h_i.h_j is the dot product of two embeddings",
+    r"\bs_[ik]": "s_ij is the cosine similarity of h_i and h_j, and s_ij' is that of h_i and h'_j",
     "theta_i": "theta_ij' is the angle between h_i and h'_j",
     r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
-    r"\b2?N\b": "N is the number of rows of each view",
-    r"1/D|\(D \(": "D is the number of coordinates",
-    r"\bdirections\b": "The loss has two directions: in one, the rows of the first view are the "
-    "anchors; in the other, those of the second view",
+    r"\b2?N\b": "N is the number of pairs in the batch",
+    r"1/D|\(D \(": "D is the number of coordinates of an embedding",
+    r"\(H\)": "H has the rows h_i, and H' has the rows h'_i",
+    r"\bdiag C": "I is the identity matrix, and diag C is C without its off-diagonal elements",
+    r"\bdirections\b": "The loss has two directions: in one, the first view has the anchors; in "
+    "the other, the second view has them",
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
 """The letters of the formulas that are not settings, and what they mean."""
@@ -87,6 +93,16 @@ _HEADS = (
 
 _TITLES = {"Ours": "Where we differ from the paper"}
 """The headings that a page prints in other words."""
+
+_CALLED = {
+    logits: f"The objective takes two tensors with one {row} in each row: {first}, and {second} in "
+    "the same order. It returns the loss. [Use it in your own training loop](../guide/pytorch.md)."
+    for logits, row, first, second in (
+        (False, "embedding", "the anchors", "their positives"),
+        (True, "vector of logits", "those of the student", "those of the teacher"),
+    )
+}
+"""What an objective takes and returns."""
 
 
 def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
@@ -121,44 +137,51 @@ def picture(cls: type[Objective]) -> bytes | None:
 
 def index(names: Sequence[str]) -> str:
     """Return the table of all objectives in Markdown."""
-    header = ["objective", "dissipation", "weight", "ratio", "paper", "equation", "settings"]
+    components = ["dissipation GD", "weight W", "ratio R"]
+    header = ["objective", *components, "paper", "equations and tables", "settings and defaults"]
     lines = [
         [f"[{cls.__name__}]({name}.md)", *cells]
         for name, cells in rows(names).items()
         for cls in [Objective.registered[name]]
     ]
     values = [
-        ["dissipation", "`1`: GD is 1 at every angle, so no anchor stops learning"],
+        ["dissipation GD", "`1`", "GD is always 1: an anchor never stops learning"],
         [
-            "",
-            "`1 or 0`: the gradient on an anchor stops as soon as its positive is far enough ahead "
-            "of its negatives",
+            "dissipation GD",
+            "`1 or 0`",
+            "GD is 1 until the positive is sufficiently closer to the anchor than the negatives, "
+            "and then 0: the anchor stops learning",
         ],
         [
-            "",
-            "`1 to 0`: the gradient on an anchor fades as its positive becomes more similar to it "
-            "than its negatives are",
+            "dissipation GD",
+            "`1 to 0`",
+            "GD falls gradually; it is near 0 if the positive is much closer to the anchor than "
+            "the negatives",
         ],
-        ["weight", "`hardest`: only the most similar negative pushes the anchor"],
-        ["", "`all`: all negatives push"],
-        ["", "`signed`: some negatives push, others pull"],
-        ["", "`none`: nothing pushes"],
-        ["ratio", "a number: the ratio has this value at every angle"],
-        ["", "`dynamic`: the ratio depends on the angles"],
-        ["", "`matrix`: each coordinate of the embedding has its own ratio"],
-        ["", "`only pull`: nothing pushes, so there is no ratio"],
-        ["all three", "`-`: not defined, because the loss compares no vectors of length 1"],
+        ["weight W", "`hardest`", "only the most similar negative pushes the anchor"],
+        ["weight W", "`all`", "all negatives push the anchor"],
+        ["weight W", "`signed`", "some negatives push the anchor, others pull it"],
+        ["weight W", "`none`", "no negative pushes the anchor"],
+        ["ratio R", "a number", "R is always this number"],
+        ["ratio R", "`dynamic`", "R depends on the angles between embeddings"],
+        ["ratio R", "`matrix`", "R is different in each coordinate of the embedding"],
+        ["ratio R", "`only pull`", "R is not defined, because no negative pushes the anchor"],
+        [
+            "all three",
+            "`-`",
+            "GD, W and R are not defined, because the loss does not compare embeddings",
+        ],
     ]
     return (
         "# Objectives\n\n"
-        "Use this page to find a loss by its gradient. [Choose an objective](../guide/choose.md) "
-        "compares the scores after training. The page of each objective has the command that "
-        f"trains with it.\n\n{legend('', everything=True)} Together, they give the gradient on "
-        "anchor i: GD_i · Σ_j W_ij (x_j − R_i h'_i), where the x_j are the negatives and h'_i is "
-        "the positive ([notation](../notation.md)).\n\nThe first table explains the words that "
-        "the second table uses for the components. The row `Paradigm` has its default components; "
-        "you can replace each of them.\n\n"
-        + grid(["component", "values"], values)
+        "Use this page to find a loss by its gradient. To choose a loss by its scores, read "
+        "[Choose an objective](../guide/choose.md). The page of each objective has the command "
+        f"that trains with it.\n\n{legend('', everything=True)} GD, W and R together give the "
+        "gradient on anchor i: GD_i · Σ_j W_ij (x_j − R_i h'_i), where the x_j are the negatives "
+        "and h'_i is the positive ([notation](../notation.md)).\n\nThe first table explains the "
+        "words for GD, W and R in the second table. The row `Paradigm` has the components that "
+        "`Paradigm` has by default; you can replace each of them.\n\n"
+        + grid(["component", "word", "meaning"], values)
         + "\n"
         + grid(header, lines)
     )
@@ -170,8 +193,10 @@ def page(cls: type[Objective]) -> str:
     objective = cls()
     train = _command(cls)
     blocks = [f"# {cls.__name__}", escaped(sentence)]
+    letters = _letters(objective, "\n\n".join(paragraphs))
     if cls.name in FORMULAS:  # a new objective is one file: its page needs nothing beside it
         blocks += [f"$$\n{FORMULAS[cls.name]}\n$$"]
+    blocks += filter(None, [letters])
     blocks += ["[Notation](../notation.md) · [choose an objective](../guide/choose.md)"]
     blocks += ["## When to use it", *([USES[cls.name]] if cls.name in USES else [])]
     blocks += ["\n".join(f"- {one}" for one in _limits(objective))]
@@ -179,52 +204,57 @@ def page(cls: type[Objective]) -> str:
     examples = [text for text in paragraphs if text.startswith("Example:")]
     for example in examples:
         blocks += ["## In Python", *_example(cls, example)]
+        blocks += [_CALLED[objective.space == "logits"]]
+    blocks += ["## Settings", settings(cls), *_how_to_set(cls)]
+    if cls.presets:
+        blocks += ["## Presets", _presets(cls)]
     blocks += ["## The gradient"]
     if objective.has_terms:
         blocks += [
             legend("", everything=True),
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
-            "The picture shows one anchor with 31 negatives, at the default settings. The left "
-            "panel has GD, and the right panel has R. In these two panels, the vertical axis is "
-            "the angle between the anchor and its positive, and the horizontal axis is the mean "
-            "angle between the anchor and its negatives. The angles between the anchor and each of "
-            "its negatives have a standard deviation of 0.1 radians around this mean. In the "
-            "middle panel, the vertical axis is W of one negative, and the horizontal axis is the "
-            "angle between this negative and the anchor; the angle between the anchor and its "
-            "positive is π/6. The picture assumes that the positive and the negatives, without "
-            "their parts along the anchor, are orthogonal to each other. The two views of a "
-            "negative are equal.",
+            "The picture shows one anchor with 31 negatives, at the default settings: GD on the "
+            "left, W in the middle, R on the right. θ\\_ii' is the angle between the anchor and "
+            "its positive, and θ\\_ij' is the angle between the anchor and a negative. In the left "
+            "and the right panel, the horizontal axis has the mean of the 31 angles θ\\_ij'; their "
+            "standard deviation is 0.1 radians. In the middle panel, each dot is a negative, and "
+            "θ\\_ii' is π/6. R is not defined where the right panel is grey. The picture assumes "
+            "that the positive and the negatives, without their parts along the anchor, are "
+            "orthogonal to each other. The two views of a negative are equal.",
         ]
-    blocks += filter(None, [_letters(objective, "\n\n".join(paragraphs))])
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
-    blocks += ["## Settings", settings(cls)]
-    if cls.presets:
-        blocks += ["## Presets", _presets(cls)]
     blocks += ["## Properties", _declared(objective), "## Source"]
     blocks += [source(cls.paper)]
     return "\n\n".join(blocks) + "\n"
 
 
 def _letters(objective: Objective, text: str) -> str:
-    """Return a line that explains the letters of a docstring, except for those of settings."""
-    if objective.space == "logits":
+    """Return a list that explains the letters of the formulas; those of settings come last."""
+    fields = hypers(type(objective))
+    symbols = {
+        hyper.symbol: f"`{field}`"
+        for field, hyper in fields.items()
+        if hyper.symbol and not isinstance(getattr(objective, field), bool)
+    }
+    found = [
+        meaning
+        for letter, meaning in _LETTERS.items()
+        if objective.space != "logits" and re.search(letter, text)
+    ]
+    if symbols:
+        listed = "; ".join(f"{symbol} is {field}" for symbol, field in symbols.items())
+        found.append(listed.replace(" is ", " is the setting ", 1))
+    if not found:
         return ""
-    found = [meaning for letter, meaning in _LETTERS.items() if re.search(letter, text)]
-    unit = "have length 1" + " with the default `space`" * ("space" in hypers(type(objective)))
+    unit = "have length 1" + " with the default `space`" * ("space" in fields)
     return "Letters of the formulas:\n\n" + "\n".join(
-        f"- {escaped(one).format(unit=unit)}." for one in found
+        f"- {escaped(one.replace('`', '``')).format(unit=unit)}." for one in found
     )
 
 
 def source(paper: Paper) -> str:
-    """Return title, authors and equation of a paper; the equation may name the same authors."""
-    first, _, last = paper.reference.rpartition(": ")
-    if paper.equation.startswith(last):  # the equation repeats the reference, or its last part
-        return f"{paper.title}. " + (f"{first}: " if first else "") + f"{paper.equation}."
-    authors = paper.reference.rpartition(", ")[0]
-    if authors and paper.equation.startswith(f"{authors}, "):  # it repeats them without the year
-        return f"{paper.title}. {paper.reference}{paper.equation.removeprefix(authors)}."
-    return f"{paper.title}. {paper.reference}; {paper.equation}."
+    """Return a list of a paper's title and authors, and of the equations that the code follows."""
+    return f"- Paper: {paper.title} ({paper.reference}).\n- The code follows {paper.equation}."
 
 
 def _command(cls: type[Objective]) -> str:
@@ -284,12 +314,24 @@ def settings(cls: type, prefix: str = "") -> str:
     """Return the table of a class's hyperparameters, each with its default, range and meaning."""
     fields = hypers(cls)
     if not fields:
-        return "None."
+        return "There are no settings."
     lines = [
         [f"`{prefix}{field}`", hyper.symbol, shown(getattr(cls, field)), hyper.bounds, hyper.help]
         for field, hyper in fields.items()
     ]
     return grid(["setting", "symbol", "default", "allowed", "meaning"], lines)
+
+
+def _how_to_set(cls: type[Objective]) -> list[str]:
+    """Return a sentence on how to set a hyperparameter; nothing if there are none."""
+    for field in hypers(cls):
+        value = getattr(cls, field)
+        written = f'"{value}"' if isinstance(value, str) else shown(value)
+        return [
+            f"To set a value, write, for example, `--objective.{field} {shown(value)}` in the "
+            f"command, or `{cls.__name__}({field}={written})` in Python."
+        ]
+    return []
 
 
 def _presets(cls: type[Objective]) -> str:
@@ -303,28 +345,31 @@ def _presets(cls: type[Objective]) -> str:
         ]
         for name, preset in cls.presets.items()
     ]
+    first = next(iter(cls.presets))
     text = (
-        "`--objective.preset NAME` sets the values in the line NAME of the table below. It does "
-        "not set the learning rate and the batch size with which these values were tuned: set "
-        "them by `--learning-rate` and `--batch-size`."
+        f"A preset has the values that a paper tuned for one encoder. `--objective.preset {first}` "
+        f"sets the values in the row `{first}`. It does not set the learning rate and the batch "
+        "size in this row: set them with `--learning-rate` and `--batch-size`."
     )
     sources = " ".join(preset.source for preset in cls.presets.values())
     for field, value in dict.fromkeys(re.findall(r"\(with (\w+)=(\w+)\)", sources)):
         text += (
-            f" The values were tuned with `{field}={value}`, which the preset does not set either. "
-            f"To train as the authors did, add `--objective.{field} {value}`."
+            f" The values were tuned with `{field}={value}`, and the preset does not set "
+            f"`{field}`. To train as the authors did, add `--objective.{field} {value}`."
         )
-    table = grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
+    table = grid(["preset", "values", "learning rate", "batch size", "source of the values"], lines)
     return f"{text}\n\n{table}"
 
 
 def left(command: str) -> str:
     """Return sentences on what a training command prints and writes."""
-    found = re.search(r"isotrope (train\S*) .*--output (\S+)", command)
+    found = re.search(r"isotrope (train\S*) (\S+) .*--output (\S+)", command)
     assert found is not None, command
     encoder = re.search(r"--encoder (\S+)", command)
     return _LEFT[found[1]].format(
-        folder=found[2], encoder="all-MiniLM-L6-v2" if encoder is None else encoder[1]
+        data=found[2],
+        folder=found[3],
+        encoder="all-MiniLM-L6-v2" if encoder is None else encoder[1],
     )
 
 
@@ -335,41 +380,42 @@ def _limits(objective: Objective) -> list[str]:
     limits = [_FADES[fades].format(default=default)] if fades in _FADES else []
     if objective.holds == "everything":
         limits.append(
-            "Ignore the loss curve: the loss is a surrogate, which was built to have a chosen "
+            "Ignore the value of the loss. The loss is a surrogate: it was built to have a chosen "
             "gradient, and its value has no meaning."
         )
     if not objective.takes_negatives:
-        limits.append("It does not accept hard negatives (a third column of a file of pairs).")
-    if not objective.pairwise:
-        limits.append("It ignores `--groups`: it treats all rows of a batch alike.")
+        limits.append("It does not accept hard negatives (a third text on each line of the file).")
+    if not objective.pairwise and summary(objective)["weight"] not in ("none", "-"):
+        limits.append("It ignores `--groups`: inputs of one group push each other apart too.")
     return limits
 
 
 def _declared(objective: Objective) -> str:
-    both = "first the rows of one view, then the rows of the other view"
-    usual = " (with the default settings)" if "space" in hypers(type(objective)) else ""
+    both = "both views, each with the other view as its positives"
+    usual = ", with the default settings" * ("space" in hypers(type(objective)))
     value = (
-        "one number for the whole batch"
+        "one number for the whole batch; an anchor has no loss of its own"
         if objective.batch_level
         else f"the {objective.reduction} of the losses of the anchors"
+        + ' (with `variant="paper"`)' * _released(objective)
     )
     first = (
-        f"the rows of the first view. `{type(objective).__name__}().symmetric()` is the mean of "
-        "two losses, each with the rows of one view as anchors"
+        f"the first view. `{type(objective).__name__}().symmetric()` is the mean of two losses: "
+        "one with the first view as anchors, and one with the second view as anchors"
     )
     grouped = (
-        "rows with the same value of `groups` are not negatives of each other"
+        "rows with the same value in the argument `groups` are not negatives of each other"
         if objective.pairwise
-        else "`groups` has no effect"
+        else "the argument `groups` has no effect"
     )
     lines = [
         f"- Input: {_input(objective)}.",
         f"- Value: {value}.",
         f"- Anchors: {both if objective.two_directions else first}.",
-        f"- Additional negatives: {_accepted(objective)}.",
+        f"- Additional negatives (hard negatives or a queue): {_accepted(objective)}.",
         f"- Groups: {grouped}.",
         f"- Stop-gradient: {_held(objective)}.",
-        f"- The loss does not change{usual} under: "
+        f"- Changes that leave the loss the same{usual}: "
         f"{', '.join(_INVARIANCES.get(one, one) for one in sorted(objective.invariances))}.",
     ]
     return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
@@ -389,8 +435,9 @@ def _input(objective: Objective) -> str:
     """What an objective does to its inputs, by its setting ``space`` if it has one."""
     space = hypers(type(objective)).get("space")
     spaces = space.choices if space is not None else (objective.space,)
-    known = [_SPACES[str(one)] + ("" if space is None else f' (`space="{one}"`)') for one in spaces]
-    return "; ".join([known[0], *(text.removeprefix("embeddings; ") for text in known[1:])])
+    return "; ".join(
+        ("" if space is None else f'with `space="{one}"`, ') + _SPACES[str(one)] for one in spaces
+    )
 
 
 def _accepted(objective: Objective) -> str:

@@ -67,78 +67,83 @@ _MODIFIED = (
 )
 _TRIPLET = (
     "Use it for sentences if the encoder was pretrained but not yet trained on pairs, like BERT. "
-    "It pushes only the nearest negative and stops at a margin. Do not use it for a randomly "
-    "initialised encoder: such an encoder can collapse."
+    "It pushes only the nearest negative, and stops when the positive is closer by a margin. Do "
+    "not use it for an encoder with random weights: all embeddings can become equal (collapse)."
 )
 _VIEWS = (
     "Use it on images, as its paper does. It compares each anchor with both views of the other "
-    "rows; `infonce` uses only one view. Large batches therefore need more time and memory than "
-    "with `infonce`."
+    "images; `infonce` compares it with only one view. Large batches therefore need more time and "
+    "memory than with `infonce`."
 )
 _GRADIENT = (
-    "Use it only in trainings and measurements that compare gradients. Following Tao et al. "
-    "(2022), its definition is a gradient: {gradient}."
+    "Use it only to compare gradients, in trainings or in measurements. As in Tao et al. (2022), "
+    "it is defined by its gradient: {gradient}."
 )
 
 USES = {
-    "alignuniform": "Use it to set the weights of alignment (positives are near) and of uniformity "
-    "(embeddings are spread out) directly. In many passes over the same sentences, this loss "
-    "overfits, so train with `--dev`.",
+    "alignuniform": "Use it to weigh alignment (positives are near) against uniformity (embeddings "
+    "are spread out). It overfits in many epochs on the same sentences. Keep `--dev`, which saves "
+    "the model with the best held-out score.",
     "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
     "pairs: the added angle brings positives closer.",
     "barlowtwins": "Use it on images. On sentences, use `modifiedbarlowtwins` or `infonce`, "
     "because `barlowtwins` never stops pushing.",
     "barlowtwinsgrad": _GRADIENT.format(
-        gradient="that of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
+        gradient="it has the gradient of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),
-    "dcl": "Use it for small batches. The gradient of `infonce` fades sooner with fewer "
-    "negatives, but the gradient of `dcl` never fades. In many passes over the same sentences "
-    "`dcl` overfits, so train with `--dev`.",
-    "dclplus": "Use it in place of `dcl` if `dcl` overfits: with `dclplus`, the gradient on an "
-    "anchor stops when the loss of this anchor reaches 0.",
+    "dcl": "Use it for small batches: with few negatives, the gradient of `infonce` fades early, "
+    "and the gradient of `dcl` never fades. `dcl` overfits in many epochs on the same sentences. "
+    "Keep `--dev`, which saves the model with the best held-out score.",
+    "dclplus": "Use it in place of `dcl` if `dcl` overfits: with `dclplus`, an anchor has no "
+    "gradient once its loss reaches 0.",
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
     "far from their anchors.",
-    "dino": "Use it through `isotrope train-images --method dino`: it compares logits of a student "
-    "and a teacher, not embeddings.",
+    "dino": "Use it only with `isotrope train-images --method dino`, because it does not compare "
+    "embeddings: it compares the logits of a student network with those of a teacher network.",
     "infonce": "Use it first: for single texts, for pairs, and with hard negatives. "
     "Its name in sentence-transformers is `MultipleNegativesRankingLoss`.",
     "mat": _TRIPLET,
     "met": _TRIPLET,
     "mhe": "Use it to study hyperspherical energy, which is low if the embeddings are spread "
     "evenly over the sphere. To train on sentences, use `modifiedmhe`: in "
-    "our measurements `mhe` lowered the encoder's STS score.",
-    "mhs": "Use it to study hyperspherical separation, the distance to the nearest neighbour on "
-    "the sphere. If the encoder was not yet trained on "
-    "pairs, you can also train on sentences with it. In this case, add `--dev`.",
+    "our measurements, `mhe` lowered the STS score of the encoder.",
+    "mhs": "Use it to study hyperspherical separation, the distance of an embedding from its "
+    "nearest neighbour on the sphere. If the encoder was not yet trained on pairs, you can also "
+    "train on sentences with it. Keep `--dev`, which saves the model with the best held-out score.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",
-    "mixcse": "Use it if your negatives are too easy. For each anchor, it adds a hard negative: "
-    "a mixture of the positive and another text.",
-    "mixedinfonce": "Use it if your negatives are too easy. For each anchor, it adds a hard "
-    "negative: a mixture of the two hardest negatives of the batch.",
+    "mixcse": "Use it if your negatives are too easy. It adds a hard negative for each anchor: "
+    "a mixture of the embeddings of the positive and of another text.",
+    "mixedinfonce": "Use it if your negatives are too easy. It adds a hard negative for each "
+    "anchor: a mixture of the embeddings of the two hardest negatives in the batch.",
     "modifiedbarlowtwins": _MODIFIED,
     "modifiedmhe": _MODIFIED,
     "modifiedmhs": _MODIFIED,
     "modifiedvicreg": _MODIFIED,
     "mpt": _TRIPLET,
-    "negativecosine": "Use it only in BYOL or SimSiam. It does not push embeddings apart, so alone "
-    "it collapses.",
+    "negativecosine": "Use it only with `--method byol` or `--method simsiam`. It does not push "
+    "embeddings apart. Only the predictor and the stopped gradient of these methods keep "
+    "all embeddings from becoming equal (collapse).",
     "ntxent": "Use it for pairs of texts, where it is the default of `isotrope train`, and for "
-    "images with `--method simclr`. It compares each anchor with both views of the other rows; "
-    "`infonce` uses only one view. Large batches therefore need more time and memory than with "
-    "`infonce`.",
-    "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
+    "images with `--method simclr`. It compares each anchor with both texts of the other "
+    "pairs; `infonce` compares it with only one of them. Large batches therefore need more time "
+    "and memory than with `infonce`.",
+    "paradigm": "Use it to build an objective from three components of the gradient: dissipation, "
+    "weight and ratio. `isotrope objectives` lists the components that you can choose. By default, "
+    "the dissipation is always 1, the weights are a softmax over the negatives, and the ratio is "
+    "1.",
     "simclrgrad": _GRADIENT.format(
-        gradient="the gradient that an anchor receives from its own term of NT-Xent "
-        "([`ntxent`](ntxent.md)), without the gradients from the terms of other anchors"
+        gradient="an anchor gets the gradient of its own loss in NT-Xent "
+        "([`ntxent`](ntxent.md)), but not the gradients of the losses of other anchors"
     ),
-    "unigrad": "Use it to study what siamese objectives have in common (Tao et al., 2022).",
+    "unigrad": "Use it to study what the objectives of MoCo, BYOL and Barlow Twins have in common "
+    "(Tao et al., 2022).",
     "vicreg": "Use it on images. On sentences, use `modifiedvicreg`, because `vicreg` never stops "
     "pushing.",
     "vicreggrad": _GRADIENT.format(
-        gradient="the one that Li et al. (2024) give for VICReg ([`vicreg`](vicreg.md)), without "
-        "centring and without the hinge on standard deviations"
+        gradient="it has the gradient that Li et al. (2024) give for VICReg "
+        "([`vicreg`](vicreg.md)), without centring and without the hinge on standard deviations"
     ),
 }
 

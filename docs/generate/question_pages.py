@@ -16,17 +16,18 @@ from isotrope.diagnostics.verdicts import VERDICTS
 _PAGE = """# Is this normal?
 
 Use this page to look up a question like yours. To check your own training, add
-`callbacks=[isotrope.Doctor()]` to its trainer. For {count} public questions about training
-embedding models, we ran a small training with the settings of the question. In each training,
+`callbacks=[isotrope.Doctor()]` to its trainer. We took {count} questions about training embedding
+models from GitHub, and ran a small training with the settings of each question. In each training,
 [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gave a verdict. Then we made the
 change that it proposed, and trained again.
 
 ## {count} questions
 
-The numbers in the last column are the MRR@10 (out of 100) before training, after the training in
-question, and after the changed training. If the verdict on the changed training was not healthy,
-the column *change made* has this verdict in parentheses. *(wrong)* marks a verdict that we did not
-expect ([how the answers were judged](#how-the-answers-were-judged)).
+The last column has the MRR@10 (out of 100) before training, after the training in question, and
+after the changed training. If the verdict on the changed training was not healthy, it is in
+parentheses in the column *change made*. A dash means that nothing was changed, or that no score was
+measured. `scale` is 1 divided by the temperature. *(wrong)* marks a verdict that we did not expect
+([how the answers were judged](#how-the-answers-were-judged)).
 
 {questions}
 
@@ -39,10 +40,12 @@ rise: some changed trainings end with a lower score than the encoder had before 
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| all except the {seen} that made us change a rule or the training | {judged} of {judging} |
+| all except {seen}, after which we changed a rule or the training | {judged} of {judging} |
 
 The [table](results/questions.csv) once had two more rows, both with wrong answers. The log
 [says why we removed them](LOG.md#public-questions-that-left-the-table). {misses}
+
+All trainings have these settings:
 
 | setting | value |
 | --- | --- |
@@ -56,8 +59,8 @@ The [table](results/questions.csv) once had two more rows, both with wrong answe
 ## Symptoms and numbers
 
 sentence-transformers lists [23 symptoms]({list}) of failed trainings. {visible} of these symptoms
-show in the embeddings and their gradient. isotrope can help with three other symptoms. The table
-has all these symptoms. The other symptoms in the list are about machines, files, accounts and other
+show in the embeddings and their gradient. isotrope helps with three others in another way. The
+table has these nine symptoms. The rest of the list is about machines, files, accounts and other
 kinds of model.
 
 {table}
@@ -90,7 +93,7 @@ SYMPTOMS = (
     Symptom("out of memory", other="`CachedObjectiveLoss`, `--micro-batch`"),
     Symptom(
         "the loss is NaN, infinite, or jumps",
-        "`loss`, `norm`, `std`: not finite, or many times the start",
+        "`loss`, `norm`, `std`: not finite, or many times as large as at the start",
         ("diverging",),
     ),
     Symptom(
@@ -114,8 +117,8 @@ SYMPTOMS = (
     ),
     Symptom(
         "the evaluation is perfect from the first step on",
-        "`dead` at the first step, if the training pairs are as easy as the evaluation (isotrope "
-        "does not notice test data among the training data)",
+        "`dead` at the first step, if the training pairs are as easy as the evaluation. isotrope "
+        "does not notice test data among the training data",
         ("nothing-left-to-learn",),
     ),
     Symptom(

@@ -34,8 +34,8 @@ _REASONS: dict[str, str] = {
     "undecided": "the interval includes both 0 and an effect that matters",
     "opposite": "the whole interval is on the other side of 0",
     "smaller than a quarter": "the whole interval is below {least}",
-    "same direction, weaker": "the interval includes less than {least}",
-    "replicated": "at least {least}",
+    "same direction, weaker": "the interval is above 0, but includes less than {least}",
+    "replicated": "the whole interval is at least {least}",
 }
 
 _LOSS_NAMES = {"mhe": "MHE", "mhs": "MHS", "barlowtwins": "Barlow Twins", "vicreg": "VICReg"}
@@ -48,7 +48,7 @@ _SHORT: dict[str, str] = {
     "Li et al. 2024": "The authors replace the three factors of a loss's gradient. {letters} "
     "Replacing all three raises the STS average of [MHE](objectives/mhe.md) (hyperspherical "
     "energy; {li-table3-mhe}; paper: 15.8), Barlow Twins ({li-table3-barlowtwins}; 12.7) and "
-    "VICReg ({li-table3-vicreg}; 12.7). It lowers that of [MHS](objectives/mhs.md) "
+    "VICReg ({li-table3-vicreg}; 12.7). It lowers the STS average of [MHS](objectives/mhs.md) "
     "(hyperspherical separation; {li-table3-mhs}; 5.5). The gain comes from W: for MHE, replacing "
     "W after GD adds {li-table5-mhe-weight}. Some results are the opposite of the paper's: "
     "replacing R last lowers the STS average of MHE ({li-table5-mhe-ratio}) and Barlow Twins "
@@ -59,7 +59,7 @@ _SHORT: dict[str, str] = {
     "paper: 4.9) and above alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). "
     "The triplet losses [MET](objectives/met.md) and [MAT](objectives/mat.md) are ahead of "
     "InfoNCE in the paper, but not here ({nie-table1-met-infonce}, {nie-table1-mat-infonce}). "
-    "Most other claims that we tested are undecided.",
+    "Most other tested claims are undecided.",
     "Manna et al. 2023": "On images, MIOv3 is ahead of MIOv1 ({manna-table2-miov1}), MIOv2 "
     "({manna-table2-miov2}) and four other losses. Its lead over SimCLR is not clear "
     "({manna-table2-simclr}; paper: 5.0). BYOL is ahead of MIOv3 in the paper and behind it here "
@@ -70,7 +70,7 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-The papers replicate in part, on small encoders. Three large effects on text (12.7 to 15.8 points in the paper) have the same direction on all three of our text encoders, with a quarter to nine tenths of their size. Smaller effects are often undecided.
+The papers replicate in part, on small encoders. Three large effects on text (12.7 to 15.8 points in the paper) have the same direction on all three text encoders, with a quarter to nine tenths of that size. Smaller effects are often undecided.
 
 {counts}
 
@@ -84,7 +84,7 @@ In the table, positive numbers support the paper.
 
 - *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
 - An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)). *Same direction, weaker*: the interval is above 0, but includes effects that do not matter.
-- † marks claims about images. The others, about text, were measured on the encoder `{encoder}`; seed0 and seed1 are two more.
+- † marks claims about images. The others, about text, were measured on the encoder `{encoder}`. seed0 and seed1 are two other encoders.
 - ‡ marks claims written down after their results were known.
 - *Effective* losses: InfoNCE, ArcCon, MPT, MET. *Small rate*: a thirtieth of the recipe's learning rate.
 
@@ -100,8 +100,8 @@ In the table, positive numbers support the paper.
 ## What the intervals leave out
 
 - Intervals cover only the training seeds. The gains of MHE on the three encoders differ by more than the intervals. The tuning used one seed and 250 steps; such scores vary by 1 to 3.5 points.
-- Several rows use the same trainings. Intervals are not corrected for the number of rows, so some miss the true effect.
-- `{encoder}` replaced seed0 after results on seed0 were known. This changed three verdicts: on MHS, on MET, and on modified against effective losses.
+- Several rows use the same trainings. Intervals are not corrected for the number of rows, so some intervals miss the true effect.
+- `{encoder}` replaced seed0 after results on seed0 were known. This changed three verdicts: on MHS, MET, and modified against effective losses.
 - Every training here lowers the transfer average (65.6 at the start). In the papers it changes by -1.0 to +3.3.
 
 **Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions), trained for 500 steps; {whitening}. Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
@@ -116,7 +116,7 @@ How to read the table:
 
 - *paper* is the difference that the paper prints. *ours* is the mean difference over n paired seeds, with its interval. Both are in points out of 100.
 - Rows without † are about text. They were measured on `{encoder}`, a BERT of 2 layers and 128 dimensions made from scratch.
-- † marks rows about images, measured with a ResNet-18 of 16 channels on CIFAR.
+- † marks rows about images. They were measured with a ResNet-18 of 16 channels on CIFAR.
 - ‡ marks rows that were written after their results were known. All other rows about text were committed before their trainings.
 - *follows X* marks a row that was measured on the same trainings as row X. The counts above leave it out.
 - *+GD*, *+W* and *+R* are the steps of Li et al.: they exchange the three components of a gradient one after the other. {letters}
@@ -125,19 +125,19 @@ How to read the table:
 
 ## How a verdict is reached
 
-A difference is the mean over n paired seeds, with Student's 90% interval. It is in points out of 100, with two exceptions. *positives end closer* compares cosines. *rises again* and *stays down* compare shares of a fall. A difference matters if it is at least a quarter of the paper's effect. If the paper prints no number, a difference matters if it is at least as large as a limit that we set beforehand. Small trainings are judged like large ones.
+A difference is the mean over n paired seeds, with Student's 90% interval. It is in points out of 100, with two exceptions: claims with *positives end closer* compare cosines, and claims with *rises again* or *stays down* compare shares of a fall. A difference matters if it is at least a quarter of the paper's effect. If the paper prints no number, a difference matters if it is at least as large as a limit that we set beforehand. Small trainings are judged like large ones.
 
 | verdict | the whole interval is |
 |---|---|
 | *replicated* | at an effect that matters, or above |
-| *same direction, weaker* | above 0, but not all at an effect that matters |
-| *smaller than a quarter* | below an effect that matters, but not all below 0 |
-| *opposite* | below 0; for a claim that something is *not behind*, below minus the margin in its row |
+| *same direction, weaker* | above 0, but not wholly at an effect that matters or above |
+| *smaller than a quarter* | below an effect that matters, but not wholly below 0 |
+| *opposite* | below 0. For a claim that losses are *not behind* others, the whole interval is below minus the margin in the row |
 | *undecided* | none of these |
-| *not tested* | not judged, because the trainings did not apply the treatment, or also applied another one; the table shows their numbers |
+| *not tested* | not judged, because the trainings did not make the change that the claim is about, or also made another change; the table shows their numbers |
 | *not testable here* | not measured, because nothing was trained that could decide the claim |
 
-Claims about text that are undecided after five seeds are judged a second and last time, on 15 seeds with the 95% interval. The linked tables show the first five seeds. The number of seeds that "would decide" a claim shows how far it is from a decision. We do not plan to run these seeds ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
+Claims about text that are undecided after five seeds are judged a second and last time, on 15 seeds with the 95% interval. The linked tables show the first five seeds. The number of seeds that "would decide" a claim shows how far the claim is from a decision. We do not plan to run these seeds ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
 """  # noqa: E501 - Markdown
 
 Judged = Sequence[tuple[Claim, ClaimJudgement]]
@@ -227,9 +227,9 @@ def _encoders(
         if len({word in _FOR for word in words & _DECIDED}) == 2:
             turned.append(claim.headline)
     first = (
-        f"The settings were tuned on `{reference_encoder()}` and used on seed1; seed0, an earlier "
-        "encoder (weights lost), had its own tuning. MHE and Barlow Twins gain most on "
-        f"`{reference_encoder()}`, VICReg on seed0."
+        f"The settings were tuned on `{reference_encoder()}` and used on seed1. seed0 is an "
+        "earlier encoder with its own tuning; its weights are lost. MHE and Barlow Twins gain most "
+        f"on `{reference_encoder()}`, VICReg on seed0."
     )
     named = ", ".join(f'"{name}"' for name in turned) or "no claim"
     return f"{first} The verdict depends on the encoder for {named}."
@@ -248,8 +248,8 @@ def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
         told += [f"GD of {where}: {'; '.join(known)}."] if known else []
     return (
         "nu is the weight of the part of a loss that spreads embeddings. In table 5, "
-        "replacing GD also changes nu: here, from our tuned value to the published one. With nu "
-        "and the learning rate held, replacing GD changes the STS average as follows. "
+        "replacing GD also changes nu: here, from our tuned value to the published one. At an "
+        "unchanged nu and learning rate, replacing GD changes the STS average as follows. "
         f"{' '.join(told) or 'Not measured yet.'}"
     )
 

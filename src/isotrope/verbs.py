@@ -90,7 +90,7 @@ def audit(
 
     Raises:
         InputError: The data, the encoder, the objective or the folder cannot be used. An objective
-            must have the components GD, W and R, and compare the rows of a batch.
+            must have a dissipation, weight and ratio, and compare the rows of a batch.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     given: dict[str, Any] = {**settings, "plugin": list(plugins)}
@@ -193,7 +193,7 @@ def sweep(
         ``details["best_command"]`` the command that trains with them.
 
     Raises:
-        InputError: A setting or the data are wrong, before any training; or no trial has a score.
+        InputError: A setting or the data are wrong (nothing is trained), or no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):

@@ -96,7 +96,7 @@ def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) ->
         Image.new("RGB", (16, 16), (90 * number, 0, 0)).save(folder / f"{number}.png")
     refused = {
         ("--objective", "barlowtwins"): "compares coordinates",
-        ("--method", "dino"): "no components",
+        ("--method", "dino"): "no gradient components",
         ("--encoder", MINILM): "give an image encoder",
         ("--suspect", "0"): "--suspect 0",
     }

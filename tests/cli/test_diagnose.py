@@ -112,7 +112,7 @@ def test_a_plugin_and_columns(
         (["nowhere/to/be/found"], "there is no folder"),
         (["{run}", "--objective.temperature", "1"], "needs --objective NAME"),
         (["{run}", "--objective", "infonse"], "did you mean 'infonce'"),
-        (["{run}", "--data", "nothing.txt"], "has no saved model to embed nothing.txt"),
+        (["{run}", "--data", "nothing.txt"], "has no saved model that could embed nothing.txt"),
         (["{run}", "--colour"], "see `isotrope diagnose --help`"),
         ([], "RUN_OR_MODEL"),
     ],
@@ -143,6 +143,6 @@ def test_of_a_model_and_text_there_are_the_statistics_of_li_et_al(run, model: Pa
     assert found["ratios"]["arccon"] > 1
     assert found["uncovered"]["kind"] in ("raw", "covered", "trained", "unknown")
     printed = " ".join(run(*asked).out.split())
-    for words in ("- angles to positives 0.", "- hardest negative: ", "- encoder "):
+    for words in ("- angles to positives: mean 0.", "- hardest negative: ", "- encoder "):
         assert words in printed
     assert "model" not in json.loads(run("diagnose", model / "model", "--json").out)

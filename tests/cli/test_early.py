@@ -25,7 +25,7 @@ CASES = {
     "train texts.txt --output new --batch-size 0": "--batch-size 0: input should be greater",
     "train texts.txt --output new --dev nowhere.tsv": "nowhere.tsv: no such file",
     "train texts.txt --output new --plugin nowhere.py": "nowhere.py: no such file",
-    "train pairs.csv --output new --columns question": "has no column 'question', but has",
+    "train pairs.csv --output new --columns question": "has no column 'question' among",
     "train texts.txt --output new --encoder /nowhere": "there is no folder '/nowhere'",
     "train texts.txt --output new --encoder used": "used holds no model",
     "encode /nowhere texts.txt -o out.npy": "there is no folder '/nowhere'",
@@ -103,7 +103,7 @@ def test_a_data_set_that_nobody_knows_is_refused_within_seconds(
     monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", unknown)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     settings = TrainSettings.read({"files": ["nobody/pairs"], "output": str(tmp_path / "run")})
-    message = r"^check the name nobody/pairs: there is no .*: no dataset called nobody/pairs\)$"
+    message = r"^check the name nobody/pairs: no such file, .*: no dataset called nobody/pairs\)$"
     with pytest.raises(InputError, match=message):
         check_early(settings, resume=False)
     (tmp_path / "cache/nobody___pairs").mkdir(parents=True)

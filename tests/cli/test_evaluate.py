@@ -308,7 +308,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (
-        ((runs[0],), "add --knn or --linear, the scores of an encoder of images such as"),
+        ((runs[0],), "add --knn or --linear, because "),
         ((*runs[:1], "--labels-test", data), "needs the training part, --labels"),
         ((runs[0], "--sts", files["own"]), "own.tsv (the encoder takes pictures)"),
         (("--compare", runs[0], models[0], "--knn"), "needs labelled texts"),

@@ -163,6 +163,6 @@ def test_no_run_is_read_through_a_link(run, tmp_path: Path, verb: str, name: str
     output = ("-o", tmp_path / "page.html") if verb == "report" else ()
     found = run(verb, folder, *output)
     assert (found.code, found.out) == (2, "")
-    assert "is a link, and runs are not read or written through links" in found.err
+    assert "is a link, and isotrope does not read or write runs through links" in found.err
     assert "somebody" not in found.err
     assert not (tmp_path / "page.html").exists()

@@ -143,7 +143,7 @@ def test_a_run_folder_asks_nobody(run, encoder: Path, tmp_path: Path, asked: lis
         assert found.code == 0, found.err
         (folder / "diagnosis.json").unlink()
     found = run("diagnose", folder)
-    assert "the saved model embedded no data: " in found.out
+    assert "the saved model could not be measured: " in found.out
     assert "evilorg/ds" in found.out
     assert asked == []
 
@@ -224,7 +224,8 @@ def test_data_that_a_result_names_are_not_opened(
     result["details"]["data"] = {"digests": digests}
     (folder / "result.json").write_text(json.dumps(result))
     opened.clear()
-    assert "a b.tsv has changed since the run" in " ".join(run("diagnose", folder).out.split())
+    changed = f"changed since the run: {outside / 'a b.tsv'}"
+    assert changed in " ".join(run("diagnose", folder).out.split())
     assert str(other) not in opened
 
 

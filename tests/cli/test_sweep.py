@@ -267,7 +267,7 @@ def test_without_a_package_nothing_is_written(
         (
             ["train", "t.txt", "--dev", "auto", "--vary", "holdout=0.1,0.2", "--output", "o"],
             "--vary holdout changes the data of --dev, and scores on different data "
-            "cannot be ranked; give a file instead of auto, or choose another --metric",
+            "cannot be ranked; give --dev a file instead of auto, or choose another --metric",
         ),
         (
             ["train", "t.txt", "--dev", "auto", "--output", "o", *VIEWS],
@@ -276,7 +276,7 @@ def test_without_a_package_nothing_is_written(
         (
             ["train", "t.txt", "--vary", "dev=a.tsv,b.tsv", "--output", "o"],
             "--vary dev changes the data of --dev, and scores on different data cannot "
-            "be ranked; make one sweep for each",
+            "be ranked; make one sweep for each value",
         ),
         (
             ["train-images", "digits", "--vary", "holdout=0.1,0.2", "--output", "o"],

@@ -150,7 +150,7 @@ def test_objectives_lists_and_explains(run) -> None:
         assert f"--objective.{part}" in found.out
     assert re.search(r"margin:0.3:dot +\(margin:metric\)\n +Dissipation GD = 1 until", found.out)
     card = run("objectives", "ModifiedBarlowTwins").out
-    assert "They were tuned with the learning rate and the" in card
+    assert "They were tuned at the learning rate and the" in card
     assert "--objective.margin" in card
     assert ">= 0" in card
     assert "components: dissipation 1 or 0, weight all, ratio 1.5" in card

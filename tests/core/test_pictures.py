@@ -227,7 +227,7 @@ def test_floating_point_pixels_are_refused() -> None:
     image = Image.fromarray(np.full((4, 4), 0.5, np.float32))
     for picture in (image, encoded(image, "TIFF")):
         with pytest.raises(
-            Unreadable, match="save it with 8 or 16 bits; its pixels are floating-point"
+            Unreadable, match="save its pixels as 8 or 16 bits, not as floating-point"
         ):
             square(picture, 4)
 

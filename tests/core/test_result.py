@@ -94,7 +94,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_damaged_files(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "result.json"
     file.write_bytes(content)
-    said = r"result\.json.* is not (UTF-8 text|a result of isotrope .*cut short)"
+    said = r"result\.json.* is not (UTF-8 text|a result of isotrope .*restore it)"
     with pytest.raises(InputError, match=said):
         Result.load(file)
 

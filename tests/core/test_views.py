@@ -25,9 +25,15 @@ def rows(n: int, d: int = 3, seed: int = 0) -> torch.Tensor:
     [
         ({"anchors": torch.ones(3)}, r"must be matrices \(n x d\); found shapes \(3,\) and"),
         ({"positives": torch.ones(1, 4, 3)}, r"must be matrices .* and \(1, 4, 3\)"),
-        ({"positives": torch.ones(4, 2)}, r"must fit; found \(4, 3\), \(4, 2\), offset 0"),
-        ({"positives": torch.ones(3, 3)}, r"must fit; found \(4, 3\), \(3, 3\), offset 0"),
-        ({"offset": 1}, r"must fit; found \(4, 3\), \(4, 3\), offset 1"),
+        (
+            {"positives": torch.ones(4, 2)},
+            r"positives must be m x 3, .* the shape \(4, 2\) and the offset 0",
+        ),
+        (
+            {"positives": torch.ones(3, 3)},
+            r"m >= offset \+ 4; found the shape \(3, 3\) and the offset 0",
+        ),
+        ({"offset": 1}, r"m >= offset \+ 4; found the shape \(4, 3\) and the offset 1"),
         ({"negatives": torch.ones(2, 5)}, r"negatives must be q x 3, .* found the shape \(2, 5\)"),
         ({"negatives": torch.ones(3)}, r"negatives must be q x 3, .* found the shape \(3,\)"),
         ({"groups": torch.ones(3)}, r"one integer for each of the 4 positives; found shape \(3,\)"),

@@ -71,7 +71,7 @@ CASES: list[tuple[str, Maker, str]] = [
     (
         "folder",
         lambda path: path.mkdir(),
-        "put in a file that ends in",
+        "give a folder with a file that ends in",
     ),
     ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known: .txt, .tsv"),
     ("kind.jsn", content("{}"), "unknown kind of file '.jsn' (did you mean '.json'?)"),
@@ -130,9 +130,9 @@ CASES: list[tuple[str, Maker, str]] = [
     (
         "columns.csv",
         content("id,body\n1,a\n"),
-        "no column has a usual name (text, or anch",
+        "no column has a usual name, such as text or anch",
     ),
-    ("twice.csv", content("text,text\na,b\n"), "rename one of the columns 'text'"),
+    ("twice.csv", content("text,text\na,b\n"), "rename a column; two are called 'text'"),
     ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV: quote without an end"),
     ("cell.csv", content('text\n"' + "x" * 60_000 + "\n" + "x" * 60_000 + '"\n'), "longer than"),
     # JSON lines
@@ -143,17 +143,41 @@ CASES: list[tuple[str, Maker, str]] = [
     ),
     ("deep.jsonl", content("[" * 90_000), "line 1: write one JSON object"),
     ("bare.jsonl", content("5\n"), "line 1: give an object such as"),
-    ("list.jsonl", content('["a", 1]\n'), "line 1: column '2' holds 1 (int), not text"),
-    ("number.jsonl", content('{"text": 5}\n'), "line 1: column 'text' holds 5 (int), not text"),
-    ("nested.jsonl", content('{"text": ["a", 1]}\n'), "column 'text' holds 1 (int), not text"),
+    (
+        "list.jsonl",
+        content('["a", 1]\n'),
+        "line 1: choose a column of text; column '2' holds 1 (int), not text",
+    ),
+    (
+        "number.jsonl",
+        content('{"text": 5}\n'),
+        "line 1: choose a column of text; column 'text' holds 5 (int), not text",
+    ),
+    (
+        "nested.jsonl",
+        content('{"text": ["a", 1]}\n'),
+        "choose a column of text; column 'text' holds 1 (int), not text",
+    ),
     (
         "later.jsonl",
         content('{"text": "a"}\n' * 101 + '{"test": "b"}\n'),
         "none of them has the key 'test' (did you mean 'text'?)",
     ),
-    ("half.jsonl", content('{"text": "\\ud83d"}\n'), "line 1: column 'text' holds a character"),
-    ("nul.jsonl", content('{"text": "a\\u0000"}\n'), "line 1: column 'text' holds a character"),
-    ("long.jsonl", content(f'{{"text": "{LONG[:200_000]}"}}'), "column 'text' is longer than"),
+    (
+        "half.jsonl",
+        content('{"text": "\\ud83d"}\n'),
+        "line 1: remove from column 'text' a character",
+    ),
+    (
+        "nul.jsonl",
+        content('{"text": "a\\u0000"}\n'),
+        "line 1: remove from column 'text' a character",
+    ),
+    (
+        "long.jsonl",
+        content(f'{{"text": "{LONG[:200_000]}"}}'),
+        "the text in column 'text' into sentences or passages; it is longer than",
+    ),
     ("longer.jsonl", content(f'{{"text": "{LONG}"}}'), "line 1: break this line into lines"),
     ("nulls.jsonl", content('{"text": null}\n'), "holds no text"),
     ("empty.jsonl", content("\n"), "holds only blank lines"),
@@ -173,7 +197,7 @@ CASES: list[tuple[str, Maker, str]] = [
         content(lambda: table(a=["x"], b=["y"])),
         "choose columns by name:",
     ),
-    ("text.parquet.gz", zipped("text"), "unpack this file first; .parquet must not be packed"),
+    ("text.parquet.gz", zipped("text"), "unpack this file; a .parquet file must not be packed"),
 ]
 
 
@@ -202,8 +226,8 @@ def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read([path], columns=["titel"]))
     assert str(caught.value) == (
-        f"{path}: choose other columns; the table has no column 'titel' (did you mean 'title'?), "
-        "but has 'title', 'body'"
+        f"{path}: choose other columns; the table has no column 'titel' (did you mean 'title'?) "
+        "among 'title', 'body'"
     )
 
 

@@ -110,7 +110,7 @@ def test_formats_of_the_field(
 def test_scores_are_kept_for_each_text() -> None:
     assert [record.scores for record in read(FLAG_SCORES)] == [(0.9, 0.2, 0.1)] * 4
     with pytest.raises(
-        InputError, match=r"holds scored pairs .* keep only pairs with a high score"
+        InputError, match=r"keep only pairs with a high score .* holds scored pairs"
     ):
         records(read(SCORED))
     scored = read(SCORED, scored=True)

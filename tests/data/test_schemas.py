@@ -249,7 +249,9 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(InputError, match=r"a.txt: cannot be read \(Permission denied\)"):
+    with pytest.raises(
+        InputError, match=r"a.txt: check the path; it cannot be read \(Permission denied\)"
+    ):
         texts_of([tmp_path / "a.txt"])
 
 

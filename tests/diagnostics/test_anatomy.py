@@ -141,8 +141,8 @@ def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
             observed(anatomy, loss(anchors, positives))
         notes[loss] = anatomy.diagnose().notes
         assert anatomy.rows[0]["dissipation"] is not None
-    assert any("judged only if you pass" in note for note in notes[scaled])
-    assert not any("judged only if you pass" in note for note in notes[users_loss])
+    assert any("to judge gradient dissipation, pass" in note for note in notes[scaled])
+    assert not any("to judge gradient dissipation, pass" in note for note in notes[users_loss])
 
 
 @pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
@@ -158,7 +158,7 @@ def test_a_factor_of_the_loss_is_no_dissipation(times: float, n: int, d: int) ->
     for name in COMPONENTS:
         assert row[name] == pytest.approx(expected[name], rel=1e-2, abs=1e-6), name
     assert any(
-        f"InfoNCE multiplied by {anatomy.anatomy.factor:.3g}" in note
+        f"InfoNCE times {anatomy.anatomy.factor:.3g}" in note
         for note in anatomy.anatomy.case().notes
     )
 
@@ -260,7 +260,7 @@ def test_no_negatives_is_not_an_anchor_that_is_done() -> None:
     assert row["uniformity"] is not None is not row["embedding_gradient"]
     found = anatomy.diagnose(batch_size=16)
     assert found.verdict == ("healthy",)
-    assert any("without in-batch negatives" in note for note in found.notes)
+    assert any("need in-batch negatives: none found" in note for note in found.notes)
 
 
 def test_pairs_that_belong_together_have_angles() -> None:

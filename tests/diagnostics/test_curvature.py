@@ -264,7 +264,7 @@ def test_what_is_no_hessian() -> None:
         Hessian([lambda: p.sum()], [])
     with pytest.raises(InputError, match="0 losses"):
         Hessian([], [p])
-    with pytest.raises(InputError, match="finite loss; found nan"):
+    with pytest.raises(InputError, match="finite loss: the loss is nan"):
         Hessian([lambda: p.sum() * torch.nan], [p])
     with pytest.raises(ValueError, match=r"2 numbers; found the shape \(3,\)"):
         Hessian([lambda: p.square().sum()], [p]) @ torch.ones(3)

@@ -85,7 +85,7 @@ def test_images_are_scored_by_their_neighbours(tmp_path: Path) -> None:
         (
             "0,2.5\n10,1,1,1\n",
             "files: [a]\n",
-            r"metrics.csv, line 2: 2 cells where the header has 4",
+            r"metrics.csv, line 2: 2 cells, but the header has 4",
         ),
         (",2.5,1,\n", "files: [a]\n", r"metrics.csv, line 2: the row has no step"),
         ("0,1,1,1\n", "{", r"config.yaml:1 is not YAML"),

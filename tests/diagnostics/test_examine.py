@@ -84,7 +84,7 @@ def test_pairs_are_probed_before_and_after(encoder: Path, pairs: Path, tmp_path:
     assert case.start == case.probe
     gone = examine(run_of(tmp_path / "gone", encoder, [str(pairs)], encoder="no/such/model"))
     assert gone.start is None
-    assert "the initial encoder embedded no data" in gone.notes[-1]
+    assert "the initial encoder could not be measured" in gone.notes[-1]
 
 
 def test_data_of_ones_own_takes_the_place_of_the_runs(
@@ -99,7 +99,7 @@ def test_data_of_ones_own_takes_the_place_of_the_runs(
 def test_vanished_data_leave_the_log(encoder: Path, tmp_path: Path) -> None:
     case = examine(run_of(tmp_path / "run", encoder, [str(tmp_path / "gone.txt")]))
     assert case.probe is None
-    assert "the saved model embedded no data" in case.notes[-1]
+    assert "the saved model could not be measured" in case.notes[-1]
     assert case.end("loss") == 2.0
 
 

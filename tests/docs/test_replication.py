@@ -82,7 +82,8 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     assert claim.effect is not None
     near = judge({seed: claim.effect + 0.01 * seed for seed in (1, 2, 3)}, claim.effect)
     page = claims_page([(claim, near)])
-    assert page.count("| replicated | at least a quarter of the paper's effect |") == 1
+    reason = "the whole interval is at least a quarter of the paper's effect"
+    assert page.count(f"| replicated | {reason} |") == 1
     assert "Among 1 claims, each fact counted once: 1 replicated." in page
     assert "| 3 | replicated |" in page
     alone = claims_page([(claim, judge({1: claim.effect}, claim.effect))])

@@ -136,7 +136,7 @@ class TestBuild:
             ("resnet18", {"image_size": 0}, "image size and width of at least 1; found 0"),
             ("vit-tiny", {"stem": "cifar"}, "use the stem 'auto' for vit-tiny"),
             ("vit-tiny", {"image_size": 30}, "30 pixels cannot be cut into patches of 4"),
-            ("vit-tiny", {"width": 13}, "a width that 3, the number of heads, divides; found 13"),
+            ("vit-tiny", {"width": 13}, "a width that is a multiple of the 3 heads; found 13"),
             ("resnet9", {"std": (0.2, 0, 0.2)}, "standard deviations above 0"),
             ("resnet9", {"mean": (0.5,)}, r"the mean as 3 finite numbers; found \(0.5,\)"),
             ("resnet9", {"std": (1, 1, float("nan"))}, "deviation as 3 finite numbers"),

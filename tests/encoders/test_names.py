@@ -52,7 +52,7 @@ def test_modules_of_a_router_are_checked_like_the_others(tmp_path):
         pickle.unlink()
     (model / "1_R" / "x_Dense" / "inner" / "deeper").mkdir()
     (model / "1_R" / "x_Dense" / "inner" / "deeper" / "x").symlink_to("/etc/hostname")
-    with pytest.raises(InputError, match="replace this link, which leads out of"):
+    with pytest.raises(InputError, match="replace this link by a file; it leads out of"):
         resolve(model)
     (model / "1_R" / "x_Dense" / "inner" / "deeper" / "x").unlink()
     (model / "1_R" / "router_config.json").write_text(json.dumps({"types": {"../../x": dense}}))

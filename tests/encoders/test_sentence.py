@@ -227,14 +227,14 @@ class TestPooling:
         assert (encoder.pooling, encoder.dimension) == ("cls+mean", 256)
         assert_same(encoder.encode(TEXTS), model.encode(TEXTS))
         encoder.save(tmp_path / "both")
-        with pytest.raises(InputError, match=r"joins several poolings, .* need all of them"):
+        with pytest.raises(InputError, match=r"joins several poolings, .* need all poolings"):
             SentenceEncoder.load(tmp_path / "both", pooling="mean")
 
     def test_no_pooling_at_all(self, tiny, tmp_path):
         model = SentenceTransformer(modules=[tiny.model[0]], device="cpu")
         model.save_pretrained(str(tmp_path / "none"), create_model_card=False)
         with pytest.raises(
-            InputError, match=r"add a pooling module to .*, which gives a vector per token"
+            InputError, match=r"add a pooling module to .*; it gives one vector for each token"
         ):
             SentenceEncoder.load(tmp_path / "none")
         with pytest.raises(InputError, match=r"leave out the pooling 'cls': .* has no pooling"):
@@ -424,7 +424,7 @@ class TestModelsThatDoNotFit:
 
     def test_cut_embeddings(self, tiny, monkeypatch):
         monkeypatch.setattr(tiny.model, "truncate_dim", 16)
-        with pytest.raises(InputError, match="of x, which cuts the embeddings"):
+        with pytest.raises(InputError, match="of x; it cuts the embeddings"):
             SentenceEncoder(tiny.model, "x")
 
     def test_token_types_that_are_not_all_0(self, folder):

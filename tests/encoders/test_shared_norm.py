@@ -103,11 +103,13 @@ def test_parameters_buffers_and_modes_are_taken_over():
 
 def test_what_has_no_features():
     with pytest.raises(
-        ValueError, match=r"give a batch norm n x d or n x d x \.\.\.; found \(3,\)"
+        ValueError, match=r"give inputs n x d or n x d x \.\.\.; found the shape \(3,\)"
     ):
         SharedBatchNorm(nn.BatchNorm1d(3))(torch.randn(3))
 
 
 def test_a_single_value():
-    with pytest.raises(ValueError, match=r"2 or more values per feature; found \(1, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"2 or more values of each feature; found the shape \(1, 3\)"
+    ):
         _Norm.apply(torch.randn(1, 3), None, None, 1e-5)

@@ -179,7 +179,7 @@ def test_searches_that_are_refused() -> None:
         with pytest.raises(InputError, match="give a corpus with at least one text"):
             files.search(Table(), corpus, "river")
     for shape in ((4, 3), (4,)):
-        with pytest.raises(InputError, match=r"those of table have shape \(4, 2\)"):
+        with pytest.raises(InputError, match=r"table makes embeddings of shape \(4, 2\)"):
             files.search(Table(), np.ones(shape), "river")
     with pytest.raises(InputError, match=r"row 2 of the matrix has NaN or infinity"):
         files.search(Table(), np.array([[1, 0], [0, 1], [0, np.nan]]), "river")
@@ -209,15 +209,15 @@ def test_stored_embeddings_are_used_and_recognised(
 
     rows = np.load(stored)
     np.save(stored, rows[::-1])
-    with pytest.raises(InputError, match=r"row 0 of .* is not the embedding of text 1 by"):
+    with pytest.raises(InputError, match=r"row 0 of .* the embedding of text 1 is not that of"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     np.save(stored, rows[1:])
     with pytest.raises(
-        InputError, match=r"have shape \(17, 128\), but those of .* have shape \(18, 128\)"
+        InputError, match=r"have shape \(17, 128\), but .* makes embeddings of shape \(18, 128\)"
     ):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     stored.write_text("nothing")
-    with pytest.raises(InputError, match="is not a matrix saved by numpy"):
+    with pytest.raises(InputError, match="numpy cannot read it as a matrix"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 
@@ -226,11 +226,11 @@ def test_stored_embeddings_are_used_and_recognised(
     [
         (lambda rows: np.where(np.arange(18)[:, None] == 16, np.nan, rows), "row 16 of the mat"),
         (lambda rows: np.full_like(rows, np.inf), "row 0 of the matrix has NaN or infinity"),
-        (lambda rows: rows.astype("U4"), "it holds <U4, not floating-point numbers"),
-        (lambda rows: rows.astype("S4"), r"it holds \|S4, not floating"),
-        (lambda rows: rows.astype("M8[s]"), r"it holds datetime64\[s\], not floating"),
-        (lambda rows: rows.astype(complex), "it holds complex128, not floating"),
-        (lambda rows: rows[0, 0], r"have shape \(\), but those of .* have shape \(18, 128\)"),
+        (lambda rows: rows.astype("U4"), "the file now holds <U4, not floating-point numbers"),
+        (lambda rows: rows.astype("S4"), r"now holds \|S4, not floating"),
+        (lambda rows: rows.astype("M8[s]"), r"now holds datetime64\[s\], not floating"),
+        (lambda rows: rows.astype(complex), "now holds complex128, not floating"),
+        (lambda rows: rows[0, 0], r"have shape \(\), but .* makes embeddings of shape \(18, 128\)"),
     ],
 )
 def test_stored_embeddings_that_are_no_numbers(
@@ -253,11 +253,11 @@ def test_stored_embeddings_in_no_file_of_one_array(
     zipped, header = stored.read_bytes(), {"descr": "<f4", "fortran_order": False}
     for content in (zipped, zipped[:300], b"\x93NUMPY\x01\x00\x08\x00{'a': (\n"):
         stored.write_bytes(content)
-        with pytest.raises(InputError, match=r"out\.npy .* is not a matrix saved by numpy"):
+        with pytest.raises(InputError, match=r"out\.npy .* numpy cannot read it as a matrix"):
             files.search(model, corpus, "x", device="cpu", embeddings=stored)
     with stored.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {**header, "shape": (10**30, 128)})
-    with pytest.raises(InputError, match=r"out\.npy .* is not a matrix saved by numpy"):
+    with pytest.raises(InputError, match=r"out\.npy .* numpy cannot read it as a matrix"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 

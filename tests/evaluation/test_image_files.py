@@ -83,7 +83,7 @@ def test_a_line_break_in_a_name_would_shift_the_list(model, folder, tmp_path):
 
 
 def test_what_is_refused(model, folder, tmp_path):
-    with pytest.raises(InputError, match="give a folder of pictures, which an image encoder takes"):
+    with pytest.raises(InputError, match="give a folder, because this is an image encoder"):
         encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"give a folder with pictures \(\.bmp"):
@@ -120,7 +120,8 @@ def test_only_broken_pictures(model, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG")
     with pytest.raises(
-        InputError, match=r"copy 1 unreadable files again: .*a\.png is not a picture"
+        InputError,
+        match=r"because none of 1 can be read; the first: .*a\.png is not a picture",
     ):
         encode_file(model, tmp_path / "pictures", tmp_path / "x.npy", device="cpu")
     assert [file.name for file in tmp_path.iterdir()] == ["pictures"]

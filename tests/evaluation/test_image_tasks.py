@@ -75,12 +75,12 @@ class TestOwnPictures:
     def test_pictures_that_are_gone_or_others(self, run, data):
         moved = data.rename(data.with_name("moved.npz"))
         with pytest.raises(
-            InputError, match=r"run this where.*labels=FOLDER: .* are not at .*blobs\.npz"
+            InputError, match=r"run this where.*labels=FOLDER: .* was trained on .*blobs\.npz"
         ):
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
         write_pictures(data, seed=1)
-        with pytest.raises(InputError, match=r"labels=.* was trained on others"):
+        with pytest.raises(InputError, match=r"labels=.* changed after .* was trained"):
             own_images(run)
 
     def test_no_labels_or_test_part(self, tmp_path):
@@ -157,7 +157,7 @@ class TestLabelledPictures:
             (tmp_path / "folder" / str(numbers[i])).mkdir(parents=True, exist_ok=True)
             Image.fromarray(picture).save(tmp_path / "folder" / str(numbers[i]) / f"{i}.png")
         for train, test in (("folder", "numbers.npz"), ("numbers.npz", "folder")):
-            with pytest.raises(InputError, match="one part has names of classes, the other"):
+            with pytest.raises(InputError, match="one part has names of classes, and the other"):
                 labelled_images(tmp_path / train, tmp_path / test, 8)
         both = labelled_images(tmp_path / "numbers.npz", tmp_path / "numbers.npz", 8)
         assert knn(*both_features(Sums(), both), k=2).metrics["knn_top1"] == 1
@@ -181,13 +181,13 @@ class TestWhatIsAsked:
 
     def test_too_little(self, run, data):
         with pytest.raises(
-            InputError, match=r"choose knn, linear, or both: there is no other score for .*run"
+            InputError, match=r"choose knn, linear, or both: pictures have no other score .*run"
         ):
             isotrope.evaluate(run, knn=False, linear=False)
         with refused_setting("labels_test", value=data):
             isotrope.evaluate(run, labels_test=data)
         encoder = ImageEncoder.build("resnet9", width=4, image_size=8)
-        with pytest.raises(InputError, match=r"give labels, a folder of pictures: .* takes images"):
+        with pytest.raises(InputError, match=r"give labelled pictures with .*: .* takes images"):
             isotrope.evaluate(encoder)
         with pytest.raises(InputError, match="leave out pooling, an option for text"):
             isotrope.evaluate(run, pooling="mean")

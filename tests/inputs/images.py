@@ -114,15 +114,15 @@ STRIPS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
-        "strip 0 in it is damaged",
+        "strip 0 of the file is damaged",
     ),
     "no pictures in them": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([0, 9])},
-        "strip 0 in it is damaged",
+        "strip 0 of the file is damaged",
     ),
     "offsets beyond the end": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([5, 99])},
-        "strip 0 in it is damaged",
+        "strip 0 of the file is damaged",
     ),
 }
 # raw files that claim to be .npz
@@ -299,7 +299,7 @@ def _tables() -> Iterator[Case]:
     yield Case("hugging face/pictures of numbers", numbers, "the bytes of picture files")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
-    yield Case("hugging face/labels of lists", labels, "some are not numbers")
+    yield Case("hugging face/labels of lists", labels, "neither numbers nor names")
     yield Case(
         "hugging face/a card with an address",
         card,
@@ -414,9 +414,15 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
     yield Case("pictures/sides of a million", sized(1_000_000), "")
     yield Case("pictures/one class of many", classes("c0\n"), "a list of 1 classes")
-    yield Case("pictures/unknown classes", classes("c0\nc9\n"), "1 of 2 classes have no folder")
+    yield Case(
+        "pictures/unknown classes",
+        classes("c0\nc9\n"),
+        "1 of the 2 requested classes have no folder",
+    )
     yield Case("pictures/classes of bytes", classes(b"\xff\n\0"), "classes.txt")
-    yield Case("pictures/classes above", classes("c0\n..\n"), "1 of 2 classes have no folder")
+    yield Case(
+        "pictures/classes above", classes("c0\n..\n"), "1 of the 2 requested classes have no folder"
+    )
     yield Case("pictures/classes from a pipe", classes(None), "a pipe")
     for name, data in (
         ("a.png", b"hello"),

@@ -135,7 +135,7 @@ def _evaluated() -> Iterator[Case]:
         "details of words": (
             "result.json",
             '{"kind": "train-images", "name": "a", "metrics": {}, "details": {"data": "x"}}',
-            "was trained on others",
+            "changed after",
         ),
         "a side of words": (
             "result.json",

@@ -47,15 +47,18 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "no judgements": ({"qrels.tsv": ""}, "is empty"),
     "unknown query": ({"qrels.tsv": "x\td\t1\n"}, "add the query 'x' to queries.jsonl"),
     "unknown document": ({"qrels.tsv": "q\tx\t1\n"}, "add the document 'x' to corpus.jsonl"),
-    "score of words": ({"qrels.tsv": "q\td\tgood\n"}, "score 'good' is not a finite number"),
-    "score that is NaN": ({"qrels.tsv": "q\td\tnan\n"}, "not a finite number"),
+    "score of words": (
+        {"qrels.tsv": "q\td\tgood\n"},
+        "correct the score 'good', or remove the line",
+    ),
+    "score that is NaN": ({"qrels.tsv": "q\td\tnan\n"}, "must be a finite number"),
     "two fields": ({"qrels.tsv": "q\td\n"}, "give 3 tab-separated fields"),
     "two scores": ({"qrels.tsv": "q\td\t1\nq\td\t2\n"}, "which have the scores 1 and 2"),
     "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "it has no relevant document"),
     "an id twice": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n' * 2}, "an earlier text has 'd'"),
     "no id": ({"corpus.jsonl": '{"text": "a"}\n'}, "no column '_id'"),
     "no text": ({"queries.jsonl": '{"_id": "q"}\n'}, "no column 'text'"),
-    "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "is empty; remove it"),
+    "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "its text is empty"),
     "text of numbers": ({"corpus.jsonl": '{"_id": "d", "text": 5}\n'}, "not text"),
     "title of lists": ({"corpus.jsonl": '{"_id": "d", "text": "a", "title": []}\n'}, "not text"),
     "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "this line is not JSON"),
@@ -174,7 +177,7 @@ def _folders() -> Iterator[Case]:
         "labels/two trains": (
             "--labels",
             [("train.tsv", "a\tb\n"), ("train.csv", "label,text\n"), ("test.tsv", "a\tb\n")],
-            "it has several",
+            "into this folder; it has t",
         ),
     }
     for name, (flag, files, says) in folders.items():
@@ -194,7 +197,7 @@ def _folders() -> Iterator[Case]:
         "too few rows": (
             "mr/all.tsv",
             "0\tbad\n1\tgood\n",
-            "rows by label are 1 of 0",
+            "its labels are 1 of 0",
         ),
         "an unknown label": (
             "mr/all.tsv",

@@ -45,8 +45,8 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("late-nul.txt", "good text\n" * 500 + "b\0d\n", [], "line 501: holds NUL bytes"),
     ("utf32.txt", "text\n".encode("utf-32"), [], "line 1"),
     ("small.txt", "one\ntwo\n", ["--batch-size", 99], "the data have only"),
-    ("views.txt", "one\ntwo\n", ["--views", "pairs"], "need two or more texts"),
-    ("views.tsv", "one\ttwo\n", ["--views", "dropout"], "need records of one text"),
+    ("views.txt", "one\ntwo\n", ["--views", "pairs"], "needs two or more texts"),
+    ("views.tsv", "one\ttwo\n", ["--views", "dropout"], "a record needs one text"),
     ("adjacent.txt", "one\n\ntwo\n\nthree\n", ["--views", "adjacent"], "at least 2 different"),
     ("empty.tsv", "\ta\nb\t\n\t\n", [], "holds no text"),
     ("third.tsv", "a\tb\tc\nd\te\tf\n", ["--objective", "barlowtwins"], "no hard negatives"),
@@ -56,7 +56,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
         "negative.csv",
         "anchor,positive,positive\na,b,c\n",
         [],
-        "rename one of the columns 'positive'",
+        "rename a column; two are called 'positive'",
     ),
     ("header.tsv", "anchor\tpositive\n", ["--columns", "anchor,positive"], "holds no text"),
     ("bomb.jsonl", '{"text": "' + "x" * 2_000_000 + '"}\n', [], "longer than 1,000,000"),
@@ -114,7 +114,7 @@ def _types() -> Iterator[Case]:
             content(room / "t.parquet", table(text=values))
             return train(bench, "t.parquet")
 
-        yield Case(f"text/parquet of {kind}", made, "not text; choose a column of text")
+        yield Case(f"text/parquet of {kind}", made, "choose a column of text")
 
 
 def _folders() -> Iterator[Case]:

@@ -169,7 +169,7 @@ def test_weights_without_a_matrix_say_so() -> None:
     acting = part(Weight, "uniform")(_lean(views))
     with pytest.raises(Unfused, match="the weights have no argmax"):
         acting.argmax(dim=1)
-    with pytest.raises(Unfused, match="a function of torch is called with the weights"):
+    with pytest.raises(Unfused, match="a torch function is called with the weights"):
         torch.sqrt(acting)
 
 

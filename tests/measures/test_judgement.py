@@ -209,7 +209,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"remove .*dev\.npz: it cannot be read \("):
             judgement_of(tmp_path, None)
     for record in (3, [], {"outcome": "fine", "sentence": "", "numbers": {}}, {"outcome": "worse"}):
-        with pytest.raises(InputError, match=r"the key judgement lacks outcome"):
+        with pytest.raises(InputError, match=r"its judgement lacks the outcome"):
             judgement_of(tmp_path, {"judgement": record})
 
 

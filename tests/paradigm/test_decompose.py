@@ -456,9 +456,9 @@ def test_modules_and_partials_are_losses() -> None:
         (cross_entropy, {}, "passes 2 arguments, but loss_fn requires 1"),
         (triplet, {}, "passes 2 arguments, but loss_fn requires 1"),
         (infonce, {"of": "similarities"}, "passes 1 argument, but loss_fn requires 2"),
-        (infonce, {"of": "distances"}, "of must be one of embeddings, similarities; found 'dist"),
-        (infonce, {"against": "self"}, "against must be one of cross, within, both; found 'self'"),
-        (infonce, {"reduction": "max"}, "reduction must be one of mean, sum; found 'max'"),
+        (infonce, {"of": "distances"}, "give of as one of embeddings, similarities; found 'dist"),
+        (infonce, {"against": "self"}, "give against as one of cross, within, both; found 'self'"),
+        (infonce, {"reduction": "max"}, "give reduction as one of mean, sum; found 'max'"),
         (
             cross_entropy,
             {"of": "similarities", "against": "within"},

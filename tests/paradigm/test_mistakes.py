@@ -36,7 +36,7 @@ def wrong(change: Callable[[Terms], Terms]) -> Objective:
         (lambda t: replace(t, scale=1.0), f"4 times {SAME}", f"4 times {SAME}"),
         (
             lambda t: replace(t, dissipation=t.dissipation**2),
-            f"{SAME} times a factor that differs by anchor: check GD",
+            f"{SAME} times a factor that is different for each anchor: check GD",
             f"not {SAME}",
         ),
         (lambda t: replace(t, weight=t.weight**2), f"not {SAME}", SAME),
@@ -71,16 +71,16 @@ def test_a_wrong_view_and_a_wrong_residual_leave_something_over() -> None:
 
 
 def test_what_is_right_is_said_to_be() -> None:
-    said = ["push and pull are right on 4 x 16 random embeddings: try the batch named above"]
+    said = ["try the batch named above: push and pull are right on 4 x 16 random embeddings"]
     assert mistakes(InfoNCE()) == mistakes(NTXent()) == said
 
 
 def test_where_nothing_can_be_said() -> None:
     assert mistakes(InfoNCE(in_batch=False)) == [
-        "check the gradient yourself: only in-batch negatives are analysed"
+        "check the gradient yourself: this analysis needs in-batch negatives"
     ]
     assert mistakes(BarlowTwins()) == [
-        "check the gradient yourself: a pull that differs by coordinate is not analysed"
+        "check the gradient yourself: the pull is different in each coordinate"
     ]
 
 

@@ -192,7 +192,7 @@ def test_a_constant_that_is_not_declared_fails_in_the_symmetric_form_only() -> N
     assert ": only the symmetric form is wrong; wrong in" in first.means
     assert "first in Symmetric(objective=Mistaken(" in first.means
     everywhere, *_ = prove(mistaken(*MISTAKES["twice"]), SHAPES)
-    assert everywhere.means.startswith("wrong in 52 of 60, first in Mistaken("), everywhere
+    assert everywhere.means.startswith("wrong in 52 of 60 cases, first in Mistaken("), everywhere
 
 
 @pytest.mark.usefixtures("briefly")

@@ -104,7 +104,7 @@ def test_short_forms_of_parts(kind: type, given: object, expected: object) -> No
         (Dissipation, "margin:wide", "a number; found 'wide'"),
         (Dissipation, "margin:1:cube", "one of dot, distance, angle; found 'cube'"),
         (Dissipation, "margin:-1", "must be >= 0; found -1"),
-        (Weight, 3, "give a weight, one of energy, hardest, power, softmax, uniform; found 3"),
+        (Weight, 3, "weight: give one of energy, hardest, power, softmax, uniform; found 3"),
     ],
 )
 def test_bad_parts(kind: type, given: object, message: str) -> None:
@@ -159,13 +159,13 @@ def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> No
         ("raise SystemExit(0)", "failed: SystemExit"),
         (
             "from isotrope.paradigm.objective import Objective\nclass Bare(Objective): pass",
-            r"class Bare must name its source: class Bare\(Objective, paper=Paper\(...\)\)",
+            r"name the source of class Bare: class Bare\(Objective, paper=Paper\(...\)\)",
         ),
         (
             "from isotrope.core.hyper import Paper\n"
             "from isotrope.paradigm.objective import Objective\n"
             "class InfoNCE(Objective, paper=Paper('','','')): pass",
-            "rename InfoNCE: isotrope.objectives.infonce has the name 'infonce'",
+            "rename InfoNCE: isotrope.objectives.infonce also registers 'infonce'",
         ),
     ],
 )
@@ -197,14 +197,14 @@ def test_negatives_where_there_is_no_place_for_them() -> None:
 
 def test_a_single_row_cannot_be_compared() -> None:
     a, b = batch("random", 2, 3)
-    with pytest.raises(ValueError, match="compares rows of a batch; found 1"):
+    with pytest.raises(ValueError, match="compares rows with each other; found 1"):
         InfoNCE()(a[:1], b[:1])
 
 
 def test_what_pushes_nothing_has_no_ratio_and_no_repulsion() -> None:
     with pytest.raises(InputError, match=r"a ratio is .*, and NegativeCosine pushes nothing"):
         registry.build("negativecosine", {"ratio": 2})
-    with pytest.raises(InputError, match="set part to attraction, because nothing is pushed"):
+    with pytest.raises(InputError, match="set part to attraction: this objective pushes nothing"):
         registry.build("negativecosine", {"part": "repulsion"})
     edited = registry.build("negativecosine", {"ratio": 2, "weight": "softmax:0.05"})
     assert edited.terms(*batch("random", 4, 3)).weight.any()

@@ -326,8 +326,8 @@ def test_equal_weights_are_told(tmp_path: Path) -> None:
         for name, weights in (("a", "1f"), ("b", "1f"), ("c", "2f"), ("d", None), ("e", None))
     ]
     _, page = report(tmp_path, *runs)
-    assert "Its saved model has the same weights as that of b." in page.text
-    assert "Its saved model has the same weights as that of a." in page.text
+    assert "The saved model has the same weights as in b." in page.text
+    assert "The saved model has the same weights as in a." in page.text
     assert page.text.count("same weights") == 2
 
 

@@ -64,7 +64,7 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
         (
             "metrics.csv",
             "step,loss\n1,2\n3",
-            r"metrics\.csv, line 3: 1 cells where the header has 2",
+            r"metrics\.csv, line 3: 1 cells, but the header has 2",
         ),
         (
             "metrics.csv",

@@ -174,7 +174,7 @@ def test_a_folder_with_a_sweep_of_other_runs_is_refused(
     made = pretend(monkeypatch)
     sweep(spec(tmp_path, RATES))
     other = {**BASE, "max_steps": "8"}
-    with pytest.raises(CannotResume, match=r"its max_steps was 7, now 8"):
+    with pytest.raises(CannotResume, match=r"max_steps was 7 there, and is 8 now"):
         sweep(spec(tmp_path, RATES, base=other))
     assert len(made) == 6
     given = {**BASE, "learning_rate": "1"}

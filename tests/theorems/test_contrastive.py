@@ -202,5 +202,5 @@ def test_mixtures_that_are_refused(change, message) -> None:
 
 def test_a_single_row_has_no_negatives() -> None:
     a, b = batch("random", 2, 3)
-    with pytest.raises(ValueError, match="InfoNCE compares rows of a batch; found 1"):
+    with pytest.raises(ValueError, match="InfoNCE compares rows with each other; found 1"):
         infonce_bounds(a[:1], b[:1], 0.05)

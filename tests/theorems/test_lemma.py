@@ -146,7 +146,7 @@ def test_what_is_refused() -> None:
     a, b = batch("random", 4, 6)
     with pytest.raises(ValueError, match="step must be 0 or more; found -1"):
         lemma1(SIXTH, THIRD, 0.5, -1.0)
-    with pytest.raises(ValueError, match="InfoNCE compares rows of a batch; found 1"):
+    with pytest.raises(ValueError, match="InfoNCE compares rows with each other; found 1"):
         lemma1_of(a[:1], b[:1], 0.5)
     with pytest.raises(ValueError, match="found BarlowTwins, whose pull acts on each coordinate"):
         satisfied(BarlowTwins(), a, b, 0.5)

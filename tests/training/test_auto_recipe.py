@@ -150,7 +150,7 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     saved = SentenceEncoder.load(RunFolder(output).model, device="cpu")
     assert saved.fingerprint() == original != rejected.fingerprint()
     card = (output / "model" / "README.md").read_text()
-    assert "unchanged: a training with ntxent was rejected" in card
+    assert "unchanged: training with ntxent made it no better" in card
     assert "the rejected model (step 3)" in card
     assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
 
@@ -253,7 +253,7 @@ def test_what_to_try_next() -> None:
     assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
     assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
     few = replace(short, truncated_share=0.0)
-    assert "or add pairs: 100 are few" in next_step(few, 32, DevHistory("dev"))
+    assert "or add pairs: 100 pairs are few" in next_step(few, 32, DevHistory("dev"))
     assert "; then look for wrong pairs" in next_step(short, 512, DevHistory("dev"))
     easy = DevHistory("dev", "trained")
     for step in (0, 8):

@@ -55,7 +55,7 @@ def test_a_resumed_run_goes_on_with_the_number(
     resumed = fit(**given, resume=True)
     assert begun(resumed.output) == number
     assert fit(**given, resume=True).result.metrics["steps"] == 3  # of a finished run
-    with pytest.raises(InputError, match="its objective_settings was"):
+    with pytest.raises(InputError, match="objective_settings was"):
         fit(**{**given, "objective_settings": {"temperature": 0.9}}, resume=True)
 
 
@@ -94,8 +94,8 @@ def test_a_sweep_tries_it_beside_numbers(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"head": "mlp"}, "needs head='none', because the audit"),
-        ({"encoder": "scratch"}, "from scratch has learnt nothing to audit; give a number"),
+        ({"head": "mlp"}, "the audit embeds texts without a head"),
+        ({"encoder": "scratch"}, "the audit needs a trained encoder, not scratch; give a number"),
         ({"objective": "mpt"}, "cannot recommend a temperature for mpt"),
         ({"objective": "dcl"}, "cannot recommend a temperature for dcl"),
         ({"objective": "vicreg"}, "vicreg"),
@@ -119,7 +119,7 @@ def test_several_processes_of_others_are_refused(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_temperature, "launched_processes", lambda: (2, 2))
-    remedy = "run `isotrope audit` first, and give the number"
+    remedy = "run `isotrope audit` first, and give its temperature"
     with refused_setting("objective.temperature", remedy=remedy):
         fit(**given)
 

@@ -97,7 +97,7 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
             {},
             "must name data sets, but .* is the name of a column",
         ),
-        ({"my data": NLI}, {}, "name data sets by letters, .*; found 'my data'"),
+        ({"my data": NLI}, {}, "begin the name of a data set .*; found 'my data'"),
         (
             {"qa": QA, "nli": NLI[:12]},
             {},
@@ -105,7 +105,7 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
         ),
         ({"qa": QA, "nli": "no.txt"}, {}, "data set nli: no.txt: no such file"),
         ({"qa": QA, "nli": NLI}, {"objective": {"qa": "met"}}, "nli is not a data set with an obj"),
-        ({"qa": QA, "nli": NLI}, {"views": "pairs"}, "data set nli: .*views 'pairs' need two"),
+        ({"qa": QA, "nli": NLI}, {"views": "pairs"}, "data set nli: .*a record needs two"),
         ({"qa": QA, "nli": "a.csv"}, {"columns": "q"}, "some data sets are in memory"),
         (
             {"qa": [(*pair, "no") for pair in QA], "nli": NLI},

@@ -183,7 +183,9 @@ def test_a_cell_that_is_no_text_is_named(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     days = pandas.to_datetime(["2020-01-01", None])
     table = pandas.DataFrame({"text": ["one", "two"], "day": days[[1, 0]]})
-    message = r"the data, line 2: column 'day' holds Timestamp\(.*\) \(Timestamp\), not text"
+    message = (
+        r"the data, line 2: choose .*; column 'day' holds Timestamp\(.*\) \(Timestamp\), not text"
+    )
     with pytest.raises(InputError, match=message):
         write_records(table, [], tmp_path / "data.jsonl", groups="day")
     with pytest.raises(InputError, match=message):
@@ -202,7 +204,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
     with pytest.raises(InputError, match="add resume=True to continue the run in"):
         fit(PAIRS, **options)
     with pytest.raises(
-        CannotResume, match=r"its seed was 7, now 8; repeat the command that began the run"
+        CannotResume, match=r"seed was 7 there, and is 8 now; repeat the command that began the run"
     ):
         fit(PAIRS, **{**options, "seed": 8}, resume=True)
 
@@ -213,7 +215,10 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         (5, r"give the path of a file, a list of texts .*; found 5 \(int\)"),
         ([], "the data: give at least one record"),
         ([("a", "b"), ("a",)], "record 2 of the data has 1, but earlier records have 2"),
-        ([("a", 5)] * 9, r"the data, line 1: column '2' holds 5 \(int\), not text"),
+        (
+            [("a", 5)] * 9,
+            r"the data, line 1: choose a column of text; column '2' holds 5 \(int\), not text",
+        ),
         (["nowhere.txt"], "nowhere.txt: no such file"),
         (
             ["nowhere.txt", "a text"],
@@ -290,13 +295,13 @@ def test_an_objective_trains_as_its_settings_do(options: dict[str, Any], tmp_pat
 
 def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
     backwards = InfoNCE().symmetric().modify(dissipation="margin")
-    with pytest.raises(InputError, match=r"change the components first .*no settings describe"):
+    with pytest.raises(InputError, match=r"call modify first, .*no settings describe"):
         fit(TEXTS, **options, objective=backwards)
-    message = "objective_settings is only for an objective given by name"
+    message = "objective_settings is only for an objective that you give by name"
     with pytest.raises(InputError, match=message):
         fit(TEXTS, **options, objective=MET(), objective_settings={"margin": 0.3})
     learnt = InfoNCE(temperature=torch.tensor(0.1, requires_grad=True)).symmetric()
-    with pytest.raises(InputError, match="give a number as temperature of infonce"):
+    with pytest.raises(InputError, match="set temperature of infonce to a number"):
         fit(TEXTS, **options, objective=learnt)
     assert not Path(options["output"]).exists()
 
@@ -388,7 +393,7 @@ def test_a_file_that_changed_after_the_run_is_named(
     file = tmp_path / "work.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
     outcome = fit(file, **options)
-    said = f"{file} has changed since the run"
+    said = f"changed since the run: {file}"
     assert said not in "".join(isotrope.diagnose(outcome.output).notes)
     file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS[3:]))
     assert said in "".join(isotrope.diagnose(outcome.output).notes)

@@ -259,11 +259,11 @@ def test_memory_is_that_of_one_chunk() -> None:
 def test_batch_statistics_are_refused() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
     message = (
-        r"without micro_batch .* keep 1 \(BatchNorm1d\) in eval\(\).* statistics of each chunk"
+        r"without micro_batch .* replace 1 \(BatchNorm1d\) by GroupNorm .* keep it in eval\(\)"
     )
     with pytest.raises(InputError, match=message):
         cached(module, cut(8, 4, torch.float32))
-    with pytest.raises(InputError, match=r"keep this module \(SyncBatchNorm\) in eval"):
+    with pytest.raises(InputError, match=r"replace this module \(SyncBatchNorm\)"):
         refuse_batch_statistics(nn.SyncBatchNorm(WIDTH))
     with pytest.raises(InputError, match="BatchNorm2d"):  # has nothing but the batch's
         refuse_batch_statistics(nn.BatchNorm2d(3, track_running_stats=False).eval())
@@ -382,7 +382,7 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     with power_cut(5):
         fit(**broken)
     torch.rand(3)
-    with pytest.raises(InputError, match="its micro_batch was 6, now 7"):
+    with pytest.raises(InputError, match="micro_batch was 6 there, and is 7 now"):
         fit(**{**broken, "micro_batch": 7}, resume=True)
     resumed = fit(**broken, resume=True).output
     first, second = weights(whole), weights(resumed)
@@ -418,7 +418,9 @@ def test_an_encoder_with_batch_statistics_leaves_nothing_behind(quick: dict, mon
         return encoder
 
     monkeypatch.setattr(SentenceEncoder, "scratch", normalised)
-    with pytest.raises(InputError, match=r"keep .*extra \(BatchNorm1d\) in eval"):
+    with pytest.raises(
+        InputError, match=r"replace .*extra \(BatchNorm1d\) by .* or keep it in eval"
+    ):
         fit(**{**quick, "encoder": "scratch"}, micro_batch=6)
     assert not Path(quick["output"]).exists()
 

@@ -74,7 +74,7 @@ def test_a_group_that_goes_with_a_duplicate_is_told(
     again = json.dumps({**json.loads(once[0]), "label": 7})
     Path(given["files"][0]).write_text("\n".join([*once, once[1], again]), encoding="utf-8")
     fit(**{**given, "max_steps": 1})
-    warning = "in grouped.jsonl: 1 records repeat an earlier record of another label"
+    warning = "in grouped.jsonl: 1 records were dropped, because another label has"
     assert warning in capsys.readouterr().err
 
 
@@ -102,7 +102,7 @@ def test_groups_change_the_training_and_are_resumed_exactly(
     whole = weights(fit(**own("whole")).output)
     with power_cut(2):
         fit(**own("broken"))
-    with pytest.raises(InputError, match="its groups was 'label', now None"):
+    with pytest.raises(InputError, match="groups was 'label' there, and is None now"):
         fit(**{**own("broken"), "groups": None}, resume=True)
     resumed = weights(fit(**own("broken"), resume=True).output)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
@@ -197,7 +197,7 @@ def test_a_table_whose_groups_are_called_as_text_is(given: dict[str, Any]) -> No
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"question": ANCHORS, "answer": POSITIVES, "anchor": GROUPS})
     own = {**given, "columns": ["question", "answer"], "groups": "anchor", "files": table}
-    with pytest.raises(InputError, match="'anchor' is the name of a column of texts"):
+    with pytest.raises(InputError, match="rename the column of groups, 'anchor': only texts"):
         fit(**own)
 
 

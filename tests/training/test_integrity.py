@@ -131,7 +131,7 @@ def _state(content: str) -> Callable[[Path], None]:
     ("change", "told"),
     [
         (_piped, "optimizer.pt: save the content to a regular file first; this is a pipe"),
-        (_linked, "run.pt: replace this link, which leads out of"),
+        (_linked, "run.pt: replace this link by a file; it leads out of"),
         (_marked("[" * 100_000), "complete.json is not valid JSON (it is nested too deeply)"),
         (_marked('{"blake2b": {}}'), "model.pt does not match its digest"),
         (_marked('{"blake2b": {"../../outside": "00"}}'), "model.pt does not match"),

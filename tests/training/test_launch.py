@@ -223,12 +223,12 @@ def refused(**changed: object) -> str:
 
 
 def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "batch_size=3 leaves some of 4 processes without an input; use" in refused(
+    assert "batch_size=3 is smaller than the number of processes, 4; use" in refused(
         devices=4, batch_size=3, device="cpu"
     )
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert "devices=2 (the number of GPUs here is 1)" in refused(devices=2)
+    assert "devices=2 (use at most 1, one per GPU)" in refused(devices=2)
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("mps"))
     assert "add device='cpu': an Apple GPU is one device" in refused(devices=2)
 
@@ -288,8 +288,8 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
     command = ["train", *quick["files"], "--recipe", "papers", "--output", quick["output"]]
     assert guarded(command) == launching.REQUEUE
     assert capsys.readouterr().err == (
-        "isotrope: error: another process of this run has ended; run the same command with "
-        "--resume to start again: there is no checkpoint\n"
+        "isotrope: error: this process ended, because another process of the run has ended; run "
+        "the same command with --resume to start again: there is no checkpoint\n"
     )
 
 

@@ -157,7 +157,7 @@ def test_a_run_ends_when_the_score_has_not_risen(
     metrics = outcome.result.metrics
     assert (metrics["steps"], metrics["dev_best_step"], metrics["dev_final"]) == (5, 3, 29)
     said = capsys.readouterr().err
-    assert "early stopping at step 5: no score is above the best 30.00 at step 3" in said
+    assert "early stopping at step 5: no later score beats the best 30.00 at step 3" in said
     assert "\n5 steps, " in summary(outcome)
     # as after any last step: the checkpoint before it is the newest one, and the run is done
     assert not (outcome.output / "tokens").exists()

@@ -68,7 +68,7 @@ def test_a_stream_of_the_hub(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_steps": None}, r"streaming=\d+ .add max_steps: no epoch has a known length"),
+        ({"max_steps": None}, r"streaming=\d+ .add max_steps: an epoch's length is unknown"),
         ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .only with one process"),
         ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .only with one data set"),
         ({"streaming": 8}, r"streaming=\d+ .give at least the batch size, 16"),

@@ -221,7 +221,9 @@ def test_an_sts_file_with_a_bad_line_is_not_taken_for_pairs(quick: dict, tmp_pat
     lines[20] = lines[20].replace("2\t", "nan\t", 1)
     file = tmp_path / "dev.tsv"
     file.write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=r"dev.tsv, line 21: score 'nan' .*not a finite number"):
+    with pytest.raises(
+        InputError, match=r"dev.tsv, line 21: correct the score 'nan'.* must be a finite number"
+    ):
         fit(**quick, dev=str(file))
 
 
@@ -382,7 +384,7 @@ def test_the_summary_says_when_nothing_is_left_to_learn(quick: dict) -> None:
     quick = {**quick, "encoder": "scratch"}  # so wide that no negative comes before a positive
     easy = fit(**{**quick, "max_steps": 2}, objective_settings={"dissipation": "margin:0"})
     assert easy.result.metrics["dead"] == 1
-    assert "100% of the last batch's anchors had nothing left" in summary(easy)
+    assert "100% of the anchors in the last batch had nothing left" in summary(easy)
     busy = {**quick, "output": quick["output"] + "-busy", "max_steps": 2}
     assert "nothing left" not in summary(fit(**busy, objective_settings={"dissipation": "none"}))
 
@@ -453,7 +455,7 @@ def test_a_file_is_of_scored_pairs_if_it_has_their_column(tmp_path: Path) -> Non
 def test_single_texts_are_not_trained_on_the_prompt_of_passages(quick: dict, capsys) -> None:
     fit(**{**quick, "max_steps": 1}, passage_prompt="passage: ")
     said = capsys.readouterr().err
-    assert "passage_prompt='passage: ' (both views of a single text are anchors" in said
+    assert "passage_prompt='passage: ' (single texts get the query prompt twice" in said
     same = {"query_prompt": "text: ", "passage_prompt": "text: "}
     fit(**{**quick, "max_steps": 1, "output": quick["output"] + "-same"}, **same)
     assert "passage_prompt=" not in capsys.readouterr().err

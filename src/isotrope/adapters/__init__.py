@@ -1,4 +1,4 @@
-"""Adapters to other libraries: the Doctor in any trainer, and sentence-transformers.
+"""Connects isotrope with other libraries' trainers.
 
 ``doctor`` is the callback that diagnoses a training. ``sentence_transformers`` turns objectives
 into losses, and evaluation protocols into evaluators. MTEB needs no adapter, because

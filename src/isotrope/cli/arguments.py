@@ -81,7 +81,7 @@ def add_fields(
     Args:
         parser: Parser to extend.
         fields: Fields by name.
-        both_ways: Whether a switch also gets a flag ``--no-NAME``, to undo what a file sets.
+        both_ways: Whether a switch also gets a flag ``--no-NAME``, which overrides a YAML file.
     """
     from isotrope.core.settings import extra_of
 

@@ -37,8 +37,8 @@ cut text or a repeated text; and the gain of the dev score by whitening.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, rows of
-one group have the same label. A group comes from --groups or from likely false negatives. To train
-on them, use `train --groups label`, or sentence-transformers with ObjectiveLoss(groups=True).
+one group have the same label. A group comes from --groups or from likely false negatives. Train on
+these files with `train --groups label`; in sentence-transformers, use ObjectiveLoss(groups=True).
 
 Pictures are named by their paths in the folder, or by their numbers in the data, counted from 0.
 For pictures, no settings are recommended, and --output DIR writes audit.html and audit.json only.
@@ -97,7 +97,7 @@ def audit(settings: AuditCommandSettings) -> int:
     print(audited.to_json().rstrip() if settings.as_json else audited)
     if output is not None:
         groups = settings.groups
-        column = f"; train on its .jsonl files with --groups label: it includes {groups}"
+        column = f"; train on its .jsonl files with --groups label, which includes {groups}"
         print(f"written to {output}{column if groups else ''}", file=sys.stderr)
     return 0
 

@@ -1,4 +1,4 @@
-"""``isotrope check``: check that chunks or two processes do not change a loss's gradient."""
+"""``isotrope check``: check that a loss has the same gradient in chunks and on two processes."""
 
 import itertools
 import multiprocessing
@@ -32,9 +32,9 @@ FILE defines objectives, functions of (anchors, positives) that return a scalar,
 forward is such a function. Functions and modules are checked if their name contains "loss";
 FILE:NAME checks only NAME. If a third parameter has no default, it receives negatives. The gradient
 of one plain call is compared with the gradients in chunks, with gradient caching, on permuted rows,
-in bfloat16, and on two processes that call the loss with their own rows. Several values of
-chunk_size, mini_batch_size and margin are tried, if the loss has them. FILE runs in a separate
-process; a loss that ends it fails. The exit code is 1 if a check fails or all take ten minutes.
+in bfloat16, and on two processes, each with half of the rows. If the loss has the parameter
+chunk_size, mini_batch_size or margin, several values are tried. FILE runs in a separate process; a
+loss that ends this process fails. The exit code is 1 if a check fails or all exceed ten minutes.
 """
 
 LIMIT = 600.0
@@ -51,7 +51,7 @@ class CheckSettings(Settings):
     )
     dimensions: int | None = setting(
         None,
-        "Number of dimensions of the embeddings that the losses of a file receive.",
+        "Number of dimensions of the embeddings on which the losses of a file are checked.",
         shown="16",
         ge=2,
         used=Used(lambda loss: ".py" in loss, "only a check of a file uses it"),
@@ -142,6 +142,6 @@ run = Command(
     "check",
     CheckSettings,
     check,
-    "Check that chunks, permuted rows or a second process do not change a loss's gradient.",
+    "Check that a loss has the same gradient in chunks, on permuted rows and on two processes.",
     EPILOG,
 )

@@ -79,7 +79,7 @@ class Command(Generic[S]):
         return " ".join(["isotrope", self.verb, *words, "[options]"])
 
     def spelling(self, name: str, value: str) -> str:
-        """Return a setting as errors of this command write it: a flag, or a word of the usage."""
+        """Return a setting as this command's errors name it: a flag, or a word of the usage."""
         place = self.settings.positionals().get(name)
         return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
 
@@ -92,7 +92,7 @@ class Command(Generic[S]):
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
     ) -> dict[str, Any]:
-        """Return the given values by field of ``of``, by default of ``settings``: a dict."""
+        """Return a dict from fields to given values; ``of`` replaces the command's settings."""
         settings = of or self.settings
         others = list(arguments)
         chosen: dict[str, Any] = {}

@@ -18,14 +18,15 @@ examples:
 
 For a run, the command examines the log, the dev scores, the settings and the saved model, and
 writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
-run only if the run was made on this machine; otherwise, give the data as --data FILE.
+run only if the run was made on this machine; otherwise, give the data as --data FILE. For the
+output folder of another trainer, the command examines what isotrope.Doctor() wrote there.
+
 For a model, it examines the embeddings of --data; by default, those of Python's docstrings. For
 texts, it also prints statistics of Li et al. (2024): angles, cosines, the hardest negative's share
-of the push, and ratios of pull to push; and how whitening changes MRR@10. Typically:
-  raw        the encoder was never trained on pairs, and whitening more than doubles MRR@10
-  trained    the encoder was trained on pairs, and whitening gains nothing
-  disturbed  a training of another kind followed, and whitening does not double MRR@10
-For the output folder of another trainer, it examines what isotrope.Doctor() wrote there.
+of the push, and ratios of pull to push. It also prints how whitening changes MRR@10. Typically:
+  never trained on pairs              whitening more than doubles MRR@10
+  trained on pairs                    whitening gains nothing
+  trained on pairs, then differently  whitening does not double MRR@10
 
 The first finding is the likely cause; other findings that follow from this cause are left out. Each
 finding shows the measured numbers, the thresholds that decide it, the source of each threshold, and
@@ -50,7 +51,7 @@ class DiagnoseSettings(OfObjective):
     )
     columns: Names = setting(
         [],
-        "Columns of the table --data, as in training.",
+        "Columns to read in the table of --data, as in training.",
         used=Used(lambda data: data, "needs `--data FILE`"),
     )
     objective: str | None = setting(

@@ -35,43 +35,43 @@ examples:
 score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or one file of scored pairs
 (tsv, csv, jsonl, parquet with columns score, sentence1, sentence2). The result is 100 x Spearman's
 correlation of the cosines with the scores of the file. As in SimCSE, all pairs of a year are scored
-together ("all"); of STS-B and SICK-R, the test split is scored. --json also prints the results for
-every subset and their means, the dev splits, Pearson's correlation, and the results by dot product
-and by Euclidean and Manhattan distance.
+together ("all"), and STS-B and SICK-R are scored on their test splits. --json also prints the
+results for every subset and their means, the dev splits, Pearson's correlation, and the results by
+dot product and by Euclidean and Manhattan distance.
 
 --transfer takes a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier is
 trained on frozen embeddings, with the folds, seeds and early stopping of SentEval. Papers report
 scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores only these two tasks.
 
---retrieval takes a file of pairs (--columns chooses them by name), and ranks the second texts of
+--retrieval takes a file of pairs (--columns names the two columns), and ranks the second texts of
 all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
 will rank other texts too, name a file with these texts as --corpus: single texts, or pairs whose
 second texts are taken. --retrieval also takes a folder with queries.jsonl and corpus.jsonl ({"_id":
 ..., "text": ...} on each line) and qrels.tsv (query id, document id, gain; with or without a
 header). To compare with BM25, which ranks texts by the words they share with the query, write bm25
-as a model: --compare bm25 runs/p (extra: bm25). --queries writes a table of all queries.
+as a model: --compare bm25 runs/p (needs the extra bm25). --queries writes a table of all queries.
 
 --labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
 a single file, of which a fifth is the test part; or a folder with the files train and test. --knn
 predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1). --linear
-trains a linear classifier on the frozen embeddings. Without these two flags, both are measured. For
+trains a linear classifier on the frozen embeddings. Without --knn and --linear, both are done. For
 an image encoder, --labels takes pictures: a folder of classes, .npz, or other data of train-images.
-Without --labels, a run on images is scored on the images of the run.
+Without --labels, a run on images is scored on its own images.
 
 --compare shows the models side by side. For every score, a paired bootstrap over the scored items
 tests whether a model differs from the first model by more than noise; the p-values are corrected
 for the number of comparisons. Noise is the variation between test sets, not between training seeds.
 
 --dimensions and --precision show how far the score falls with smaller vectors. The table compares
-every combination with the full vectors, as --compare does, and has the bytes of a vector. int8
+every combination with the full vectors, as --compare does, and shows the bytes of a vector. int8
 stores each coordinate as one of 256 values; binary stores only the sign of each coordinate.
 
 --card writes the scores into the model card of the run, as a table and as metadata for the hub.
 With --compare, it writes the table of all models: --compare all-MiniLM-L6-v2 bm25 runs/p --card.
 
-The scores of finished tasks are stored in RUN/evaluations, for other models in your cache folder,
-or in the folder --results. If you stop the command and start it again, it does not repeat a task
-with the same weights, data and protocol. --again repeats all tasks.
+The scores of finished tasks are stored in the folder --results. By default, this is RUN/evaluations
+for a run, and your cache folder for other models. If you repeat the command, it does not repeat a
+task with the same weights, data and protocol. --again repeats all tasks.
 """
 
 
@@ -82,7 +82,7 @@ _of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FI
 
 
 class EvaluateSettings(Evaluation):
-    """Settings of ``isotrope evaluate``. Without ``knn`` and ``linear``, both are measured."""
+    """Settings of ``isotrope evaluate``. If neither ``knn`` nor ``linear`` is set, both are."""
 
     model: str | None = setting(
         None,
@@ -95,7 +95,7 @@ class EvaluateSettings(Evaluation):
     knn: bool = setting(False, "Score kNN on --labels.", group=DATA, used=_of_labels)
     linear: bool = setting(False, "Score a linear probe on --labels.", group=DATA, used=_of_labels)
     dimensions: list[int] = setting(
-        [], "Lengths of text embeddings to compare, such as 384 256 128.", "N", many=True
+        [], "Dimensions of text embeddings to compare, such as 384 256 128.", "N", many=True
     )
     precision: list[Literal["float32", "int8", "binary"]] = setting(
         [], "Precisions of stored embeddings to compare.", many=True
@@ -150,8 +150,8 @@ def _tell_unfinished(run: RunFolder) -> None:
     """Print a note if the training of a run folder has not ended."""
     if run.config.is_file() and not run.result.is_file():
         print(
-            f"{run.path}: to finish this training, repeat its command with --resume; until then, "
-            "the best model so far is scored, perhaps the one before training",
+            f"{run.path}: to finish this training, repeat its command with --resume; now the best "
+            "model so far is scored, which may be the model before training",
             file=sys.stderr,
         )
 
@@ -218,8 +218,8 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
     if not of_labels:
         raise InputError(
-            f"add --knn or --linear, the scores of an encoder of images such as {models[0]}; other "
-            "images than the run's go into --labels FOLDER"
+            f"add --knn or --linear, because {models[0]} is an encoder of images; to score on "
+            "images that are not the run's, add --labels FOLDER"
         )
 
 

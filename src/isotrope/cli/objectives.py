@@ -10,7 +10,7 @@ from isotrope.core.table import table
 
 EPILOG = """\
 examples:
-  isotrope objectives                        all objectives, and components to put into them
+  isotrope objectives                        all objectives, and all components for --objective.*
   isotrope objectives --components           dissipation, weight and ratio of each objective
   isotrope objectives infonce                formula, gradient, settings and presets of one
   isotrope objectives --plugin my_loss.py    all objectives, including those in your file
@@ -19,9 +19,9 @@ An anchor's gradient is dissipation * (sum over negatives j of weight_j * (negat
 positive)). The columns of --components:
   dissipation  1: the gradient never vanishes; 1 or 0: the gradient is 0 beyond a margin; 1 to 0:
                the gradient fades as the positive comes nearer than the negatives
-  weight       hardest: only the most similar negative pushes; all: all push; signed: some pull
-  ratio        a number; dynamic: the ratio depends on the angles; matrix: one for each coordinate;
-               only pull: no negative pushes
+  weight       hardest: the most similar negative pushes; all: all push; signed: some negatives pull
+  ratio        a number; dynamic: the ratio depends on the angles; matrix: a ratio for each
+               coordinate; only pull: no negative pushes
 A component is written as its name and its values, such as margin:0.3:dot. Values at the end may be
 left out: margin:0.3.
 """
@@ -34,7 +34,7 @@ class ObjectivesSettings(Settings):
     plugin: list[Path] = plugin()
     components: bool = setting(
         False,
-        "List the components of each gradient: dissipation, weight and ratio.",
+        "List dissipation, weight and ratio, the components of each objective's gradient.",
         used=Used(lambda name: name is None, "only without NAME"),
     )
 
@@ -54,8 +54,8 @@ _WIDTH = 100
 _BY_DISSIPATION = {
     "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
     "1 or 0": "An anchor stops learning when it reaches a margin",
-    "1": "No anchor ever stops learning (examples: losses of the whole batch, alignuniform)",
-    "-": "Losses of training methods, whose gradients have no components",
+    "1": "No anchor ever stops learning",
+    "-": "Losses of training methods; no dissipation, weight and ratio describe their gradients",
 }
 """Titles of the groups of objectives."""
 
@@ -122,8 +122,8 @@ def _card(name: str) -> int:
             for preset, tuned in cls.presets.items()
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
-        print("\nA preset sets only these values. They were tuned with the learning rate and the")
-        print("batch size of the table: set --learning-rate and --batch-size to these numbers.")
+        print("\nA preset sets only its values. They were tuned at the learning rate and the batch")
+        print("size in its row: set --learning-rate and --batch-size to these two numbers.")
     return 0
 
 
@@ -152,6 +152,6 @@ run = Command(
     "objectives",
     ObjectivesSettings,
     objectives,
-    "List the objectives with their components, or show one.",
+    "List the objectives with their components, or show one objective.",
     EPILOG,
 )

@@ -35,8 +35,8 @@ class ReportSettings(Settings):
     )
     plugin: list[Path] = setting(
         [],
-        "Python file with the objective of a run, for --diagnose. A file that only the run's "
-        "settings name is not executed.",
+        "Python file with the objective of a run, for --diagnose. Files that the run's settings "
+        "name are not executed, for safety.",
         used=Used(lambda diagnose: diagnose, "needs `--diagnose`", note=True),
     )
 

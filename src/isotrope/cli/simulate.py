@@ -19,7 +19,7 @@ KINDS = {
     "dissipation": "gradient dissipation GD, a factor from 1 to 0 (Li et al. 2024, figures 2, 10)",
     "weight": "the hardest negative's share of the sum of weights W (Li et al. 2024, figure 3)",
     "ratio": "ratio R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
-    "norm": "length of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
+    "norm": "length of the part of the gradient in --part (Nie et al. 2023, figures 2, 4)",
 }
 NOTES = {
     "dissipation": "Mean angle to the negatives (mu_neg, rad) at which GD falls below 0.5 if the "
@@ -38,10 +38,10 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-Without --objective, the objectives of the paper's figure are simulated. For ratio and norm, all
-angles to the positive equal mu_pos, and all angles to negatives equal mu_neg. For dissipation and
-weight, angles are drawn from normal distributions with these means and standard deviations of 0.05
-rad (positives) and 0.10 rad (negatives). The files are KIND.png, KIND.svg and KIND.csv.
+Without --objective, the objectives of the paper's figure are simulated. The mean angle to the
+positive is mu_pos, and to the negatives mu_neg. For ratio and norm, all angles equal their mean.
+For dissipation and weight, angles are drawn from normal distributions with standard deviations of
+0.05 rad (positives) and 0.10 rad (negatives). The files are KIND.png, KIND.svg and KIND.csv.
 """
 
 
@@ -62,9 +62,9 @@ class SimulateSettings(OfObjective):
     plugin: list[Path] = plugin()
     output: Path = setting(Path("simulation"), "Folder to write to.", "DIR")
     negatives: int | None = setting(
-        None, "Number of negatives of an anchor.", "K", shown="127; for norm as in the paper"
+        None, "Number of negatives of an anchor.", "K", shown="127; for norm, those of the paper"
     )
-    grid: int | None = setting(None, "Number of values of each mean angle.", shown="100")
+    grid: int | None = setting(None, "Number of values on each of the two axes.", shown="100")
     batches: int | None = setting(
         None, "Batches drawn for each pair of mean angles.", shown="1000", used=_drawn
     )
@@ -81,7 +81,7 @@ class SimulateSettings(OfObjective):
     )
     part: Literal["alignment", "uniformity"] | None = setting(
         None,
-        "For norm: the part of the gradient.",
+        "For norm: the part of the gradient whose length is computed.",
         shown="alignment",
         used=Used(lambda kind: kind == "norm", "for norm only"),
     )

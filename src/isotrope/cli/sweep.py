@@ -37,10 +37,10 @@ of the method can be varied.
 
 --vary NAME=VALUES; repeat the flag for several settings:
   objective.temperature=0.03,0.05   these values
-  objective.temperature=auto,0.1    auto: what `isotrope audit` recommends; needs --head none
+  objective.temperature=auto,0.1    auto: what `isotrope audit` recommends (needs --head none)
   learning-rate=1e-5..1e-4          a range to draw from. The scale is logarithmic if the upper end
-                                    is at least ten times the lower end; :log or :linear after
-                                    the range sets it, and :whole draws whole numbers
+                                    is at least ten times the lower end. :log or :linear after the
+                                    range sets the scale, and :whole draws whole numbers
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
 A trial is one combination of values. --sampler grid, the default for lists, trains every
@@ -50,11 +50,11 @@ combination. --sampler random, the default for ranges, draws --trials combinatio
 The score of a run is dev_best for text (the best dev score, step 0 included) and knn_final for
 images; --metric selects another number of result.json. Every trial is trained with three seeds, and
 its score is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of the time.
-If two scores differ by less than the standard deviation over the seeds, this may be luck.
+If two scores differ by less than the standard deviation over the seeds, the difference may be luck.
 
 Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
 command continues a stopped sweep and repeats no training; values, seeds and trials can be added
-later. OUTPUT/sweep.csv and OUTPUT/sweep.json have the table, OUTPUT/sweep.svg is the picture. The
+later. OUTPUT/sweep.csv and OUTPUT/sweep.json have the table, and OUTPUT/sweep.svg is a picture. The
 command line of the best trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's
 journal. A sweep needs Optuna: pip install '.[sweep]' in a clone of the repository.
 

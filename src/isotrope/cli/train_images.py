@@ -15,8 +15,8 @@ examples:
 
 docs/methods lists the default settings and the options (--method.NAME) of each method. The images
 need no labels. If they have labels and a test part, the accuracy of nearest neighbours is measured
-during training: the 200 training images with the nearest features (without heads) vote, weighted by
-exp(cosine/0.1). At the end, the accuracy of a linear probe is measured. Unreadable files are
+during training: the 200 training images with the nearest features (before the heads) vote, weighted
+by exp(cosine/0.1). At the end, the accuracy of a linear probe is measured. Unreadable files are
 skipped and counted.
 """
 

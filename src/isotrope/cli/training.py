@@ -86,7 +86,7 @@ checkpoint.
 
 
 def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
-    """Return a dict from the fields that a YAML file sets to their values; empty without a file."""
+    """Return a dict from field to value for the fields that a YAML file sets; empty without one."""
     if not config:
         return {}
     names = {alias: name for name, alias in ACCEPTED.items()}

@@ -46,7 +46,7 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's generators (CPU and GPU) in the block, and restore their states after it."""
+    """Seed torch's generators (CPU and GPU) in the block; restore their states afterwards."""
     with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

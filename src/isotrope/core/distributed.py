@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return two numbers of processes from the environment: of the run, and on this machine."""
+    """Return the number of processes of the run, and the number of those on this machine."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -94,7 +94,7 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 
 def rows_of(n: int) -> slice:
-    """Return the rows of this process if the ``n`` rows of a batch are divided evenly.
+    """Divide ``n`` rows evenly among the processes; return the rows of this process.
 
     >>> rows_of(8)
     slice(0, 8, None)
@@ -109,7 +109,7 @@ class GlobalBatch(NamedTuple):
 
     Attributes:
         views: Anchors, positives and additional negatives of all processes, in the order of ranks.
-        rows: Rows of the gathered anchors that are those of this process.
+        rows: Places of this process's anchors among the gathered anchors.
         fewest: Smallest number of anchors that any process has.
     """
 
@@ -124,7 +124,7 @@ def all_gather_views(views: Views) -> GlobalBatch:
     In each process, the views must have one positive for every anchor. The numbers of rows and of
     additional negatives may differ between processes. The gather is differentiable: a row receives
     the sum of its gradients from the losses of all processes. Half-precision rows become float32,
-    so that the sum is in float32. All processes must number ``groups`` alike.
+    so that the sum is in float32. A number in ``groups`` must mean the same group in all processes.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

@@ -27,7 +27,7 @@ _MOST_VALUES = 100_000  # in a file of settings, after its aliases are expanded
 
 
 def check_file(path: Path, within: Path | None = None) -> None:
-    """Refuse anything but a readable regular file, without opening it (a pipe would block).
+    """Raise an error unless ``path`` is a readable regular file; do not open it.
 
     Args:
         path: The file.
@@ -38,9 +38,12 @@ def check_file(path: Path, within: Path | None = None) -> None:
     except (FileNotFoundError, ValueError) as error:  # the latter: a NUL in the name
         raise InputError(f"{place(path)}: no such file; check the path") from error
     except OSError as error:
-        raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
+        why = error.strerror
+        raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        raise InputError(f"{place(path)}: replace this link, which leads out of {place(within)}")
+        raise InputError(
+            f"{place(path)}: replace this link by a file; it leads out of {place(within)}"
+        )
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: is a folder; give a file")
     if not stat.S_ISREG(mode):
@@ -58,7 +61,8 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
         with path.open("rb") as handle:
             data = handle.read(limit + 1)
     except OSError as error:
-        raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
+        why = error.strerror or error
+        raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
     if len(data) > limit:
         raise InputError(f"{place(path)}: give a smaller file; it has more than {limit:,} bytes")
     try:
@@ -78,7 +82,9 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
     # not opened by numpy, which would leave a broken archive open
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         if sum(member.file_size for member in arrays.zip.infolist()) > LARGEST:
-            raise InputError(f"{place(path)}: restore it; it unpacks to over {LARGEST:,} bytes")
+            raise InputError(
+                f"{place(path)}: restore this file; it unpacks to more than {LARGEST:,} bytes"
+            )
         yield arrays
 
 
@@ -122,7 +128,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         if loader is not None:
             loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{place(path)} must hold settings, `key: value` on each line")
+        raise InputError(f"{place(path)} must hold settings; write `key: value` on each line")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Errors that a user can cause. The message of each names the problem and the remedy."""
+"""Errors that a user can cause. Each message names a problem and a remedy."""
 
 import contextlib
 import difflib
@@ -34,7 +34,7 @@ class InputError(ValueError):
         return ""
 
     def text(self) -> str:
-        """Return the whole message, with settings in backticks, which :func:`spell` replaces."""
+        """Return the whole message, in which :func:`spell` replaces the settings in backticks."""
         colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
         about = f"{self.subject}{colon} " if self.subject else ""
         return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
@@ -184,15 +184,15 @@ class NoTerms(TypeError):
 
     Args:
         objective: Class of the objective.
-        space: Space of the formula's embeddings; ``sphere`` for only an attraction or a repulsion.
+        space: Space of the formula's embeddings; ``sphere`` if the objective only pulls or pushes.
     """
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "use the components of the whole objective; this is only its attraction or repulsion"
+            "use the whole objective; this part of it only attracts or only repels"
             if space == "sphere"
-            else "use its formula, or compute the components with decompose(); they are defined "
-            f"on the unit sphere, but the space of this objective is {space!r}"
+            else "use its formula, or compute the components with decompose(); only objectives on "
+            f"the unit sphere define them, and the space of this objective is {space!r}"
         )
         super().__init__(f"{objective} has no gradient components: {why}")
 
@@ -206,7 +206,7 @@ class WrongCoupling(InputError):
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
-    """Return ``" (did you mean 'infonce'?)"`` for a word close to ``word``, otherwise ``""``.
+    """Return ``" (did you mean 'infonce'?)"`` if a known word is close to ``word``, else ``""``.
 
     Args:
         word: The word that was typed.
@@ -225,7 +225,7 @@ def unknown(problem: str, word: str, known: Iterable[str]) -> str:
 
 
 def place(path: str | Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"``, or only the file; control characters in it are escaped."""
+    """Return ``"file, line 3"``, or only the file; control characters in its name are escaped."""
     name = legible(str(path))
     return name if line is None else f"{name}, line {line}"
 

@@ -21,7 +21,7 @@ from isotrope.core.errors import InputError
 
 _NAMED = 60  # leading characters of a file's name that the name of its temporary folder contains
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # name of a temporary folder, as tempfile makes it
-_LINK = "is a link or a device; remove it: isotrope does not write through links or devices"
+_LINK = "is a link or a device; remove it, because isotrope writes only into regular files"
 
 
 def file_digest(path: Path, size: int = 8) -> str:
@@ -138,7 +138,7 @@ def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
 
 
 def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] = ()) -> None:
-    """Refuse outputs that cannot be written or would overwrite an input of the command."""
+    """Raise an error if an output cannot be written or would overwrite an input of the command."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder")
     read = [Path(name).resolve() for name in inputs if isinstance(name, str | Path)]
@@ -153,10 +153,10 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
 def replace_together(
     folder: Path, names: Sequence[str], instead_of: Iterable[str] = ()
 ) -> Iterator[Path]:
-    """Yield an empty folder, whose files then move into ``folder`` together.
+    """Yield an empty folder; at the end of the block, move its files into ``folder`` together.
 
     Existing files with these names, or with the names in ``instead_of``, are removed first, so
-    files of two commands are never mixed. If the body raises, nothing changes.
+    files of two commands are never mixed. If the block raises, nothing changes.
     """
     check_outputs(folder, names)
     with _room(folder / names[0]) as room:

@@ -1,4 +1,4 @@
-"""Declares hyperparameters (their meaning and bounds, in ``Annotated``), presets and papers."""
+"""Declares hyperparameters with their meanings and bounds, presets of values, and papers."""
 
 import dataclasses
 import functools
@@ -99,7 +99,7 @@ Temperature = Annotated[float, Hyper("tau", "divisor of the similarities", at_le
 
 
 def hypers(cls: type) -> Mapping[str, Hyper]:
-    """Return a mapping from each field of a class that is a hyperparameter to its description."""
+    """Return the hyperparameters of a class: a mapping from field name to :class:`Hyper`."""
     return _hypers(cls)
 
 
@@ -204,7 +204,7 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
 
 
 def bibtex(paper: Paper) -> str:
-    """Return BibTeX for a paper: an entry for each title; references without title are a note.
+    """Return BibTeX for a paper: an entry for each title, and other references as a note.
 
     >>> print(bibtex(Paper("A Loss", "Doe et al., 2020; for sentences: Roe, 2021", "eq. 1")))
     @misc{doe2020,

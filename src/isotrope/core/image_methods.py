@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImageMethodRecord:
-    """A training method: file in ``training/images``, class, and facts that the diagnosis uses."""
+    """A training method: file and class in ``training/images``, and facts for the diagnosis."""
 
     file: str
     cls: str

@@ -44,8 +44,7 @@ def shortened(text: str, width: int = 160) -> str:
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as CSV in which no cell is a formula for a spreadsheet.
 
-    A text that begins with = + - @ and is not a number gets an apostrophe before it, which marks
-    text in spreadsheets.
+    If a text begins with = + - @ and is no number, an apostrophe is put before it.
     """
     text = io.StringIO()
     table = (map(_spreadsheet_cell, row) for row in chain([header], rows))

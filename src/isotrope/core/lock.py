@@ -1,9 +1,9 @@
 """Locks a folder for one process; when that process dies, another process can lock the folder.
 
-The lock is a POSIX record lock on the file ``.lock`` in the folder. Unlike a lock of flock, it
-belongs to the process, not to the open file, so workers that outlive a killed process do not keep
-it. With ``--devices``, the starting process holds one half of the lock and the writing process
-holds the other half; the folder stays locked until both have ended.
+The lock is a POSIX record lock on the file ``.lock`` in the folder. A record lock belongs to a
+process, so workers that outlive a killed process do not keep it; they would keep a lock of flock.
+With ``--devices``, the process that starts the others holds one half of the lock, and the process
+that writes holds the other half, so the folder is locked until both processes end.
 """
 
 import errno
@@ -54,8 +54,8 @@ def exclusive_lock(
     Args:
         folder: The folder to lock. A missing folder is created, and removed at the end if empty.
         doing: What this process does in the folder, for the message that other processes show.
-        hint: Text that is added to that message.
-        role: ``"starter"`` also admits one process with the role ``"started"``.
+        hint: Text that is added to this message.
+        role: If ``"starter"``, one process with the role ``"started"`` can lock the folder too.
     """
     folder = _absolute(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
@@ -71,7 +71,7 @@ def exclusive_lock(
                     (folder / LOCK).unlink(missing_ok=True)
     except _Busy as who:
         raise InputError(
-            f"another process is {doing} ({who}); wait for it, stop it, or choose another "
+            f"{who.args[0]} is {doing}{who.args[1]}; wait for it, stop it, or choose another "
             f"`--output`{hint}"
         ) from None
     finally:
@@ -96,7 +96,7 @@ def ensure_not_replaced(folder: Path) -> None:
 def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
-    Files in which isotrope stores data from Python before the run do not count.
+    Files with data that Python passed in memory, which are written before the run, do not count.
     """
     if not folder.exists():
         return True
@@ -127,7 +127,7 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
     handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in handles):
-        raise _Busy("this process itself, in an earlier call")
+        raise _Busy("an earlier call of this process", "")
     gone: OSError = FileNotFoundError(errno.ENOENT, "another process keeps removing it")
     with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now
@@ -160,7 +160,7 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             handle.seek(0)
             who = ", ".join(handle.read(300).splitlines())
-            raise _Busy(who or "its number is not known") from None
+            raise _Busy("another process", f" ({who or 'its number is not known'})") from None
         if error.errno not in _NO_LOCKS:
             raise
         if role != "started":

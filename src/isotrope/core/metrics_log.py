@@ -13,9 +13,9 @@ Rows = dict[float, dict[str, float]]
 
 
 def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
-    """Return a list of columns (without the step), and a dict from step to numbers by column.
+    """Return a list of columns (without the step), and a dict from each step to a row.
 
-    If a step has several rows, they are merged; a later cell replaces an earlier one.
+    A row is a dict from column to number. If a step has several rows, the later cells count.
 
     Args:
         path: The file.
@@ -48,7 +48,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             continue
         try:
             if len(cells) != len(header):
-                raise ValueError(f"{len(cells)} cells where the header has {len(header)}")
+                raise ValueError(f"{len(cells)} cells, but the header has {len(header)}")
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
         except ValueError as error:
             why = f"{error}; every cell must be a number or empty"

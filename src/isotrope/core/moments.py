@@ -1,4 +1,4 @@
-"""Computes the second moments of two views, the statistics of decorrelating objectives.
+"""Computes the second moments of embeddings, from which decorrelating objectives are computed.
 
 Each function is one node of autograd. It returns only the diagonal and the sum of squares of the d
 x d moment matrix C. The gradient with respect to C is a multiple of C plus a diagonal matrix.
@@ -27,8 +27,8 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return the diagonal of C = scale X^T Y (d x d), and the sum of its squared entries.
 
-    If ``x`` and ``y`` (n x d) have few rows, the smaller X X^T and Y Y^T are used; the sum of the
-    products of their entries is the same.
+    If ``x`` and ``y`` (n x d) have few rows, the sum is computed from the smaller matrices X X^T
+    and Y Y^T: it is the sum of the products of their entries.
     """
     if _transformed():
         return _moments(x, y, scale)

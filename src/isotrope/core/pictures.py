@@ -5,7 +5,7 @@ name does not. The camera's orientation is applied, grey is repeated in three ch
 pixels become white, and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits are reduced to
 their upper 8 bits. The shorter side is resized to ``side`` by Pillow's bilinear filter, which
 averages when it shrinks, and the centre is cut out. The image processor that isotrope saves for
-transformers gives the same bytes.
+transformers gives the same pixels.
 """
 
 import os
@@ -80,7 +80,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return how many grey values a 16-bit picture has in 16 bits and in 8; else 0 and 0."""
+    """Return two counts of grey values of a 16-bit picture: in 16 bits and in 8. Otherwise 0, 0."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0
@@ -141,7 +141,7 @@ def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
     with _refusing(what), pillow.open(file, formats=tuple(_FORMATS)) as image:
         if image.width * image.height > MOST_PIXELS:
             size = f"{image.width} x {image.height}"
-            raise ValueError(f"shrink it to at most {MOST_PIXELS:,} pixels; it has {size}")
+            raise ValueError(f"shrink it to at most {MOST_PIXELS:,} pixels, from {size}")
         yield image
 
 
@@ -175,7 +175,7 @@ def _rgb(image: "Image.Image") -> "Image.Image":
     """Return a picture of any mode as RGB."""
     pillow = _pillow()
     if image.mode == "F":
-        raise ValueError("save it with 8 or 16 bits; its pixels are floating-point numbers")
+        raise ValueError("save its pixels as 8 or 16 bits, not as floating-point numbers")
     if image.mode.startswith("I"):  # 16 bits of grey, which convert() would clip at 255
         grey = np.asarray(image).clip(0, 65535)
         bits = next(bits for bits in (8, 10, 12, 14, 16) if grey.max() < 1 << bits)
@@ -196,8 +196,8 @@ def _cut(image: "Image.Image", side: int) -> NDArray[np.uint8]:
     size = (int(side * width / short), int(side * height / short))
     if size[0] * size[1] > MOST_PIXELS:
         raise InputError(
-            f"crop this picture first: it has {width} x {height} pixels, and with its shorter side "
-            f"resized to {side}, it would take gigabytes of memory"
+            f"crop this picture: it has {width} x {height} pixels, and would take gigabytes of "
+            f"memory if its shorter side were resized to {side}"
         )
     if size != image.size:
         image = image.resize(size, _pillow().Resampling.BILINEAR)

@@ -45,7 +45,7 @@ class Result:
         details: Nested values: tables, parameters, values of each subset.
         provenance: Versions, machine, seed, data fingerprint, command (see :func:`provenance`).
         items: Arrays by name, with a value of each scored item, such as the reciprocal rank of each
-            query. Resampling needs them; they are not part of the JSON.
+            query. Resampling needs the arrays. The JSON file does not hold them.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class Result:
 
     @classmethod
     def load(cls, path: Path) -> "Result":
-        """Read a record that :meth:`save` wrote; raise :class:`InputError` for another file."""
+        """Read a record that :meth:`save` wrote; raise an :class:`InputError` for other files."""
         text = read_text(path)
         try:
             result = cls(**json.loads(text))
@@ -83,7 +83,7 @@ class Result:
                     raise TypeError(f"{name} must be an object")
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
-                f"{path} is not a result of isotrope ({error}); restore it if it was cut short"
+                f"{path} is not a result of isotrope ({error}); restore it, or give another file"
             ) from error
         return result
 

@@ -2,7 +2,7 @@
 
 The sum of k products in a scalar product has an error of about k units in the last place, relative
 to the product of the two vectors' lengths. The solution of a linear system, or a length computed
-from its square, keeps half of the digits: its tolerance is the square root of :func:`rounding`.
+from its square, keeps half of the digits, so the tolerance is the square root of :func:`rounding`.
 """
 
 import math
@@ -15,7 +15,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the largest relative error to expect in a sum of ``terms`` products, at most 0.01.
 
     Args:
-        dtype: Precision to which the tested loss rounds its factors.
+        dtype: Precision to which the factors of the products are rounded.
         terms: Number of summed products; for a rank, the longer side of the matrix.
     """
     return min(terms * torch.finfo(dtype).eps, 0.01)

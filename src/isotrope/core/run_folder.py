@@ -68,21 +68,20 @@ class RunFolder:
         write_text(self.config, f"{settings}{_SEAL}{_signature(settings)}\n")
 
     def check(self) -> None:
-        """Refuse links, folders where a file should be, and files where a folder should be."""
+        """Raise an error if a path is a link, or a folder in place of a file, or the reverse."""
         for name, path in vars(self).items():
             if name == "path":
                 continue
             folder = not path.suffix
             if path.is_symlink():
                 raise InputError(
-                    f"remove {path} or choose another folder: it is a link, and runs are not read "
-                    "or written through links"
+                    f"remove {path} or choose another folder: it is a link, and isotrope does not "
+                    "read or write runs through links"
                 )
             if path.exists() and path.is_dir() != folder:
                 kinds = ("file", "folder") if folder else ("folder", "file")
                 raise InputError(
-                    f"{path} is a {kinds[0]}, not a {kinds[1]}; remove it or choose another output "
-                    "folder"
+                    f"{path} is a {kinds[0]}, not a {kinds[1]}; remove it or choose another folder"
                 )
 
     def settings(self) -> dict[str, Any]:
@@ -91,7 +90,7 @@ class RunFolder:
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the folder with the Doctor's log: a subfolder or this one; None without a log."""
+        """Return the folder with the Doctor's log, this or a subfolder; None if there is no log."""
         if self.config.is_file():
             return None
         self.check()

@@ -32,9 +32,9 @@ class Used:
     """A condition under which a setting is used.
 
     Attributes:
-        when: Function that returns whether the setting is used. Its parameters have the names of
-            other settings, or of facts of the run (:meth:`Settings.check_used`).
-        otherwise: Template (``str.format``) of the reason to report if the setting is not used.
+        when: Function that returns whether the setting is used. The names of its parameters are
+            names of other settings, or of ``facts`` of :meth:`Settings.check_used`.
+        otherwise: Reason to report if the setting is not used, a template for ``str.format``.
         note: Whether an unused setting is only reported, because the result is the same without the
             setting. If False, an unused setting is an error.
     """
@@ -54,7 +54,7 @@ def setting(
 
     Args:
         default: Default value; ``...`` for a setting that is required.
-        description: A noun phrase, followed by a sentence on conditions if there are any.
+        description: A noun phrase. If the setting has conditions, a sentence names them.
         metavar: Placeholder of the value in the help; by default derived from the type.
         more: ``positional``: the value has no flag. ``many``: one flag takes several words.
             ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
@@ -79,8 +79,8 @@ class Settings(BaseModel):
     """Settings of a command.
 
     Attributes:
-        dotted: Fields whose values have settings, such as ``objective``: the setting
-            ``objective.x`` is stored in the field ``objective_settings``.
+        dotted: Fields that have settings of their own. For example, the setting ``objective.x`` of
+            the field ``objective`` is stored in the field ``objective_settings``.
         from_file: Whether settings may come from a file; every switch then has a ``--no-`` flag.
         places: Fields that hold paths of files or folders as text.
     """
@@ -96,7 +96,7 @@ class Settings(BaseModel):
         """Reject booleans for numbers (a bool is an int); put a single value into a list."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and not _takes_bool(field):
-            raise ValueError("input should not be true or false")
+            raise ValueError("input should be a number or a text, not true or false")
         if typing.get_origin(field.annotation) is list:
             value = [value] if isinstance(value, (str, Path)) else value
             value = [] if value is None and not cls.from_file else value

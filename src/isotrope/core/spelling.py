@@ -3,7 +3,8 @@
 In the source, a message has a setting as a flag between backticks, such as ``--head none``. The
 command line prints the flag, Python prints ``head='none'``, and for YAML it is ``head: none``.
 
-If a name is that of a setting in another library (``--lr``), errors propose ``--learning-rate``.
+If a user writes the name that another library uses, such as ``--lr``, the error proposes the name
+of the setting in isotrope, ``--learning-rate``.
 """
 
 import contextlib

@@ -32,15 +32,15 @@ class Terms:
         dissipation: GD of each anchor, n values.
         weight: Weights W, n x c, 0 for excluded entries (the anchor, its positive, its group).
         pull: Pull sum_j W_ij R_ij of each anchor, n values; n x d if it differs by coordinate.
-        against: The embeddings x_j, one for each column of ``weight``: ``cross`` those of the other
-            view (m), ``within`` those of the same view (n), ``both`` the positives and then the
-            anchors. The q additional negatives follow, if the views have any.
+        against: The embeddings x_j, one for each column of ``weight``. ``cross`` means the m
+            embeddings of the other view, ``within`` the n embeddings of the same view, and ``both``
+            the positives and then the anchors. Any q additional negatives follow.
         scale: Factor for the gradient of the whole objective: ``scale * assemble(terms, views)``.
-        residual: The rest of the gradient in closed form, n x d: parts along the anchor, and the
-            gradient of other anchors' losses. None if there is no rest. Objectives made by
-            ``modify`` have none, because they hold everything but the anchor constant.
-        extra: Additional push of an anchor's own loss (the standard deviations of VICReg), n x d,
-            which stays when other components are replaced. None if there is no such push.
+        residual: The rest of the gradient, n x d: parts along the anchor, and the gradient of other
+            anchors' losses. None if there is no rest. Objectives made by ``modify`` have no rest,
+            because they hold everything but the anchor constant.
+        extra: Additional push of an anchor's own loss, n x d, as from the standard deviations of
+            VICReg. It stays when other components are replaced. None if there is no such push.
     """
 
     dissipation: Tensor
@@ -58,7 +58,7 @@ class Terms:
 
     @property
     def ratio(self) -> Tensor | None:
-        """R of each anchor (mean of R_ij weighted by W_ij), n values; None if ``pull`` is n x d."""
+        """Ratio R of each anchor, the mean of R_ij weighted by W_ij; None if ``pull`` is n x d."""
         if self.pull.ndim != 1:
             return None
         mass = self.mass

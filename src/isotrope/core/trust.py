@@ -25,7 +25,7 @@ ONLINE_WITHIN = 5.0
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Stay offline in the block, unless the user names the models and data (``folder`` is None)."""
+    """Stay offline in the block, unless ``folder`` is None: then the user names models and data."""
     from huggingface_hub import constants
 
     token, offline = _source.set((folder, command)), constants.HF_HUB_OFFLINE
@@ -40,7 +40,7 @@ def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
 
 
 def check_named(name: Path | str, *, model: bool = False) -> None:
-    """Refuse to open a model or data that only an untrusted folder names.
+    """Raise an error if only an untrusted folder names this model or these data.
 
     Args:
         name: Path or name to be opened.
@@ -65,7 +65,7 @@ def why_closed() -> str | None:
 def known_to_hub(
     candidates: Sequence[str], kind: Literal["model", "dataset"]
 ) -> tuple[str | None, str]:
-    """Return the first candidate that the hub has, or None, and the reason for None."""
+    """Return two values: the first candidate on the hub or None, and the reason for None."""
     if (closed := why_closed()) is not None:
         return None, closed
     from huggingface_hub import HfApi

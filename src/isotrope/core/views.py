@@ -31,7 +31,7 @@ def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient with respect to x, given the one for ``unit`` = x / ``norm``."""
+    """Return the gradient with respect to x, given the gradient for ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
@@ -103,7 +103,7 @@ def _groups(groups: object, m: int, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class Views:
-    """Two views of a batch: row i of one is the positive of row i of the other.
+    """Two views of a batch, the anchors and their positives, and additional negatives.
 
     Attributes:
         anchors: Embeddings of one view, n x d.
@@ -113,7 +113,8 @@ class Views:
         offset: Row of ``positives`` that belongs to anchor 0.
         groups: Group of each row of ``positives``, m integers, or None. Two rows of the same group
             (near-identical texts) are not negatives of each other and are never pushed apart.
-        in_batch: Whether rows of the batch are negatives. If not, only ``negatives`` are (MoCo).
+        in_batch: Whether rows of the batch are negatives. If False, the only negatives are those in
+            ``negatives``, as in MoCo.
     """
 
     anchors: Tensor
@@ -159,13 +160,13 @@ class Views:
         m = self.positives.shape[0]
         if n == 0 or self.offset < 0:
             raise ValueError(
-                f"views need at least one anchor and an offset of 0 or more; found {n} anchors, "
+                f"give at least one anchor, and an offset of 0 or more; found {n} anchors and the "
                 f"offset {self.offset}"
             )
         if self.positives.shape[1] != d or m < self.offset + n:
             raise ValueError(
-                "anchors (n x d) and positives (m x d, m >= offset + n) must fit; found "
-                f"{tuple(self.anchors.shape)}, {tuple(self.positives.shape)}, offset {self.offset}"
+                f"positives must be m x {d}, as wide as the anchors, with m >= offset + {n}; found "
+                f"the shape {tuple(self.positives.shape)} and the offset {self.offset}"
             )
         if self.negatives is not None and (
             self.negatives.ndim != 2 or self.negatives.shape[1] != d
@@ -182,7 +183,7 @@ class Views:
         for other in others:
             if other.dtype != self.anchors.dtype:
                 raise ValueError(
-                    f"all views must have one dtype; found {self.anchors.dtype} and {other.dtype}"
+                    f"convert the views to one dtype; found {self.anchors.dtype} and {other.dtype}"
                 )
 
     @property
@@ -223,7 +224,7 @@ class Views:
         )
 
     def swapped(self) -> "Views":
-        """The views exchanged: positives as anchors, anchors as positives (equally many)."""
+        """The views with anchors and positives exchanged; there must be equally many of both."""
         if len(self.anchors) != len(self.positives):
             raise ValueError(
                 f"pass as many positives as anchors; found {len(self.anchors)} anchors and "

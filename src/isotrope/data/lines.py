@@ -110,7 +110,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
                 f"({error})"
             ) from error
         why = getattr(error, "strerror", None) or error
-        raise InputError(f"{place(path)}: cannot be read ({why})") from error
+        raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
 
 
 def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
@@ -130,8 +130,8 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
                 raise _no_utf8(raw, path, number, "holds NUL bytes")
             if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
                 raise InputError(
-                    f"{place(path)}: convert the line ends with tr '\\r' '\\n': the file has those "
-                    "of old Macs (CR alone), so it would be read as one line"
+                    f"{place(path)}: convert the line ends with tr '\\r' '\\n': CR alone ends the "
+                    "lines, as on old Macs, so the file would be read as one line"
                 )
             # an incomplete character at the cut of an over-long line must not hide its length
             too_long = len(raw) == most and not raw.endswith(b"\n")

@@ -15,8 +15,8 @@ class Order:
     """A pseudo-random permutation of range(n) that depends on seed and epoch, in O(1) memory.
 
     ``order[i]`` is the record at place i. A balanced Feistel network permutes the smallest range
-    2^(2k) >= n. A value outside range(n) is permuted again until it is inside; no two places get
-    the same value (cycle walking). On average, this takes at most about four permutations. The
+    2^(2k) >= n. A value outside range(n) is permuted again until it is inside (cycle walking), so
+    no two places get the same value. On average, this takes at most about four permutations. The
     round function has the mixing constants of SplitMix64 (Steele et al. 2014).
 
     >>> sorted(Order(5, seed=0, epoch=0)[np.arange(5)].tolist())

@@ -25,7 +25,7 @@ class Table:
     Attributes:
         place: The file, or another name of the source, which error messages show.
         columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
-        cells: Function from names of columns to their rows; a missing cell is None.
+        cells: Function that gets names of columns and yields their rows; a missing cell is None.
         titled: Whether the table names its columns.
         how: A phrase on the recognised format, such as "separated by tabs".
     """
@@ -43,8 +43,8 @@ class Table:
                 problem = "no column" if name not in self.columns else "more than one column"
                 near = nearest(name, self.columns) if name not in self.columns else ""
                 raise InputError(
-                    f"{place(self.place)}: choose other columns; the table has {problem} "
-                    f"{name!r}{near}, but has {', '.join(map(repr, self.columns)) or 'no columns'}"
+                    f"{place(self.place)}: choose other columns; the table has {problem} {name!r}"
+                    f"{near} among {', '.join(map(repr, self.columns)) or 'no columns'}"
                 )
         return self.cells(names)
 
@@ -85,8 +85,8 @@ def cell_score(value: object, path: Path, line: int, where: str = "") -> float:
     """Return the finite number in a cell."""
     if (found := number(value)) is None:
         raise InputError(
-            f"{place(path, line)}: score {quoted(value)}{where} is not a finite number; "
-            "correct it or remove the line"
+            f"{place(path, line)}: correct the score {quoted(value)}{where}, or remove the line; "
+            "a score must be a finite number"
         )
     return found
 
@@ -97,25 +97,25 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
         return ""
     if not isinstance(value, str):
         raise InputError(
-            f"{place(path, line)}: column {column!r} holds {quoted(value)} "
-            f"({type(value).__name__}), not text; choose a column of text"
+            f"{place(path, line)}: choose a column of text; column {column!r} holds "
+            f"{quoted(value)} ({type(value).__name__}), not text"
         )
     if len(value) > MAX_CHARACTERS:
         raise InputError(
-            f"{place(path, line)}: column {column!r} is longer than {MAX_CHARACTERS:,} "
-            "characters; break the text into sentences or passages"
+            f"{place(path, line)}: break the text in column {column!r} into sentences or "
+            f"passages; it is longer than {MAX_CHARACTERS:,} characters"
         )
     # JSON escapes can write a NUL ("\u0000") and half of a surrogate pair ("\ud800")
     if "\0" in value or value.encode("utf-8", "ignore").decode() != value:
         raise InputError(
-            f"{place(path, line)}: column {column!r} holds a character that is not text "
-            f"({quoted(value)}); remove it"
+            f"{place(path, line)}: remove from column {column!r} a character that is not text "
+            f"(in {quoted(value)})"
         )
     return value.strip()
 
 
 def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return a list of the texts in a cell: one text, a list, passages or a conversation."""
+    """Return a list of the texts in a cell, which may hold a text, a list or a conversation."""
     if isinstance(value, str):
         return [cell_text(value, path, line, column)]
     if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array

@@ -1,6 +1,7 @@
-"""Recognises the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
+"""Recognises what the rows of a table are, for example pairs of texts, or labelled texts.
 
-Column names decide. Without names, the number of columns decides, and which of them hold numbers.
+The names of the columns decide. Without names, the number of columns decides, and whether a column
+holds numbers.
 
 | form | columns |
 |---|---|
@@ -18,8 +19,8 @@ A row with several positives becomes one record for each positive. A labelled te
 another text of the same label, and the label becomes the group of the pair. Rows without a text are
 skipped. A :class:`Reading` counts the skipped rows; ``str(reading)`` says what was read.
 
-Text is UTF-8. White space at its ends is removed; otherwise it is not changed, and not normalised
-(NFC or NFD). A text without visible characters, such as zero-width spaces alone, counts as empty.
+Text is UTF-8. White space at the ends is removed; nothing else is changed or normalised (NFC, NFD).
+A text without visible characters, for example only zero-width spaces, counts as empty.
 """
 
 import re
@@ -74,12 +75,12 @@ class Record(NamedTuple):
 
     Attributes:
         texts: Texts of the record: (text,), or (anchor, positive, negatives ...). White space at
-            the ends is removed. Any of them may be empty.
+            the ends is removed. A text may be empty.
         path: File of the record.
         line: Number of the line in the file, from 1; in a parquet file, the number of the row.
-        opens: Whether the record starts a document, at the top of a file or after a blank line.
+        opens: Whether the record is the first of a document: of a file, or after a blank line.
         group: Group or label of the record as text; empty if the record has none.
-        scores: Score of a scored pair, or of the positive and each negative; empty without scores.
+        scores: Scores of the texts after the anchor; empty if the table has no scores.
     """
 
     texts: tuple[str, ...]
@@ -115,7 +116,7 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Return the :class:`Form` of a table, by chosen columns, column names or number of columns."""
+    """Return the :class:`Form` of a table by its chosen columns, or else by all its columns."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
@@ -130,7 +131,7 @@ def form_of(
     if not table.titled:
         return _untitled(table)
     if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
-        raise InputError(f"{place(table.place)}: rename one of the columns {twice[0]!r}")
+        raise InputError(f"{place(table.place)}: rename a column; two are called {twice[0]!r}")
     names = {name.lower(): name for name in reversed(table.columns) if name != group}
     scored = next((names[name] for name in _SCORE if name in names), "")
     label = next((names[name] for name in _LABEL if name in names), "")
@@ -156,8 +157,8 @@ def form_of(
     if len(names) == 1:
         return Form("texts", tuple(names.values()), group=group)
     raise InputError(
-        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name (text, or "
-        f"anchor and positive) in {', '.join(map(repr, table.columns))[:200] or 'this table'}"
+        f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name, such as "
+        f"text or anchor; found {', '.join(map(repr, table.columns))[:200] or 'no column'}"
     )
 
 
@@ -191,7 +192,7 @@ def _proposal(table: Table, choose: int) -> str:
         return "give a table with a column of text, because no column of this table holds text"
     first = "put a header above the first line if this line is data, or " if table.how else ""
     chosen = f"choose columns by name: `--columns {','.join(names[:choose])}`"
-    usual = "rename its columns to text, or anchor and positive, or sentence1, sentence2 and score"
+    usual = "name its columns text, or anchor and positive, or sentence1, sentence2 and score"
     return f"{first}{chosen if choose else usual}"
 
 
@@ -213,7 +214,7 @@ class Reading:
         records: Number of records made from these rows.
         negatives: For each number of negatives, how many records have that number.
         left: Number of skipped rows for each reason.
-        other_files: Files in folders that are skipped, because of their endings or splits.
+        other_files: Files of folders that are skipped because of their endings or splits.
     """
 
     sources: Sequence[Path | Table]
@@ -250,17 +251,16 @@ class Reading:
             classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
             if form.kind == "scored pairs" and (classes or not self.scored):
                 chosen = ",".join(form.texts)
-                columns = f"; if all pairs belong together, use `--columns {chosen}`"
+                columns = f". If all pairs belong together, use `--columns {chosen}`"
                 remedy = (
                     "train with a loss for scores, such as `isotrope train --loss CoSENTLoss`, or "
-                    "keep only pairs with a high score (positive pairs) and remove the column of "
-                    "scores"
+                    "keep only pairs with a high score and remove the column of scores"
                 )
                 if classes:  # label 0 is entailment: the lowest "score" is the nearest pair
                     remedy = "keep only the rows labelled entailment and remove the label column"
                 raise InputError(
-                    f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}); "
-                    f"{remedy}{columns if self.choose > 1 else ''}"
+                    f"{place(table.place)}: {remedy}; the table holds scored pairs "
+                    f"({', '.join(form.columns)}){columns if self.choose > 1 else ''}"
                 )
             self._forms.setdefault(form, table)
             before = self.records
@@ -341,7 +341,7 @@ class Reading:
 
     @property
     def left_out(self) -> str:
-        """A text with the number of skipped rows, and the first of them, for each reason."""
+        """A text that gives, for each reason, the number of skipped rows and the first of them."""
         return ", ".join(
             f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
             f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"

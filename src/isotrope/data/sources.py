@@ -52,7 +52,7 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Put a data set's name, unless it is ``""``, before the text of errors in the block."""
+    """Begin the messages of errors in the block with the name of the data set, if it has one."""
     try:
         yield
     except InputError as error:
@@ -62,7 +62,7 @@ def named_errors(name: str) -> Iterator[None]:
 
 
 def digests(files: Iterable[Path | str]) -> dict[str, str]:
-    """Return a dict from path to digest of the bytes; a later digest shows if the file changed."""
+    """Return a dict from the path of each existing file to a digest of its bytes."""
     return {str(path): file_digest(path) for path in map(Path, files) if path.is_file()}
 
 
@@ -112,7 +112,8 @@ def named_datasets(data: object) -> Mapping[str, object]:
         )
     if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
         raise InputError(
-            f"name data sets by letters, digits, - and _, a letter first; found {brief(wrong[0])}"
+            "begin the name of a data set with a letter, and use only letters, digits, - and _; "
+            f"found {brief(wrong[0])}"
         )
     return data
 
@@ -139,7 +140,7 @@ def write_records(
 
     Args:
         data: Data for which :func:`is_in_memory` is True.
-        columns: Columns of a table, in the order of a record's texts; empty for the usual ones.
+        columns: Columns of a table, in the order of a record's texts; empty for the usual names.
         file: File to write.
         groups: Column of a table that holds the groups, which are written too.
         scored: Whether scored pairs may be written.
@@ -149,7 +150,7 @@ def write_records(
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
-            f"rename the column of groups: {groups!r} is the name of a column of texts or scores"
+            f"rename the column of groups, {groups!r}: only texts or scores may have this name"
         )
     names = [str(column) for column in columns]
     reading = Reading([table_of(data)], names, groups, paired=False, scored=scored)
@@ -193,10 +194,10 @@ def read_all(data: object, columns: Sequence[str] = (), groups: str | None = Non
 def to_dataset(reading: Reading) -> "Dataset":
     """Return records as a data set for the trainer of sentence-transformers.
 
-    Its columns are ``anchor``, ``positive``, ``negative_1`` ..., or only ``text``. A column
-    ``label`` has the scores of the texts after the anchor, or the number of the record's group. A
-    row with fewer negatives than the longest row repeats its negatives. If some rows have
-    negatives, rows without negatives are skipped.
+    The columns are ``anchor``, ``positive``, ``negative_1`` ..., or only ``text``. If records have
+    scores, a column ``label`` has the scores of the texts after the anchor. If records have groups,
+    ``label`` has the number of the group. A row with fewer negatives than the longest row repeats
+    its negatives. If some rows have negatives, rows without negatives are skipped.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

@@ -71,13 +71,13 @@ def open_table(
 
 
 def check_kind(path: Path) -> str:
-    """Return the suffix of a file; raise an error if files with this suffix are not read."""
+    """Return the suffix of a file; raise an error if isotrope cannot read files of this kind."""
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
         raise InputError(unknown(f"{place(path)}: unknown kind of file", suffix, SUFFIXES))
     if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
-        raise InputError(f"{place(path)}: unpack this file first; {suffix} must not be packed")
+        raise InputError(f"{place(path)}: unpack this file; a {suffix} file must not be packed")
     return suffix
 
 
@@ -159,7 +159,7 @@ def _extent(value: object) -> int:
 
 
 def is_saved(folder: Path) -> bool:
-    """Return whether ``save_to_disk`` of Hugging Face's library datasets wrote a folder."""
+    """Return whether ``save_to_disk`` of the Hugging Face library datasets wrote this folder."""
     try:
         return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
     except OSError:
@@ -181,7 +181,7 @@ def _saved(folder: Path) -> Table:
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
 
-    This is so if the working directory has no folder ``user``, and the path no known suffix.
+    A path is no such name if there is a folder ``user``, or if it ends like a readable file.
     """
     name = path.as_posix()
     return bool(
@@ -190,7 +190,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def check_known(path: Path) -> None:
-    """Refuse a data set that is neither in the cache nor on the hub, within a few seconds."""
+    """Raise an error, in a few seconds, if a data set is neither in the cache nor on the hub."""
     from huggingface_hub import constants
 
     name = path.as_posix()
@@ -199,8 +199,7 @@ def check_known(path: Path) -> None:
         known, failure = known_to_hub([name], "dataset")
         if known is None:
             raise InputError(
-                f"check the name {name}: there is no such file, and it is not available from the "
-                f"hub ({failure})"
+                f"check the name {name}: no such file, and not available from the hub ({failure})"
             )
 
 
@@ -303,10 +302,10 @@ def named_split(path: Path, folder: Path) -> str | None:
 
 
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return two lists: the files to read, and the files in folders that are skipped.
+    """Return two lists: the files to read, and the skipped files of folders.
 
-    Folders are searched to any depth, also through symbolic links, each folder once. Their files
-    are sorted. Hidden and empty files are ignored. A ``save_to_disk`` folder counts as one file.
+    Folders are searched to any depth, also through symbolic links, each folder once. The files are
+    sorted. Hidden and empty files are ignored. A folder of ``save_to_disk`` counts as one file.
     """
     files: list[Path] = []
     others: list[Path] = []
@@ -343,8 +342,8 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
                 files.append(path)
     if not files:
         raise InputError(
-            f"{place(folder)}: put in a file that ends in {', '.join(SUFFIXES)}; this folder has "
-            "no file with text"
+            f"{place(folder)}: give a folder with a file that ends in {', '.join(SUFFIXES)}; this "
+            "folder has no file with text"
         )
     read = _to_train_on(files, folder)
     others += [path for path in files if path not in read]
@@ -360,4 +359,5 @@ def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def _unreadable(error: OSError) -> None:
-    raise InputError(f"{place(Path(error.filename))}: cannot be read ({error.strerror})") from error
+    where, why = place(Path(error.filename)), error.strerror
+    raise InputError(f"{where}: check the path; it cannot be read ({why})") from error

@@ -1,4 +1,4 @@
-"""Tables in text files: .csv and .tsv, with recognised separators, headers and quotes, and JSON."""
+"""Reads tables from JSON, .csv and .tsv files; recognises separator, header and quoting."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missin
 
 
 def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
-    """Return lines as a table; quotes have no meaning. Without a separator, a line is one cell."""
+    """Return the lines of a file as a table without quoting; no separator means one cell a line."""
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]
@@ -186,7 +186,7 @@ def _whole_json(path: Path) -> object:
 
 
 def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
-    """Return objects as a table. Its columns are the keys of the first objects."""
+    """Return objects as a table. The keys of the first objects name the columns."""
 
     def checked() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, value in raw():

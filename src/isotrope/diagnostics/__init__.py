@@ -1,11 +1,11 @@
-"""Explains what the gradient of an objective does to embeddings; diagnoses runs and models.
+"""Explains how the gradient of an objective moves embeddings, and diagnoses runs and models.
 
 - ``simulation`` evaluates an objective at random or given angles, without a model.
-- ``metrics`` defines the numbers of a log, ``observe`` measures them on one batch, and ``anatomy``
-  records them during a training in any loop.
-- ``curvature`` computes products of the Hessian of a loss, and its smallest and largest eigenvalue.
-- ``doctor`` diagnoses a run or a model: ``examine`` collects the facts, ``evidence`` records them,
-  ``verdicts`` has the rules, and ``findings`` prints the faults that were found.
+- ``metrics`` defines the columns of metrics.csv, ``observe`` measures them on one batch, and
+  ``anatomy`` records them during a training, also in a training loop that the user wrote.
+- ``curvature`` multiplies vectors by the Hessian of a loss, and computes extreme eigenvalues.
+- ``doctor`` diagnoses a run or a model: ``examine`` measures it, ``evidence`` stores the
+  measurements, ``verdicts`` has the rules, and ``findings`` prints the faults that were found.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The Anatomy log: the rows that :class:`isotrope.Doctor` fills, one for each measured batch."""
+"""The log of :class:`isotrope.Doctor`, with one row for each measured batch."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,13 +28,13 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
 
 COLUMNS = columns("doctor")
-"""The columns of a row: the columns of a run on text, then the Doctor's own."""
+"""The columns of a row: those of a training on text, then those that only the Doctor measures."""
 
 _WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
 
 _TARGETS = (
     "the loss only pulls embeddings towards targets that get no gradient, so the Doctor cannot see "
-    "what prevents a collapse (for example, a predictor)"
+    "what keeps the embeddings from collapsing (for example, a predictor)"
 )
 _LEFT_OUT = 0.02  # share of the gradient; if other terms have more, the pairs are not judged
 _AGAIN = 0.05  # share of a batch's texts; a larger share that came before ends the first epoch
@@ -47,13 +47,13 @@ Row = dict[str, float | None]
 
 
 class Anatomy:
-    """The rows of metrics.csv, measured from the pairs that a loss compares.
+    """The rows of metrics.csv, measured on the pairs of embeddings that a loss compares.
 
-    The components of a gradient are gradient dissipation GD, weight and ratio. For an objective of
-    this library, they are computed from its formulas. For another loss, the components and the
-    temperature of a softmax are computed from the gradients of the compared pairs. Components and
-    temperature are None if more than 2% of the gradient comes from other terms of the loss. The
-    ratio is averaged over anchors with GD >= 0.01, because rounding dominates smaller gradients.
+    The gradient on an anchor has three components: a factor GD (gradient dissipation), the weights
+    of the negatives, and the ratio of pull to push. For an objective of isotrope, its formulas
+    give the components. For another loss, the components and the temperature are computed from the
+    gradients of the compared pairs. They are None if these pairs explain less than 98% of the
+    gradient. The mean ratio is that of anchors with GD >= 0.01: rounding dominates the others.
 
     Args:
         every: Number of steps from one measured batch to the next. Step 0 is always measured.
@@ -61,20 +61,20 @@ class Anatomy:
             Without the temperature, GD would contain the unknown factor 1/temperature.
 
     Attributes:
-        rows: A dict for each measured batch, with the keys ``COLUMNS``, which
-            :mod:`isotrope.diagnostics.metrics` defines. A value that was not measured is None.
+        rows: A list with one dict for each measured batch. :mod:`isotrope.diagnostics.metrics`
+            defines the keys ``COLUMNS``. A value that was not measured is None.
         objective: The objective of isotrope that the loss contains; None for any other loss.
-        settings: Known settings of the training, named as on the command line (hyphens).
+        settings: Known settings of the training, named like the flags of ``isotrope train``.
         kind: Kind of the loss of the last batch. ``known``: an objective of isotrope; ``unseen``:
-            no pairs were found; ``broken``: an embedding is NaN or infinite. The other kinds are
-            those of :class:`isotrope.diagnostics.seen.SeenBatch`.
-        places: Pairs (position of an anchor in a batch, position of a negative that looks like a
-            positive), counted from 0 in the order in which the loss compares rows.
+            the Doctor found no compared pairs; ``broken``: an embedding is NaN or infinite. Class
+            :class:`isotrope.diagnostics.seen.SeenBatch` lists the other kinds.
+        places: Pairs (number of an anchor, number of a negative that looks like a positive). Both
+            numbers count the rows of the batch from 0.
         calls: Number of steps since the start of the training, including unmeasured steps.
-        words: The names of settings in the user's trainer, for the changes that are proposed.
-        factor: The loss of the last batch, divided by InfoNCE. GD does not include this factor. If
-            GD is nearly equal for all anchors, the factor may be unknown. Then ``factor``, GD and
-            the share of dead anchors are None.
+        words: The names of settings in the user's trainer. Proposed changes use these names.
+        factor: Gradient of the last batch's loss, divided by the gradient of InfoNCE. GD does not
+            include this factor. If the factor is unknown, ``factor``, GD and the share of dead
+            anchors are None. This can happen if GD is nearly equal for all anchors.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -103,10 +103,7 @@ class Anatomy:
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether to measure ``step``; the default is the step that comes next.
-
-        A step that accumulates the gradients of several batches is measured once.
-        """
+        """Return whether to measure ``step``; without ``step``, the next step of the training."""
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
 
@@ -128,17 +125,18 @@ class Anatomy:
         accumulated: int = 1,
         copies: float = 0.0,
     ) -> Row | None:
-        """Measure a batch from the pairs that its loss compared, and return its row.
+        """Measure the pairs that a loss compared in one batch, and return the row of the log.
 
-        A batch with less than half the rows of the largest batch, such as the last one of an epoch,
-        is not measured. The result is then None.
+        Return None if the batch has less than half the rows of the largest batch so far, as the
+        last batch of an epoch may have. Such a batch is not measured.
 
         Args:
-            readings: One reading for each backward pass of the losses; a cached loss has several.
+            readings: One reading for each backward pass. A loss that embeds a batch in parts
+                (GradCache) has several.
             step: Number of the step.
             accumulated: Number of batches whose gradients the trainer adds up. If the trainer
                 divides the loss by this number, the row has the undivided loss.
-            copies: Share of the anchors that are known to have a copy among the batch's rows.
+            copies: Share of the anchors whose text occurs more than once in the batch.
         """
         every = list(readings)
         for reading in every:
@@ -191,7 +189,7 @@ class Anatomy:
         return row
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
-        """Note in which epoch a step is; equal texts have equal numbers in ``texts``."""
+        """Log the epoch of a step, found from repeated texts; equal texts have equal numbers."""
         new = [{*x.tolist()} for x in texts]
         again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
         if again > _AGAIN:
@@ -241,9 +239,9 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Add numbers to the row of ``step``, which may be new; by default to the newest row."""
+        """Write numbers into the row of ``step``, which may be new; by default, the newest row."""
         if step is None and not self.rows:
-            raise ValueError("pass step=, or measure a batch first: the log has no row yet")
+            raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
         numbers = {
             "epoch": epoch,
@@ -255,9 +253,10 @@ class Anatomy:
         row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:
-        """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
+        """Read the rows that were saved in ``path`` before ``step``, at which training resumes.
 
-        Training measures ``step`` again, so only the dev score of its saved row is kept.
+        From the row of ``step`` only the dev score is kept, because training measures it again.
+        If the file is missing, no rows are read.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -275,9 +274,9 @@ class Anatomy:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
-        """Return the record of this training that the rules of a diagnosis read.
+        """Return a ``RunEvidence`` with the rows and settings of this training, to diagnose it.
 
-        A dissipation above 1 is left out, because it contains an unknown factor of the loss. If
+        A gradient dissipation above 1 is left out, because the loss contains an unknown factor. If
         this factor is 1/temperature, create the Anatomy with ``temperature``.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
@@ -292,20 +291,20 @@ class Anatomy:
                 {**row, **(unknown if often or x else {})}
                 for row, x in zip(rows, above, strict=True)
             ]
-            notes += ["gradient dissipation is judged only if you pass the loss's temperature="]
+            notes += ["to judge gradient dissipation, pass the loss's temperature as temperature="]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
-                "gradient dissipation is not judged in steps in which it is nearly equal for all "
-                "anchors and differs from InfoNCE's: the loss is not InfoNCE, or is multiplied by "
-                "an unknown factor"
+                "gradient dissipation is not judged at some steps: it is nearly equal for all "
+                "anchors, and differs from InfoNCE's. Either the loss is not InfoNCE, or it is "
+                "InfoNCE times an unknown factor"
             ]
         if self.factor not in (None, 1):
             notes += [
-                f"the loss is InfoNCE multiplied by {self.factor:.3g}; gradient dissipation does "
-                "not include this factor"
+                f"the loss is InfoNCE times {self.factor:.3g}; gradient dissipation is given "
+                "without this factor"
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
-            notes += ["without in-batch negatives, the loss has no dissipation, weights or ratio"]
+            notes += ["gradient dissipation, weight and ratio need in-batch negatives: none found"]
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
             case,
@@ -331,7 +330,7 @@ class Anatomy:
 
     @classmethod
     def load(cls, path: str | Path) -> "Anatomy":
-        """Return a saved anatomy from its file or folder, which may be a run folder."""
+        """Return the Anatomy that was saved in a file or folder, for example in a run folder."""
         file, anatomy = _file(Path(path)), cls()
         for step, row in read_log(file, complete=True)[1].items():
             anatomy.rows.append({**{n: row.get(n) for n in COLUMNS}, "step": int(step)})
@@ -350,7 +349,7 @@ def _file(path: Path) -> Path:
 
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
-    """Write metrics.csv, and diagnosis.json with all that is needed to diagnose the log again."""
+    """Write metrics.csv and diagnosis.json; :func:`of_recording` reads both files."""
     anatomy.save(RunFolder(folder).metrics)
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
@@ -359,13 +358,13 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
 
 
 def of_recording(folder: Path) -> RunEvidence:
-    """Return the record of a training that a diagnosis reads, from a folder of :func:`save`."""
+    """Read the folder that :func:`save` wrote, and return a record that can be diagnosed."""
     anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():
         read = read_json(file)
         if not isinstance(read, Mapping):
-            raise InputError(f"restore {file} from a backup, or remove it: it has no diagnosis")
+            raise InputError(f"restore {file} from a backup, or remove it: found no diagnosis")
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}

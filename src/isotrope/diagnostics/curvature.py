@@ -1,4 +1,4 @@
-"""Computes exact products of the Hessian of a loss with vectors, from second derivatives.
+"""Multiplies vectors by the Hessian of a loss, exactly, by second derivatives.
 
 :func:`extremes` finds the smallest and the largest eigenvalue from a few dozen products. For more
 eigenvalues, pass ``hessian @ v`` to SciPy as a ``LinearOperator``.
@@ -7,8 +7,8 @@ The Hessian is that of the loss of one fixed batch, or of the mean loss of sever
 is not split into parts, because the loss of a row may depend on the other rows.
 
 - Views, dropout masks and crops are fixed, because every random number has a fixed seed.
-- Batch norms stay in training or evaluation mode, as they are. In training mode, the Hessian
-  includes the derivatives of the batch statistics. Running statistics do not change.
+- Batch norms keep their mode (training or evaluation). In training mode, the Hessian includes the
+  derivatives of the batch statistics. Running statistics do not change.
 - Values that the objective or the method holds constant (stopped gradients, moving averages, a
   queue, the detached parts of a composed objective) are constant here too. The Hessian is the
   second derivative of the loss at the present values, and is symmetric.
@@ -36,11 +36,11 @@ Terms = Callable[[], Views | Sequence[Views]]
 class Hessian:
     """The Hessian of a scalar with respect to some tensors, as a linear operator: ``hessian @ v``.
 
-    The graph of the gradient stays in memory. A product is one backward pass through it.
+    The autograd graph of the gradient stays in memory. A product is one backward pass through it.
 
     Args:
-        losses: Functions that return a scalar. The Hessian is that of the mean of these scalars.
-        parameters: Tensors by which the mean is differentiated, in this order; N numbers in all.
+        losses: Functions that each return a scalar. The Hessian is that of the scalars' mean.
+        parameters: Tensors with N numbers in all, by which the mean is differentiated.
 
     Attributes:
         size: Number N of rows and columns of the Hessian.
@@ -91,7 +91,7 @@ class Hessian:
             value = loss()
             if not torch.isfinite(value):
                 raise InputError(
-                    f"give a batch and parameters with a finite loss; found {value.item():g}"
+                    f"give a batch and parameters with a finite loss: the loss is {value.item():g}"
                 )
             pieces = torch.autograd.grad(
                 value, self.parameters, create_graph=True, allow_unused=True, materialize_grads=True
@@ -128,16 +128,16 @@ def parameter_hessian(
     """Return the Hessian of an objective with respect to the parameters of a module.
 
     Args:
-        objective: Any objective that is not a surrogate.
+        objective: Any objective but those defined by a gradient, such as results of ``modify``.
         views: Function that returns the unnormalised embeddings of a batch: one ``Views``, or
             several ``Views`` whose losses are averaged. For several batches: a list of functions.
         module: Module with all parameters and buffers that ``views`` uses. The Hessian is for the
-            parameters that require a gradient. Training and evaluation mode do not change.
+            parameters that require a gradient. The mode (training or evaluation) does not change.
         seed: Seed of torch's random numbers in ``views``.
 
     Raises:
         InputError: The module has no parameter that requires a gradient, there is no batch, a loss
-            is not finite, or the objective is a surrogate, whose components are constants.
+            is not finite, or the objective is defined by its gradient.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -179,7 +179,7 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
     if objective.holds == "everything":
         raise InputError(
-            f"use an objective that is no surrogate: {type(objective).__name__} is a surrogate "
+            f"use another objective, such as InfoNCE: {type(objective).__name__} is a surrogate "
             "with constant components, so its Hessian is not the derivative of its gradient"
         )
     several = [terms] if isinstance(terms, Views) else list(terms)

@@ -1,7 +1,7 @@
-"""The function ``diagnose``: applies the rules of all verdicts to what is known of a training.
+"""Diagnoses a training or a model: applies the rules of all verdicts to its measurements.
 
-:class:`~isotrope.diagnostics.evidence.RunEvidence` holds what is known. The rules are in
-:mod:`isotrope.diagnostics.verdicts`. ``isotrope.adapters.doctor`` watches a training.
+The measurements are in a :class:`~isotrope.diagnostics.evidence.RunEvidence`, and the rules in
+:mod:`isotrope.diagnostics.verdicts`. The Doctor, which measures, is ``isotrope.adapters.doctor``.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
-    """Return the findings, root cause first; what follows from another finding is left out."""
+    """Return the diagnosis. Findings begin with the root cause; consequences are left out."""
     first = [v.finding(case, v.before_all) for v in VERDICTS.values() if v.before_all is not None]
     tried = (v.finding(case) for v in VERDICTS.values() if v.thresholds and not v.only_if_healthy)
     findings: list[Finding] = []

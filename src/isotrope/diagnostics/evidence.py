@@ -1,8 +1,8 @@
 """The RunEvidence record: the rows, settings, scores and measurements behind a diagnosis.
 
-The record is filled from a run folder (settings, metrics.csv, result.json) or from the rows of a
-training in another trainer (``isotrope.Doctor``). The saved encoder and the initial one are also
-measured on a sample of the data (:mod:`isotrope.diagnostics.probe`).
+The record is filled from a run folder (settings, metrics.csv, result.json) or from the rows that
+``isotrope.Doctor`` measured in another trainer. :mod:`isotrope.diagnostics.probe` also measures the
+saved encoder and the initial encoder on a sample of the data.
 """
 
 import math
@@ -39,11 +39,11 @@ def sane(value: float) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """The names of settings in the user's trainer, for the changes that a diagnosis proposes.
+    """The names of settings in the user's trainer. A diagnosis proposes changes in these words.
 
     Attributes:
         inverse: Whether the trainer asks for 1/temperature instead of the temperature.
-        cached: How to save memory when a contrastive loss gets larger batches.
+        cached: Advice on saving memory, printed if a contrastive loss should get larger batches.
         contrastive_name: Text that occurs in the name of each contrastive loss of the trainer.
         without_labels: Advice on a column of labels, printed after the name of a contrastive loss.
     """
@@ -66,7 +66,7 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return the proposal of a temperature; it also names the present one if that is known."""
+        """Return words that propose a temperature and, if it is known, name the present one."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 
@@ -77,21 +77,21 @@ class Words:
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """Everything that the rules of the verdicts read.
+    """The measurements and settings of a training or a model, which the rules of verdicts read.
 
     Attributes:
-        kind: Kind of the inputs; ``""`` if unknown.
-        rows: For each logged step, in order: a dict from the columns of metrics.csv to numbers.
+        kind: Kind of the inputs: ``text`` or ``images``; ``""`` if unknown.
+        rows: One dict for each logged step, in order, from columns of metrics.csv to numbers.
         scores: Pairs (step, dev score or kNN accuracy), out of 100; larger is better.
         settings: Settings of the training, named as in config.yaml (hyphens).
-        details: ``details`` of result.json; empty without this file.
+        details: The field ``details`` of result.json; empty if there is no result.json.
         objective: Objective of the training; None if unknown.
-        probe: Measurements of a data sample with the saved encoder: a dict with the keys of a row,
-            ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None without a sample.
-        start: The same dict for the encoder with which training started; None if not measured.
+        probe: Measurements of the saved encoder on a sample of the data: a dict with columns of
+            metrics.csv, ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None: no sample.
+        start: The same measurements of the encoder before training; None if not measured.
         judgement: Whether training helped; None if the run has no scores.
-        losses: For each loss of a training in another trainer, a dict with the known values of
-            ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``.
+        losses: One dict for each loss of a training in another trainer. Its keys are those of
+            ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives`` that are known.
         model: The result of ``model_geometry`` for a model without a run; otherwise empty.
         notes: Lines on what was examined and what could not be examined.
         words: The names of settings in the user's trainer.
@@ -117,7 +117,7 @@ class RunEvidence:
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return a column's first logged value; without one, the value in ``start``."""
+        """Return a column's first logged value or, if none is logged, the value in ``start``."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
@@ -127,7 +127,7 @@ class RunEvidence:
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return a column's median in the last third of the log or, without a log, in ``probe``."""
+        """Return a column's median in the last third of the log; else the value in ``probe``."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)
@@ -154,8 +154,8 @@ def of_rows(
         rows: A dict for each logged step, with the columns of metrics.csv that were measured.
         objective: Objective of the training, if it belongs to this library.
         settings: Known settings of the loop, named as on the command line: ``{"batch-size": 64,
-            "learning-rate": 3e-5}``. The setting ``kind`` is ``text`` or ``images``; only among
-            texts can near-copies lead to the verdict false-negatives.
+            "learning-rate": 3e-5}``. The setting ``kind`` is ``text`` or ``images``. Near-copies
+            lead to the verdict false-negatives only if ``kind`` is ``text``.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
     stated = dict(settings or {})
@@ -164,7 +164,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the record of a run folder, in which the encoders are not yet measured."""
+    """Return the record of a run folder, without measurements of the encoders."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()

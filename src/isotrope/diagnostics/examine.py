@@ -1,7 +1,8 @@
-"""Collects what is known about a run or a model, given by its name or folder.
+"""Measures a run or a model, given by its name or folder, for a diagnosis.
 
-For a run, it reads the log, the scores and the settings. If the saved encoder and the training data
-still exist, it measures the encoder on a sample of the data. For a model, it only measures.
+The log, the scores and the settings of a run are read. If the run's encoder and its training data
+still exist, the encoder is measured on a sample of the data. A model, which has no log, is only
+measured.
 """
 
 import ast
@@ -51,7 +52,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence on a run folder, a training that the Doctor watched, or a model."""
+    """Return the evidence for a run, a training that the Doctor watched, or a model."""
     folder = Path(target)
     watched = RunFolder(folder).recording()
     if watched is not None and data is None:
@@ -64,7 +65,7 @@ def examine(
     if not RunFolder(folder).model.is_dir():
         if data is not None:
             raise InputError(
-                f"leave out `--data`: {folder} has no saved model to embed {data} with"
+                f"leave out `--data`: {folder} has no saved model that could embed {data}"
             )
         return _with_note(case, "no data were embedded, because the run has no saved model")
     try:
@@ -75,7 +76,7 @@ def examine(
     except InputError as error:
         if data is not None:
             raise
-        return _with_note(case, f"the saved model embedded no data: {error}")
+        return _with_note(case, f"the saved model could not be measured: {error}")
 
 
 def _of_model(
@@ -148,7 +149,7 @@ def _texts_of_run(
     before = case.details.get("data", {}).get("digests", {}) if data is None else {}
     now = digests(files) if before else {}
     if changed := [file for file, digest in now.items() if digest != before.get(file, digest)]:
-        case = _with_note(case, f"{', '.join(changed)} has changed since the run")
+        case = _with_note(case, f"changed since the run: {', '.join(changed)}")
     case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
     if texts.views == "dropout" or began == "scratch":
@@ -157,7 +158,7 @@ def _texts_of_run(
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
         return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
-        return _with_note(case, f"the initial encoder embedded no data: {error}")
+        return _with_note(case, f"the initial encoder could not be measured: {error}")
 
 
 def _images_of_run(

@@ -19,7 +19,7 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: Name of the number's threshold (``verdict.Threshold``), or of the number itself.
+        name: Name of the number; if a threshold belongs to it, the name of the threshold.
         number: Measured value.
         threshold: Limit beyond which the number is a fault; None if the number decides nothing.
         unit: Unit of the number and the threshold.
@@ -51,10 +51,10 @@ class Finding:
 
     Attributes:
         verdict: Slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
-        evidence: Numbers, the deciding ones first.
-        source: Paper and figure from which the threshold is, or how we chose the threshold.
-        change: One setting to change, as a flag or as the user's trainer names the setting.
-        detail: One or two sentences on the fault and why the change helps.
+        evidence: Numbers behind the finding; those that decide are first.
+        source: Origin of the threshold: a figure of a paper, or how the threshold was chosen.
+        change: One setting to change, named as a flag or as in the user's trainer.
+        detail: One or two sentences: what the fault is, and why the change helps.
         title: The verdict in one line.
     """
 
@@ -76,9 +76,9 @@ class Diagnosis:
         numbers: The main numbers of a healthy run, with the thresholds that they do not cross.
         judgement: Whether training raised the score on the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
-        losses: For each loss of a training in another trainer, a dict of its properties.
-        model: For a diagnosed model, the dict of ``probe.model_geometry``, in which the key
-            ``uncovered`` has the gain from whitening; otherwise empty.
+        losses: One dict of properties for each loss of a training in another trainer.
+        model: The result of ``probe.model_geometry``, to which the key ``uncovered`` adds the gain
+            from whitening. Empty if no model was diagnosed.
     """
 
     findings: tuple[Finding, ...]
@@ -91,7 +91,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The verdicts of the findings in order, or ``("healthy",)`` followed by the remarks."""
+        """The verdicts of the findings; without findings, "healthy" and the verdicts of remarks."""
         remarks = (remark.verdict for remark in self.remarks)
         words = dict.fromkeys(finding.verdict for finding in self.findings)
         return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))
@@ -127,11 +127,12 @@ class Diagnosis:
         )
 
     def to_json(self) -> str:
-        """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
+        """Return JSON: an object with ``verdict``, ``findings``, ``numbers`` and ``judgement``.
 
-        A healthy run with remarks also has the key ``remarks``, a list like ``findings``. A
-        training in another trainer has the key ``loss``: an object with name, family, temperature
-        and misfit, or a list of objects if there are several losses. NaN and infinity become null.
+        If there are remarks, the key ``remarks`` has a list of them, in the form of ``findings``.
+        If a model was diagnosed, the key ``model`` has its statistics. After a training in another
+        trainer, the key ``loss`` has the properties of the loss as an object, or of several losses
+        as a list of objects. NaN and infinity become null.
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
@@ -213,16 +214,17 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
         if mean is not None and cosines is not None:
             low, middle, high = cosines
             lines.append(
-                f"angles to {side}s {mean:.2f} ± {std:.2f} radians (Li et al. 2024 assume ± "
-                f"{assumed:.2f}); cosines: median {middle:.2f}, 90% are {low:.2f} to {high:.2f}"
+                f"angles to {side}s: mean {mean:.2f}, standard deviation {std:.2f} radians (Li et "
+                f"al. 2024 assume {assumed:.2f}); cosines: median {middle:.2f}, 90% are between "
+                f"{low:.2f} and {high:.2f}"
             )
     if found["hardest_share"] is not None:
         lines.append(
-            f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push at temperature 0.05"
+            f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push, temperature 0.05"
         )
     if found["lemma_share"] is not None:
         share = f"{found['lemma_share']:.0%} of the anchors"
-        lines.append(f"a pull equal to the push brings {share} nearer to their positives (Lemma 1)")
+        lines.append(f"if pull and push are equal, {share} get nearer to their positives (Lemma 1)")
     ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
     lines += [f"ratio of pull to push, by objective: {', '.join(ratios)}"] if ratios else []
     if uncovered := found.get("uncovered"):

@@ -9,15 +9,15 @@ EVERY: tuple[Log, ...] = ("text", "images", "doctor")
 
 @dataclass(frozen=True)
 class Panel:
-    """The picture of a metric.
+    """The picture of a metric in a report.
 
     Attributes:
-        section: Key of the section of a report.
+        section: Key of the section of the report.
         note: How to read the picture, in one line.
-        title: Heading of the picture; empty to use the title of the metric.
-        key: Name of the picture on the page and of its files; empty to use the column.
-        kind: ``course``: running means over the steps. ``score``: over the steps, with the start
-            and the saved model marked. ``path``: over another column, in the order of the steps.
+        title: Heading of the picture; if empty, the title of the metric.
+        key: Name of the picture on the page and of its files; if empty, the column of the metric.
+        kind: ``course``: a line of running means. ``score``: a line of values, on which the start
+            and the saved model are marked. ``path``: points that are joined in the order of steps.
         across: Column of the horizontal axis.
         floor: Value that the vertical axis always shows, for example 0.
         least: Lowest possible value, for example 0; the vertical axis does not go below it.
@@ -25,7 +25,7 @@ class Panel:
         mark: Value marked by a dashed line.
         logarithmic: Whether the axis is logarithmic if the values span several powers of ten.
         angular: Whether values are angles, with ticks in multiples of pi.
-        place: Position in the section; equal positions keep the order of ``METRICS``.
+        place: Position in the section. Pictures with equal positions keep the order of ``METRICS``.
     """
 
     section: str
@@ -49,19 +49,19 @@ class Metric:
 
     Attributes:
         column: Column of metrics.csv, or key in the metrics of a result.
-        title: Name.
+        title: Name of the metric in headings.
         definition: Definition in one line, for tables.
         meaning: Paragraph of the glossary; empty if the picture needs no explanation.
         symbol: Symbol in the papers.
         unit: Unit of the number.
         logs: Kinds of log that have this column; empty if only the result of a run has the number.
-        of_step: Whether the training loop supplies the number instead of ``observe.measure``.
+        of_step: Whether the number comes from the training loop, not from ``observe.measure``.
         panel: Picture of the metric; None if the metric has no picture of its own.
         beside: Column whose picture also shows this metric, as a line or as the horizontal axis.
         line: Name of the metric's line in a picture with several lines.
         spread: Column of the metric's standard deviation, drawn as a band.
         heading: Heading in the comparison of runs; empty if the metric is not compared.
-        only: Kind of runs that are compared by the metric; empty for both kinds.
+        only: Kind of runs (text or images) that are compared by the metric; empty for both kinds.
         digits: Number of decimals in the comparison; None for as many as the values need.
     """
 

@@ -24,7 +24,7 @@ METRICS = (
     Metric(
         "dev_best",
         "Best dev score",
-        "highest score of the run, step 0 included",
+        "highest dev score of the run, including step 0",
         logs=(),
         heading="Dev best",
     ),
@@ -39,7 +39,7 @@ METRICS = (
     Metric(
         "dev_final",
         "Last dev score",
-        "score after the last step; its model is saved only if the score is the best",
+        "dev score after the last step (the saved model is that of the best score)",
         logs=(),
         heading="Dev last step",
     ),
@@ -165,21 +165,21 @@ METRICS = (
     Metric(
         "above_bound",
         "Bound of the ratio",
-        "share of the anchors with a gradient dissipation of at least 0.01 that a small step "
+        "among anchors with a gradient dissipation of at least 0.01: share that a small step "
         "brings nearer to the positive (Li et al. 2024, lemma 1)",
-        "Share of the anchors with a gradient dissipation of at least 0.01 whose ratio is above a "
+        "Among anchors with a gradient dissipation of at least 0.01: share whose ratio is above a "
         "bound. A small step brings these anchors nearer to their positives although the hardest "
         "negative pushes them (Li et al. 2024, lemma 1).",
         panel=_share(
             "gradient",
-            "Share of the anchors with GD >= 0.01 that a small step brings nearer to the positive.",
+            "Among anchors with GD >= 0.01: share that a small step brings nearer to the positive.",
             title="Ratio above its bound",
         ),
     ),
     Metric(
         "gradient_alignment",
         "Pull and push",
-        "mean length of the pull on an anchor, in the tangent plane",
+        "mean length of the positive's pull on an anchor, in the tangent plane of the unit sphere",
         "Lengths of the pull and of the push in an anchor's gradient, in the plane in which a "
         "normalised anchor can move (Nie et al. 2023).",
         panel=_length(
@@ -190,7 +190,7 @@ METRICS = (
     Metric(
         "gradient_uniformity",
         "Push",
-        "mean length of the push on an anchor, in the tangent plane",
+        "mean length of the negatives' push on an anchor, in the tangent plane of the unit sphere",
         beside="gradient_alignment",
         line="push",
     ),
@@ -252,9 +252,9 @@ METRICS = (
     Metric(
         "distance_gap",
         "Distance gap",
-        "mean distance of an anchor to its negatives minus its distance to the positive",
-        "Mean distance of an anchor to its negatives, minus its distance to the positive. Below 0, "
-        "the negatives are nearer (Nie et al. 2023, figure 3).",
+        "mean distance from an anchor to its negatives, minus the distance to its positive",
+        "Mean distance from an anchor to its negatives, minus the distance to its positive. Below "
+        "0, the negatives are nearer (Nie et al. 2023, figure 3).",
         symbol="d",
         panel=Panel("angles", "How much farther the negatives are than the positive.", floor=0.0),
     ),
@@ -262,8 +262,8 @@ METRICS = (
         "opposite_halves",
         "Opposite halves",
         "share of positive pairs more than a right angle apart",
-        "The share of positive pairs whose two views are more than a right angle apart. The "
-        "farther beyond a right angle, the more weakly a cosine pulls the views together.",
+        "The share of positive pairs whose two views are more than a right angle apart. If the "
+        "angle grows further, a cosine pulls the views together more and more weakly.",
         panel=_share("angles", "Share of positive pairs more than a right angle apart."),
         line="over \N{GREEK SMALL LETTER PI}/2",
         heading="Opp. halves",
@@ -273,7 +273,7 @@ METRICS = (
     Metric(
         "far_opposite",
         "Nearly opposite pairs",
-        "share of positive pairs more than 7 \N{GREEK SMALL LETTER PI}/8 apart",
+        "share of positive pairs with an angle above 7 \N{GREEK SMALL LETTER PI}/8",
         beside="opposite_halves",
         line="over 7\N{GREEK SMALL LETTER PI}/8",
     ),
@@ -332,14 +332,14 @@ METRICS = (
     Metric(
         "temperature",
         "Temperature",
-        "temperature of the softmax, computed from the gradient",
+        "temperature of the loss's softmax, computed from the gradient of the loss",
         logs=("doctor",),
     ),
     Metric(
         "pulled",
         "Pulled pairs",
-        "for a loss of pairs: share of the pairs with a gradient that are pulled together, not "
-        "pushed apart",
+        "for a loss of pairs: among the pairs with a gradient, share that is pulled together (the "
+        "others are pushed apart)",
         logs=("doctor",),
     ),
     Metric(
@@ -358,8 +358,8 @@ METRICS = (
         logs=("text", "doctor"),
         panel=Panel(
             "training",
-            "Dashed: before training. Dot: the best step. The model of this step was saved; with "
-            "--refit, it is the first of two models.",
+            "Dashed: before training. Dot: the best step, whose model was saved. With --refit, the "
+            "saved model is the mean of this model and a second one.",
             kind="score",
             place=-2,
         ),
@@ -385,7 +385,7 @@ METRICS = (
     Metric(
         "trained_contrastive",
         "InfoNCE on training data",
-        "InfoNCE at temperature 0.05 on training records, as many as the held-out records",
+        "InfoNCE at temperature 0.05 on training records, which are as many as the held-out ones",
         logs=("text",),
         beside="held_out_contrastive",
         line="trained on",

@@ -43,8 +43,8 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
     Args:
         objective: Objective of the training. Without it, or if its formula does not use normalised
-            embeddings, all numbers from components are None. For DINO, whose outputs are logits,
-            only norm, rank and gradient are measured.
+            embeddings, all numbers that need components are None. For DINO, whose outputs are
+            logits, only norm, rank and gradient are measured.
         views: Embeddings before normalisation, n x d.
 
     Returns:
@@ -52,13 +52,13 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         and ``dead`` are None if no anchor has negatives. ``above_bound`` assumes small steps, and
         that only the hardest negative pushes. ``gradient_alignment`` and ``gradient_uniformity``
         are eq. 7 to 22 of Nie et al. (2023) without 1/||h||. ``embedding_gradient`` is the mean of
-        ||n dL/dz_i|| (Draganov et al., 2024, Prop. 3.1). ``negatives`` counts all vectors that an
-        anchor is compared with, also the candidates for the hardest negative. Angles to a zero row
-        are pi/2. ``false_negatives`` is the share of anchors with a negative of one of two kinds.
-        (1) The negative is as near to the anchor as the positive, or has a cosine of 0.999; also,
-        1 - cos is at most a quarter of the mean over the anchor's negatives, which rules out a
-        collapsed batch. (2) The negative is a copy of the positive: 1 - cos of the two is at most a
-        tenth of the mean over the negatives.
+        ||n dL/dz_i|| over the rows z_i of ``views`` (Draganov et al., 2024, Prop. 3.1).
+        ``negatives`` counts all vectors with which an anchor is compared, even if only one of them
+        pushes. Angles to a zero row are pi/2. ``false_negatives`` is the share of anchors with a
+        negative near to the anchor or near to the positive. Near to the anchor: the cosine is at
+        least that of the positive, or at least 0.999; and 1 - cos is at most a quarter of the mean
+        over the anchor's negatives, which rules out a collapsed batch. Near to the positive: 1 -
+        cos to the positive is at most a tenth of the mean over the negatives.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -81,7 +81,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return what :func:`measure` returns, for normalised pairs; ``raw``: unnormalised anchors."""
+    """Return what :func:`measure` returns, for unit vectors; ``raw``: anchors before scaling."""
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
@@ -177,7 +177,7 @@ def _effective_rank(anchors: Tensor) -> float:
 
 
 def angles(pairs: Pairs) -> dict[str, float | None]:
-    """Return a dict: angles to positives and negatives, distance gap, share of false negatives."""
+    """Return a dict: the angles to positives and negatives, the distance gap, false negatives."""
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
     distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
     sum_norm = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
@@ -206,11 +206,11 @@ def angles(pairs: Pairs) -> dict[str, float | None]:
 
 
 def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
-    """Return for each anchor whether a negative looks like a positive; see :func:`measure`.
+    """Return for each anchor whether a negative looks like its positive (see :func:`measure`).
 
     Args:
         pairs: Anchors, positives and negatives.
-        among: Which negatives may look like a positive, n x m booleans; by default all.
+        among: Negatives that may look like a positive, n x m booleans. By default, all may.
     """
     negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
     among, of_positive = negative if among is None else among, pairs.views.own @ columns.T
@@ -223,7 +223,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 def places_of_false_negatives(
     pairs: Pairs, rows: int, among: Tensor
 ) -> tuple[tuple[int, int], ...]:
-    """Return up to three pairs (position of an anchor, position of its likely false negative)."""
+    """Return up to three pairs (row of an anchor, row of its likely false negative)."""
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~among, -torch.inf)
     some = pairs.negative().any(dim=1) & false_negative(pairs, among)

@@ -1,11 +1,11 @@
-"""Measures an encoder on a sample of texts or pictures, with both views formed as in training.
+"""Measures an encoder on a sample of texts or pictures, paired as in training.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`). They are
-measured without the head, which a run drops at the end. Four more numbers are added:
+The result has the numbers of a logged step (:func:`isotrope.diagnostics.observe.measure`), but
+measured without the projection head, which a run does not save. Four more numbers are added:
 
 - ``mean_cosine``: mean cosine of different inputs;
 - ``copies``: share of the texts that have a copy among the others (:func:`copied`);
-- ``count`` and ``dimension``: number of embeddings and of their dimensions.
+- ``count`` and ``dimension``: number of embeddings, and number of their dimensions.
 """
 
 import re
@@ -61,8 +61,8 @@ class Texts:
         records: At most ``ROWS`` tuples: (text,) or (anchor, positive).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         copies: Share of texts that have a copy among the others (see :func:`copied`).
-        groups: Group of each record, n int64 numbers; None if all records are negatives of each
-            other. Training does not push records of one group apart.
+        groups: Group of each record, int64 (n). Training does not push records of one group apart.
+            None if all records are negatives of each other.
         read: Number of records from which ``records`` were drawn.
         name: Name of the file or data set.
     """
@@ -88,13 +88,13 @@ def read_texts(
     """Draw texts from files as training reads them.
 
     Args:
-        files: Files, see ``isotrope train``.
+        files: Files, as for ``isotrope train``.
         columns: Columns to read from tables.
-        groups: Column of groups; it has an effect only with ``guarded``.
-        views: Kind of views, see ``isotrope train``.
+        groups: Column with a group of each row; used only if ``guarded``.
+        views: Source of the positives, as for ``isotrope train``.
         prompts: Prompts before anchors and positives.
-        guarded: Whether to treat near-identical texts and texts of one group as training does:
-            they are then neither copies nor negatives of each other.
+        guarded: Whether near-identical texts, and texts of one group, are neither copies nor
+            negatives of each other, as in training.
         streaming: Whether to read a data set of the hub without storing it.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
@@ -118,15 +118,15 @@ def texts_of(
     prompts: tuple[str, str] = ("", ""),
     labels: Sequence[str] | None = None,
 ) -> Texts:
-    """Draw records of one or two texts, evenly spaced.
+    """Choose evenly spaced records of one or two texts.
 
     Args:
-        drawn: Records to draw from.
+        drawn: Records to choose from.
         views: Source of the positives.
         name: Name of the source of the records.
         prompts: Prompts before anchors and positives.
-        labels: Group of each record, ``""`` for a record without a group. None if training also
-            pushes apart near-identical texts and texts of one group.
+        labels: Group of each record, ``""`` for a record without a group. None if training pushes
+            all texts apart, including near-identical texts and texts of one group.
     """
     if len(drawn) < 2:
         raise InputError(f"give at least 2 texts: {name} has {len(drawn)}")
@@ -182,10 +182,10 @@ def embed_views(
     dropout: float | None = None,
     max_length: int | None = None,
 ) -> tuple[Views, Tensor]:
-    """Return a tuple: both views of the texts, and the anchors embedded without dropout.
+    """Return a tuple: the two views of the texts, and embeddings of the anchors without dropout.
 
     Args:
-        encoder: Encoder; its modes (training or evaluation) are restored afterwards.
+        encoder: Encoder. It returns to its present mode (training or evaluation) at the end.
         texts: Texts to embed.
         dropout: Dropout rate of the training. 0 switches dropout off, so that both views are equal.
         max_length: Largest number of tokens of a text; None for the encoder's own limit.
@@ -230,7 +230,7 @@ def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
-    """Return mean cosine, number and dimension of embeddings without dropout, as a dict."""
+    """Return a dict: ``mean_cosine``, ``count`` and ``dimension`` of embeddings."""
     return {
         "mean_cosine": float(mean_cosine(embeddings)),
         "count": float(len(embeddings)),
@@ -241,12 +241,12 @@ def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
 def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> float:
     """Return the share of texts that have a copy among the others.
 
-    Two texts are copies if four fifths of all their words, without digits, are in both texts.
-    For example, ``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are copies.
+    Two texts are copies if at least four fifths of their different words are in both texts. Words
+    have no digits: ``Version 1 of the manual`` and ``Version 2 of the manual`` are copies.
 
     Args:
-        texts: Texts to compare, n. Time and memory grow with n^2, so pass a sample.
-        groups: Group of each text, n int64 numbers. Texts of one group are not copies of each
+        texts: The n texts to compare. Time and memory grow with n^2, so pass a sample.
+        groups: Group of each text, int64 (n). Texts of one group do not count as copies of each
             other, because training does not push them apart.
 
     Example:
@@ -281,8 +281,8 @@ def model_geometry(views: Views) -> dict[str, Any]:
         - ``positive_angle``, ``negative_angle``: mean and standard deviation, radians (figure 9)
         - ``positive_cosine``, ``negative_cosine``: 5%, 50% and 95% quantiles (figure 5)
         - ``hardest_share``: hardest negative's share of InfoNCE's push, temperature 0.05 (figure 7)
-        - ``lemma_share``: share of anchors for which Lemma 1's bound is below 1 (figure 8a)
-        - ``ratios``: dict from ``arccon`` and ``met`` to their ratios of pull to push (figure 8b)
+        - ``lemma_share``: share of anchors for which the bound of Lemma 1 is below 1 (figure 8a)
+        - ``ratios``: ratio of pull to push, a dict with the keys ``arccon`` and ``met`` (figure 8b)
         A statistic that cannot be measured is None.
     """
     measured = {name: measure(registry.build(name), views) for name in ("infonce", *_DYNAMIC)}

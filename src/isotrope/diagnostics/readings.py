@@ -19,7 +19,7 @@ _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thre
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return evidence that decides nothing: ``numbers``, and the final values of ``columns``."""
+    """Return evidence for display only: ``numbers``, and the final values of ``columns``."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
@@ -42,9 +42,9 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def copied(*times: Callable[[str], float | None]) -> bool:
-    """Return whether most anchors have a negative that looks like a positive, by each of ``times``.
+    """Return whether most anchors have a negative that looks like a positive, at each of ``times``.
 
-    ``times`` are methods that return a column at some time, for example ``RunEvidence.end``.
+    ``times`` are methods that return a column's value at some time, such as ``RunEvidence.end``.
     """
     return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
@@ -52,8 +52,8 @@ def copied(*times: Callable[[str], float | None]) -> bool:
 def separation(row: Row | None) -> float | None:
     """Return how much nearer positives are than negatives, in standard deviations of their angles.
 
-    This is the difference of the mean angles to negatives and positives, divided by the larger of
-    the two standard deviations. For a loss of labelled pairs, it is ``label_gap``.
+    The difference of the mean angles to negatives and to positives is divided by the larger of the
+    two standard deviations. For a loss of labelled pairs, the result is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]
@@ -82,7 +82,7 @@ def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
 
 
 def rank_limit(case: RunEvidence) -> int | None:
-    """Return the largest possible effective rank of a batch, min(n - 1, d); None if unknown."""
+    """Return the largest effective rank that n rows in d dimensions can have, min(n - 1, d)."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     if d is None and case.probe is not None:
@@ -92,10 +92,10 @@ def rank_limit(case: RunEvidence) -> int | None:
 
 
 def negatives(case: RunEvidence) -> int | None:
-    """Return the mean number of negatives of an anchor, from the queue, the log or the batch size.
+    """Return the mean number of negatives of an anchor; None if it is unknown.
 
-    In the log, only steps in which negatives were pushed count, because losses with and without
-    negatives may alternate. By the batch size, all other rows are negatives. None if unknown.
+    It is the length of the queue, or else the logged number, or else the number of other rows in a
+    batch. In the log, only steps that push negatives count, because others may alternate with them.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
@@ -113,9 +113,9 @@ def negatives(case: RunEvidence) -> int | None:
 def hardest_over_even(case: RunEvidence) -> float | None:
     """Return the hardest negative's share of the push, divided by an even share 1/k.
 
-    Here k is the number of negatives; with one negative, the result is None. The hardest of few
-    negatives is less hard than the hardest of many. With k < 62, the logarithm of the quotient is
-    therefore multiplied by E(62) / E(k): E(k) is the expected maximum of k standard normal numbers.
+    Here k is the number of negatives. If k is 1 or unknown, the result is None. The hardest of few
+    negatives is less hard than the hardest of many. If k < 62, the quotient is therefore raised to
+    the power E(62) / E(k), where E(k) is the expected maximum of k standard normal numbers.
     """
     share, count = case.end("hardest_share"), negatives(case)
     if share is None or count is None or count < 2 or share <= 0:
@@ -134,7 +134,7 @@ def pushing(objective: Objective) -> bool:
 
 
 def dissipation_on_ideal(objective: Objective) -> float:
-    """Return the mean GD of anchors that equal their positives, with orthogonal negatives."""
+    """Return the mean GD in a batch of anchors that equal positives, orthogonal to negatives."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
@@ -175,7 +175,7 @@ def summed(case: RunEvidence) -> float:
 
 
 def larger_batch(case: RunEvidence) -> str:
-    """Propose a batch of four times the size, at least 64, in the words of the user's trainer."""
+    """Propose a batch four times as large, of at least 64 rows, in the words of the trainer."""
     now = case.batch_size
     change = case.words.batch.format(max(64, 4 * (now or 16)))
     change += "" if now is None else f" (now {now})"
@@ -207,6 +207,6 @@ def is_contrastive(case: RunEvidence) -> bool:
 
 
 def loss_temperature(case: RunEvidence) -> float | None:
-    """Return the temperature that a loss has as a setting; if it has none, the measured one."""
+    """Return the temperature that was given to a loss or, if unknown, the measured temperature."""
     temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
     return float(temperatures[0]) if temperatures else case.end("temperature")

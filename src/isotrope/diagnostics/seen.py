@@ -40,13 +40,13 @@ class SeenBatch:
     """The measurements of the compared pairs of a batch.
 
     Attributes:
-        kind: Kind of the loss. ``softmax``: with a temperature; ``pairs``: of single pairs;
-            ``targets``: rows are only pulled towards constants; ``scores``: of a teacher;
-            ``nothing``: it has no gradient; ``other``: any other loss.
+        kind: Kind of the loss. ``softmax``: a softmax of similarities; ``pairs``: a loss of single
+            pairs; ``targets``: rows are only pulled, towards constants; ``scores``: a loss that
+            imitates a teacher's scores; ``nothing``: no gradient; ``other``: any other loss.
         numbers: A dict from columns of metrics.csv to measurements.
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
-        factor: Gradient of a softmax loss, divided by InfoNCE's; 1 for other losses. None: unknown.
-        places: Pairs (position of an anchor in the batch, position of its false negative).
+        factor: Gradient of a softmax loss divided by InfoNCE's; 1 for other losses; None: unknown.
+        places: Pairs (row of an anchor in the batch, row of its false negative).
     """
 
     kind: str
@@ -87,10 +87,10 @@ def measure_compared(
     """Return the measurements of a batch, as :func:`isotrope.diagnostics.observe.measure` does.
 
     Args:
-        tables: Tables of similarities, each with the gradients of the loss.
+        tables: Tables of similarities, with the loss's gradient for each similarity.
         earlier: Sums (``SeenBatch.evidence``) of earlier batches.
         temperature: Temperature that the user gave; used only if the gradient shows none.
-        factor: Known factor of the gradient, for example 1/k with k accumulated batches.
+        factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
     """
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)

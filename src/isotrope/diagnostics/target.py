@@ -30,11 +30,12 @@ def diagnose(
     plugins: Sequence[str | Path] = (),
     progress: bool = False,
 ) -> Diagnosis:
-    """Diagnose a run or a model, and propose changes; the root cause comes first.
+    """Diagnose a run or a model: return its faults, root cause first, and propose changes.
 
-    For a run, it examines log, dev scores, settings and saved model, and writes ``diagnosis.json``
-    to the run's folder for ``isotrope.report``. For a model, it embeds some data. For a text model
-    with ``data``, ``Diagnosis.model`` has the statistics of Li et al. (2024) and of whitening.
+    For a run, the log, the dev scores, the settings and the saved model are examined, and the file
+    ``diagnosis.json`` is written for ``isotrope.report``. For a model, some data are embedded. For
+    a text model with ``data``, the attribute ``model`` of the result also has statistics of the
+    embeddings (Li et al., 2024) and the gain from whitening.
 
     Args:
         target: Run folder, outcome of ``isotrope.fit``, model folder, or name of a model.

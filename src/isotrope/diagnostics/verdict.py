@@ -29,12 +29,12 @@ class Threshold:
         name: Name of the threshold.
         label: What is measured, in the few words that a diagnosis prints.
         measured: What is measured, in full, for the documentation.
-        source: Paper and figure from which the limit is, or how we chose the limit.
+        source: Origin of the limit: a figure of a paper, or how the limit was chosen.
         above: Largest healthy number; None if large numbers are no fault.
         below: Smallest healthy number; None if small numbers are no fault.
         unit: Unit of the number.
         measure: Function that returns the number; needed if the verdict has no ``when``.
-        optional: Whether the verdict can be given although this number was not measured.
+        optional: Whether the verdict can be given if the number was not measured.
     """
 
     name: str
@@ -65,19 +65,19 @@ class Threshold:
         return value
 
     def crossed_by(self, number: float | None) -> bool:
-        """Return whether a number is a fault by this limit; False for None (not measured)."""
+        """Return whether a number is beyond the limit; False for None (not measured)."""
         if number is None:
             return False
         return number > self.value if self.side == "above" else number < self.value
 
 
 def crosses(name: str, number: float | None) -> bool:
-    """Return whether a number is a fault by the threshold called ``name``; False for None."""
+    """Return whether a number is beyond the limit of the threshold ``name``; False for None."""
     return THRESHOLDS[name].crossed_by(number)
 
 
 def compared(name: str, number: float) -> Evidence:
-    """Return a number as evidence of a finding, with the threshold called ``name``."""
+    """Return a number as ``Evidence``, with the limit of the threshold ``name``."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)
 
@@ -87,15 +87,15 @@ class Change:
     """The change of a setting that a verdict proposes.
 
     Attributes:
-        train: Flags of ``isotrope train``; if ``Found.change`` is not empty, it replaces them.
-        loop: The same change in the words of another trainer; if None, ``train`` is shown.
+        train: Flags of ``isotrope train``. If ``Found.change`` is not empty, it is shown instead.
+        loop: The same change in the words of another trainer. If None, ``train`` is shown.
     """
 
     train: Text = ""
     loop: Text | None = None
 
     def worded(self, case: RunEvidence, train: Text = "") -> str:
-        """Return the change for the trainer whose training is examined."""
+        """Return the change in the words of the trainer that was used."""
         text: Text = train or self.train
         if case.settings.get("trainer") is not None and self.loop is not None:
             text = self.loop
@@ -104,10 +104,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of the function ``when`` of a verdict that is given.
+    """The result of a verdict's function ``when``, if the verdict is given.
 
     Attributes:
-        evidence: Numbers, the deciding ones first.
+        evidence: Numbers that a finding shows; those that decide are first.
         detail: One or two sentences on the fault; if empty, the detail of the verdict is shown.
         change: Flags of ``isotrope train``; if empty, the change of the verdict is shown.
         decided_by: Threshold whose source is cited; if empty, the threshold of the first number.
@@ -127,7 +127,7 @@ class Verdict:
     """One verdict of the Doctor.
 
     Attributes:
-        slug: Public name, as printed.
+        slug: Name that is printed, for example ``collapsed``.
         title: The verdict in one line.
         meaning: The fault in a sentence or two, without a formula.
         thresholds: Thresholds that decide whether the verdict is given.
@@ -136,8 +136,8 @@ class Verdict:
         explains: Verdicts that follow from this verdict; they are not reported beside it.
         texts_only: Whether trainings on images never get the verdict.
         any_of: Whether one crossed threshold is enough; otherwise all must be crossed.
-        unless: Functions of the evidence; if one returns true, the verdict is not given.
-        shows: Columns whose final values a finding also shows, or functions that return evidence.
+        unless: Functions of a ``RunEvidence``. If one returns true, the verdict is not given.
+        shows: More numbers in a finding: columns (their final values are shown) or functions.
         when: Function that decides instead of ``Threshold.measure``, ``any_of`` and ``unless``.
         before_all: A second function like ``when``, called before all other verdicts are tried.
         only_if_healthy: Whether this verdict is tried only if no other verdict is given.

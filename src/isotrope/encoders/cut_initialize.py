@@ -18,16 +18,15 @@ def cut_initialize(
     """Divide the initial weights of ``module`` by ``c``, in place.
 
     Smaller initial weights shorten the first embeddings. The gradient of a cosine is large for
-    short embeddings, and shrinks as training makes embeddings longer. Before a normalisation,
-    smaller weights do not shorten the embeddings, but only raise the effective learning rate.
+    short embeddings, and shrinks as training makes embeddings longer. If a normalisation follows
+    the weights, smaller weights only raise the effective learning rate.
 
     This is experimental. In our trainings, a cut helps with a thirtieth of the recipe's learning
-    rate and hurts with the whole rate (docs/LOG.md); :func:`first_turn` tells them apart.
+    rate, and hurts with the full rate (docs/LOG.md).
 
     Args:
         module: Encoder or head, for text or images, before it is copied to a momentum encoder.
-        c: The cut-constant, above 0; 1 changes nothing. The paper uses 3 for contrastive and 9 for
-            non-contrastive methods.
+        c: The cut-constant, above 0. The paper uses 3 for contrastive and 9 for other methods.
         what: ``weights`` divides the matrices and kernels of linear, convolutional and embedding
             layers, as in the paper. ``all`` divides every parameter, including biases, norms,
             tokens and positions, as in the authors' code. Buffers do not change.
@@ -35,7 +34,7 @@ def cut_initialize(
     Returns: The number of divided tensors. A tensor that several layers share counts once.
 
     Reference:
-        Draganov et al., 2024, section 4; c for each method: table 3.
+        Draganov et al., 2024, section 4; table 3 has c for each method.
     """
     if not (math.isfinite(c) and c > 0):
         raise InputError(f"give a cut-constant above 0, a finite number; found {c}")

@@ -36,7 +36,7 @@ def find_device(name: str) -> torch.device:
     }
     if not available.get(device.type, False):
         raise SettingError(
-            "the torch of this machine finds no such device",
+            "torch finds no such device on this machine",
             setting="device",
             value=name,
             remedy="use `--device auto`",

@@ -92,7 +92,7 @@ def predictor(
     batch_norm: bool = True,
     last_norm: Literal["none", "affine", "plain"] = "none",
 ) -> nn.Sequential:
-    """Return a head with one hidden layer, which predicts one view's projection from the other's.
+    """Return a head with one hidden layer, which predicts the projection of the other view.
 
     Args:
         dimension: Dimension d of the projections.
@@ -115,7 +115,7 @@ class DINOHead(nn.Module):
         dimension: Dimension d of the embeddings.
         prototypes: Number k of prototypes.
         hidden: Width of the two hidden layers.
-        bottleneck: Dimension in which the cosine is taken.
+        bottleneck: Dimension of the bottleneck, in which the cosine is taken.
         batch_norm: Whether batch norms follow the hidden linear layers; the paper's ViTs have none.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The image encoder: maps pictures to embeddings by a network of transformers or any module.
+"""The image encoder: maps pictures to embeddings by a network of transformers, or by any module.
 
 Like the sentence encoder, it has three uses:
 
@@ -40,7 +40,7 @@ class ImageEncoder(nn.Module):
 
     Args:
         model: The network.
-        read: Function from the model and normalised pixels (n x 3 x h x w) to embeddings.
+        read: Function of the model and normalised pixels (n x 3 x h x w) that returns embeddings.
         name: Name that the user gave.
         dimension: Number d of values in an embedding.
         image_size: Side S of the pictures that :meth:`encode` prepares.
@@ -101,9 +101,9 @@ class ImageEncoder(nn.Module):
         Args:
             name: ``resnet9`` (a ResNet with one block per stage), ``resnet18``, ``resnet34``,
                 ``resnet50``, ``vit-tiny``, ``vit-small`` or ``vit-base``.
-            width: Channels of a ResNet's first stage, by default 64; or dimension of a vision
-                transformer's tokens, by default 192, 384 and 768 (tiny, small, base: 3, 6, 12
-                heads). A patch has a side of 4 pixels for images up to 64 pixels, otherwise 16.
+            width: Channels of a ResNet's first stage, by default 64, or the dimension of a vision
+                transformer's tokens, by default 192 (tiny, 3 heads), 384 (small, 6) or 768 (base,
+                12). A patch has a side of 4 pixels in images up to 64 pixels, otherwise 16 pixels.
             stem: First layers of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1),
                 ``imagenet`` (7 x 7 of stride 2, then max-pooling), or ``auto`` (``cifar`` up to 32
                 pixels, otherwise ``imagenet``).
@@ -211,7 +211,9 @@ class ImageEncoder(nn.Module):
         if batch_size < 1:
             raise InputError(f"give a batch size of at least 1; found {batch_size}")
         if isinstance(images, str | Path):
-            raise InputError(f"give a list of pictures, even of one; found the path {images!s:.60}")
+            raise InputError(
+                f"give a list of pictures, also for one picture; found the path {images!s:.60}"
+            )
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)

@@ -46,7 +46,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
-    """Return a tuple: a folder's network, and side, mean and standard deviation of pictures."""
+    """Return a folder's network, and the side, mean and standard deviation of its pictures."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:

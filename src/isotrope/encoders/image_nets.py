@@ -135,7 +135,7 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
             f"into patches of {patch}"
         )
     if width % heads:
-        raise InputError(f"use a width that {heads}, the number of heads, divides; found {width}")
+        raise InputError(f"use a width that is a multiple of the {heads} heads; found {width}")
     config = ViTConfig(
         hidden_size=width,
         num_hidden_layers=12,

@@ -24,7 +24,7 @@ def load(
 
     Args:
         name: Folder or id, as :meth:`SentenceEncoder.load` or :meth:`ImageEncoder.load` takes it.
-        pooling: For text only: the pooling to use instead of the model's.
+        pooling: For text only: the pooling to use instead of the model's own pooling.
         device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
         trust_remote_code: For text only: whether to run code that comes with the model.
         model_kwargs: For text only: keywords for ``from_pretrained`` of transformers, such as

@@ -43,7 +43,7 @@ def add_lora(
         rank: Rank of ``B A``.
         alpha: Numerator alpha of the factor ``alpha / rank`` of ``B A``; None means twice the rank.
         targets: Last parts of the names of layers, such as ``query``, or ``all-linear``. If empty,
-            peft's default for the architecture; without such a default, ``all-linear``.
+            the layers are peft's default for the architecture, or all linear layers if it has none.
         seed: Seed of the initial ``A``.
     """
     with needs_extra("lora", "peft"):
@@ -110,8 +110,8 @@ def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
 def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
     """Return a dict of rank, alpha, layers and numbers of parameters; None without LoRA.
 
-    ``parameters`` is the number of the encoder's parameters without the head, ``trainable`` the
-    number of trained ones. ``share`` is ``trainable / parameters``.
+    ``parameters`` is the number of the encoder's parameters without the head, and ``trainable`` is
+    the number of trained parameters. ``share`` is ``trainable / parameters``.
     """
     config = _config(encoder)
     if config is None:
@@ -137,7 +137,7 @@ def _layers(encoder: "SentenceEncoder") -> list[tuple[str, Any]]:
 
 @contextmanager
 def merged_weights(encoder: "SentenceEncoder") -> Iterator[None]:
-    """Merge the matrices into the encoder's weights during the context, then restore the weights.
+    """Merge the matrices into the encoder's weights in the block, then restore the weights.
 
     The restored weights are exact; peft would round them while it merges and unmerges.
     """

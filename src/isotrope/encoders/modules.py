@@ -34,7 +34,7 @@ POOLINGS = {
     "lasttoken": "lasttoken",
     "last": "lasttoken",
 }
-"""The name in sentence-transformers of each pooling, by its name there or in SimCSE."""
+"""Names of poolings in sentence-transformers, by the names there or in SimCSE."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration that do not affect embeddings; saving a model changes some of them."""
@@ -61,17 +61,17 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
         )
     if model.truncate_dim is not None:
         raise InputError(
-            f"remove truncate_dim ({model.truncate_dim}) from config_sentence_transformers.json "
-            f"of {name}, which cuts the embeddings"
+            f"remove truncate_dim from config_sentence_transformers.json of {name}; it cuts the "
+            f"embeddings to {model.truncate_dim} values"
         )
     poolings = [module for module in model.children() if isinstance(module, Pooling)]
     if not (static or poolings or first.module_output_name == "sentence_embedding"):
-        raise InputError(f"add a pooling module to {name}, which gives a vector per token")
+        raise InputError(f"add a pooling module to {name}; it gives one vector for each token")
     return poolings
 
 
 def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
-    """Return the tokenizer of a model, with a padding token, which the attention mask hides.
+    """Return the tokenizer of a model; if it has no padding token, give it one.
 
     The tokenizer of static embeddings adds no special tokens.
     """
@@ -98,8 +98,8 @@ def check_tokenizer(
     rows = int(table.num_embeddings)
     if len(tokenizer) > rows:
         raise InputError(
-            f"save {name} with the tokenizer that belongs to it: the present one has "
-            f"{len(tokenizer)} tokens, the model {rows}"
+            f"save {name} with the tokenizer that belongs to it: this tokenizer has "
+            f"{len(tokenizer)} tokens, but the model has embeddings for {rows} tokens"
         )
     types = tokenizer("a").get("token_type_ids", [])
     if any(types):
@@ -112,7 +112,7 @@ def check_tokenizer(
 def restore(
     words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
 ) -> None:
-    """Restore the truncation and the padding that a tokenizer had, before it is saved."""
+    """Before a tokenizer is saved, restore the truncation and the padding that it had."""
     words.enable_truncation(**truncation) if truncation else words.no_truncation()
     words.enable_padding(**padding) if padding else words.no_padding()
 
@@ -173,8 +173,8 @@ def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
             pooling = Pooling(module.embedding_dimension, mode, module.include_prompt)
             if pooling.pooling_output_dimension != module.pooling_output_dimension:
                 raise InputError(
-                    f"leave out the pooling {mode!r}: {name} joins several poolings, and its next "
-                    "modules need all of them"
+                    f"leave out the pooling {mode!r}: {name} joins several poolings, and the "
+                    "modules after them need all poolings"
                 )
             setattr(model, key, pooling)
             return
@@ -232,7 +232,9 @@ def unwritable(texts: list[str]) -> InputError | None:
     """Return the error for the first text that UTF-8 cannot encode; None if there is none."""
     for index, text in enumerate(texts):
         if text.encode("utf-8", "ignore").decode("utf-8") != text:
-            return InputError(f"remove what UTF-8 cannot encode from texts[{index}], {text!r:.60}")
+            return InputError(
+                f"remove characters that UTF-8 cannot encode from texts[{index}], {text!r:.60}"
+            )
     return None
 
 

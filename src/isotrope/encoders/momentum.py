@@ -11,9 +11,9 @@ from isotrope.core.errors import InputError
 class Momentum(nn.Module):
     """An exponential moving average of a module: theta' <- decay theta' + (1 - decay) theta.
 
-    Only parameters are averaged. Buffers (the running statistics of batch norms) are not: the
-    forward passes of the copy update its buffers, as in the released code of MoCo, BYOL and
-    Draganov et al. (2024). The copy receives no gradient. The ``state_dict`` holds its whole state.
+    Only parameters are averaged. The forward passes of the copy update its buffers (the running
+    statistics of batch norms), as in the released code of MoCo, BYOL and Draganov et al. (2024).
+    The copy receives no gradient. The ``state_dict`` holds the whole state.
 
     Args:
         module: The module to copy. If you use ``cut_initialize``, call it before.
@@ -81,7 +81,7 @@ class Queue(nn.Module):
         """Replace the oldest embeddings by new ones.
 
         Args:
-            rows: Embeddings, n x d, of any length; only the last ``size`` rows are kept.
+            rows: Embeddings, n x d, not necessarily unit vectors; the last ``size`` rows are kept.
         """
         size = len(self.rows)
         end = self.place + len(rows)

@@ -178,8 +178,7 @@ def _parts(path: Path) -> list[Path]:
             raise TypeError("no texts")
     except (TypeError, KeyError) as error:
         raise InputError(
-            f"save the model again with sentence-transformers: {file} is not a list of modules "
-            "with type and path"
+            f"save the model again with sentence-transformers: {file} is not a list of modules"
         ) from error
     places = [(file, where) for _, where in entries]
     parts: dict[Path, Path] = {}
@@ -187,7 +186,7 @@ def _parts(path: Path) -> list[Path]:
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
                 f"correct the path {brief(where)} in {source}: it leads out of the model's "
-                "folder, and nothing outside is read"
+                "folder, and isotrope reads only files in this folder"
             )
         if (part := path / where).resolve() in parts:
             continue

@@ -3,13 +3,12 @@
 The sentence encoder has three uses:
 
 - training calls :meth:`SentenceEncoder.forward` on stored token ids. It returns the embeddings
-  *before* any Normalize module, because objectives normalise them and their norms are logged;
+  *before* any Normalize module, because objectives normalise, and the norms are logged;
 - evaluation and users call :meth:`SentenceEncoder.encode`, which returns the same as ``encode`` of
   sentence-transformers, up to rounding;
 - :meth:`SentenceEncoder.save` writes a folder that sentence-transformers loads without isotrope.
 
-Attention is torch's scaled_dot_product_attention if the model supports this function. On a GPU it
-does not store the attention weights; on two CPU cores it is equally fast (docs/LOG.md).
+Attention is computed by torch's scaled_dot_product_attention if the model supports this function.
 """
 
 import copy
@@ -169,7 +168,7 @@ class SentenceEncoder(nn.Module):
             layers: Number of layers of the transformer.
             width: Dimension d of tokens and embeddings, a multiple of ``heads``.
             heads: Number of heads of the attention.
-            max_length: Largest number of tokens, including special ones.
+            max_length: Largest number of tokens, including special tokens.
         """
         from isotrope.encoders.scratch import scratch_model
 
@@ -284,7 +283,7 @@ class SentenceEncoder(nn.Module):
         return bool(nn.functional.cosine_similarity(alone, beside, dim=0) > _SAME)
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
-        """Stack rows of token ids; pad them to the length of the longest, on the tokenizer's side.
+        """Stack rows of token ids; pad them to the longest row, on the side where the model pads.
 
         Returns:
             A dict of ``input_ids`` and ``attention_mask``, both n x longest, int64, on the CPU.
@@ -326,7 +325,7 @@ class SentenceEncoder(nn.Module):
     def with_dropout(
         self, rows: Sequence[Sequence[int]], seed: int, batch_size: int
     ) -> list[Tensor]:
-        """Return a list of the embeddings of two passes in training mode (n x d, float32).
+        """Return a list of two tensors (n x d, float32): embeddings of two passes in training mode.
 
         Long rows are embedded first. Afterwards, modes and torch's random states are restored.
         """
@@ -358,8 +357,7 @@ class SentenceEncoder(nn.Module):
         Args:
             texts: n texts.
             batch_size: Number of texts in each batch.
-            max_length: Number of tokens to which longer texts are cut; None means
-                :attr:`max_length`.
+            max_length: Tokens to which longer texts are cut; None means :attr:`max_length`.
             progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors even if the model does not normalise.
 
@@ -432,9 +430,9 @@ class SentenceEncoder(nn.Module):
         return fingerprint_of(self.model, self.tokenizer, *how)
 
     def check_prompts(self, *prompts: str) -> None:
-        """Raise an error for prompts whose tokens the model would leave out of the pooling.
+        """Raise an error for prompts if the model would leave their tokens out of the pooling.
 
-        In isotrope, a prompt is a part of the text that follows it, so its tokens are pooled too.
+        In isotrope, the tokens of a prompt are pooled like the tokens of the text that follows.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(

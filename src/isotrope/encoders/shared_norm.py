@@ -1,7 +1,7 @@
 """Batch normalisation over the rows of all processes, on any device.
 
-``torch.nn.SyncBatchNorm`` does not take tensors on the CPU; :class:`SharedBatchNorm` computes the
-same on any device. The number of rows may differ between processes.
+``torch.nn.SyncBatchNorm`` does not take tensors on the CPU, but :class:`SharedBatchNorm` does, and
+computes the same. The number of rows may differ between processes.
 """
 
 import torch
@@ -49,7 +49,7 @@ class SharedBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, x: Tensor) -> None:
         if x.ndim < 2:
-            raise ValueError(f"give a batch norm n x d or n x d x ...; found {tuple(x.shape)}")
+            raise ValueError(f"give inputs n x d or n x d x ...; found the shape {tuple(x.shape)}")
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` (n x d or n x d x ...) with each of the d features shifted and scaled."""
@@ -96,7 +96,7 @@ class _Norm(torch.autograd.Function):
         # the test of ``count`` comes second, because it waits for a GPU
         if x.numel() < 2 * x.shape[1] and count < 2:
             raise ValueError(
-                f"give a batch norm 2 or more values per feature; found {tuple(x.shape)}"
+                f"give 2 or more values of each feature; found the shape {tuple(x.shape)}"
             )
         mean = sums[:-1] / count
         # squares are summed after the mean is known: E[x^2] - mean^2 would lose digits

@@ -1,7 +1,7 @@
-"""Scores an encoder on benchmark data: STS, transfer, retrieval, kNN and a linear probe.
+"""Scores an encoder: STS, transfer and retrieval tasks; kNN and a linear probe on labelled data.
 
-The functions ``retrieval`` and ``linear_probe`` are in the modules of the same names, ``knn`` is in
-``nearest``. Each returns a Result.
+The functions ``retrieval`` and ``linear_probe`` are in the modules of the same names, and ``knn``
+is in ``nearest``. All three return a Result.
 """
 
 from typing import TYPE_CHECKING

@@ -1,16 +1,15 @@
-"""Trains the classifiers of the transfer tasks: one linear layer each, fitted as SentEval does.
+"""Trains the linear classifiers of the transfer tasks as SentEval does (Conneau and Kiela, 2018).
 
 After every few passes over the training set, a classifier is scored on the development set, and the
 weights with the best score are kept. Training ends after 200 passes, or when more than ``tenacity``
-scores in total were not above the best score so far. Every fit starts from the same seed. Therefore
-layers of equal size have equal initial weights, and training sets of equal size are passed in the
-same order. ``benchmarks/sequential.py`` has SentEval's loop (Conneau and Kiela 2018), for tests.
+scores were not above the best score before them. Every fit starts from the same seed. Therefore
+layers of equal size have equal initial weights, and training sets of equal size have the same order
+of examples. The tests compare with SentEval's own loop (``benchmarks/sequential.py``).
 
-Many classifiers are fitted at once. F training sets of one size are passed in the same order, so
-they are stacked and take their steps together. Each set has R fits, one for each strength of
-regularisation. With C classes, D features and batches of 64, a step is one batched product for the
-scores (F x RC x D by F x D x 64), one for the gradients, and a few operations on the weights,
-instead of F x R small steps. A training set is removed from the stack when all its fits have ended.
+Many classifiers are fitted at once. F training sets of equal size are stacked and take their steps
+together. Each set has R fits, one for each strength of regularisation. With C classes, D features
+and batches of 64, one batched product (F x RC x D by F x D x 64) computes all scores of a step, and
+another computes all gradients. A training set leaves the stack when all its fits have ended.
 """
 
 import math
@@ -42,8 +41,8 @@ class ClassifierProtocol:
         folds: Number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: Number of examples in each step.
-        tenacity: Number of scores without improvement after which the next one ends the training.
-        passes: Number of passes over the training set before each scoring on the development set.
+        tenacity: Number of scores without improvement that are allowed. One more ends training.
+        passes: Number of passes over the training set between two scorings on the development set.
         most: Number of passes after which training stops.
     """
 
@@ -65,7 +64,7 @@ class TrainingSet:
 
     Attributes:
         train: Rows of the features to train on.
-        dev: Rows of the features for early stopping; if None, 5% of ``train`` are held out for it.
+        dev: Rows of the features for early stopping. If None, 5% of ``train`` are held out for it.
         decays: Strengths of the L2 regularisation to try.
     """
 
@@ -76,7 +75,7 @@ class TrainingSet:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The classifiers fitted on a training set, one for each strength of regularisation.
+    """The classifiers of a training set, one for each strength of regularisation (decay).
 
     Attributes:
         weights: Weights, decays x classes x (dimension + 1); the last column is the bias.
@@ -99,7 +98,7 @@ def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
-    """Return the rows to train on and the rows for early stopping (drawn if there are none)."""
+    """Return the rows to train on and the rows for early stopping; if none are given, draw them."""
     if training_set.dev is not None:
         return training_set.train, training_set.dev
     order = draws.permutation(len(training_set.train))

@@ -3,8 +3,8 @@
 Every resample draws as many pairs, examples or queries as the task has, with replacement. All
 models are scored on the same resamples. Every score is computed again from the drawn examples;
 Spearman's correlation uses the ranks in the resample. The intervals include the effect of the
-choice of examples, but not that of the training seed. Two pairs with a common sentence are drawn
-independently, so intervals are slightly too narrow.
+choice of examples, but not of the training seed. They are slightly too narrow if pairs share a
+sentence, because each pair is drawn independently.
 
 The p-value of a difference is two-sided: twice the share of resamples in which the difference has
 the opposite sign. Holm's method corrects the p-values for the number of comparisons in a table.
@@ -76,8 +76,8 @@ def compare_results(
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
-        resamples: Number of bootstrap resamples. None means 5,000, or 100 times the number of
-            comparisons if this is more.
+        resamples: Number of bootstrap resamples. None takes 5,000, or 100 times the number of
+            comparisons if this is larger.
         seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
 
     Returns:

@@ -2,15 +2,15 @@
 
 With ``--dev auto``, the held-out records, which are never trained on, become a search task without
 labels. In a pair (or two adjacent texts), the first text is the query and the second is the target.
-A single text of at least eight words is cut in the middle into query and target. All held-out
-targets are ranked for each query. The score is the MRR@10 of each query's target.
+A single text of at least eight words is cut in the middle into query and target. For each query,
+all held-out targets are ranked. The score is the mean of 1/rank of the query's own target, where
+ranks above 10 count 0 (MRR@10).
 
-That score shows whether embeddings keep enough of a text's subject to recognise its continuation
-among a few hundred others, on the user's own kind of text. It falls when training destroys a model,
-and stops rising when training stops helping. It does not measure similarity as people judge it: it
-cannot distinguish a paraphrase from a contradiction on the same subject. Shared words make the task
-easy, so a high value does not prove understanding. Compare scores only on the same records, with
-the same seed.
+This score shows whether an embedding keeps enough of a text's subject to recognise the text's
+continuation among a few hundred others. It falls when training destroys a model, and stops rising
+when training stops helping. It does not measure similarity as people judge it, because it cannot
+distinguish a paraphrase from a contradiction on the same subject. Shared words make the task easy,
+so a high value does not prove understanding. Compare scores only on the same records and seed.
 """
 
 import functools
@@ -46,15 +46,15 @@ _LEAST = 20  # fewest pairs of a held-out task
 
 @dataclass(frozen=True)
 class DevMetric:
-    """A dev score.
+    """A score on the dev set: its name, its data and the function that computes it.
 
     Attributes:
         name: Name of the score, for tables and messages.
-        score: Function of an encoder that returns the score, out of 100; larger is better.
+        score: Function of an encoder that returns the score, out of 100; higher is better.
         fingerprint: Fingerprint of the texts that are scored and of their expected answers.
-        records: Number of held-out records that were read; 0 if the score is on given data.
-        trained_on: Number of held-out records with a text that is trained on; None if unknown.
-        queries: The texts of the queries if the score is a mean over queries, otherwise empty.
+        records: Number of held-out records that were read; 0 if other data are scored.
+        trained_on: Number of held-out records with a text of the training data; None if unknown.
+        queries: The texts of the queries; empty if the score is not a mean over queries.
     """
 
     name: str
@@ -99,10 +99,10 @@ def dev_metric_held_out(
 ) -> DevMetric:
     """Return the dev score on the held-out records of a run. It needs no labels.
 
-    Each data set is searched separately. The score is the mean over all queries. If each answer
-    belongs to several questions, the answers in the training data are ranked too. If records have
-    groups, all targets of the query's group are correct. For scored pairs, the score is Spearman's
-    correlation.
+    Each data set is searched separately. The score is the mean over all queries. If answers belong
+    to several questions each, the answers in the training data are ranked too. If records have
+    groups, all targets of the query's group are correct. For pairs with scores, the dev score is
+    Spearman's correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():
@@ -159,18 +159,18 @@ def holdout_set(
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
-    If queries or targets are equal, one of them is kept. Records whose query equals the target are
-    left out. If more than ``limit`` pairs remain, ``limit`` of them are drawn; the draw depends
-    only on the seed. If records have groups, all targets of the query's group are correct.
+    Equal queries become one query, and equal targets become one target. Records whose query equals
+    the target are left out. If more than ``limit`` pairs remain, ``limit`` are drawn; the draw
+    depends only on the seed. If records have groups, all targets of the query's group are correct.
 
     Args:
-        records: Lists of one text for ``dropout``; for ``adjacent`` and ``pairs``, lists of an
-            anchor and its positive. Other texts are ignored.
+        records: The texts of each record: for ``dropout`` one text, for ``adjacent`` and ``pairs``
+            an anchor and its positive. All other texts are ignored.
         views: ``dropout``, ``adjacent`` or ``pairs``, as in training.
-        limit: Largest number of query-target pairs.
+        limit: Largest number of pairs of query and target.
         seed: Seed of the draw.
         groups: A number for each record, equal for records that belong together. If a pair occurs
-            twice, the number of its first record counts.
+            in several records, the number of the first counts.
         others: Texts that are ranked besides the targets.
     """
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)

@@ -1,11 +1,11 @@
 """``isotrope.evaluate``: chooses the tasks, scores an encoder on them, and joins the Results.
 
 Finished tasks are stored on disk, so that no task is scored twice. Each task has a JSON file, which
-is written as soon as the task is finished; a killed run loses only the current task. The file's
-name has a fingerprint of everything that determines the scores: model, data, settings and version
-of the protocol. The items (scores of single examples) are in an .npz file beside the JSON file. It
-is written first, and its name has a fingerprint of its content, so two runs may finish the same
-task at the same time.
+is written as soon as the task is finished, so a killed run loses only the current task. The file's
+name contains a fingerprint of everything that determines the scores: model, data, settings and
+version of the protocol. The items (scores of single examples) are in an .npz file beside the JSON
+file. The .npz file is written first, and its name contains a fingerprint of its content. Therefore
+two runs may finish the same task at the same time.
 """
 
 import os
@@ -51,7 +51,7 @@ def evaluate(
 
     An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
     other image data that ``isotrope train`` reads. Without ``labels``, a run on images is scored on
-    the training and test part of its training. All other data are texts.
+    its own training and test pictures. All other data are texts.
 
     Every finished task is stored on disk, and later calls with the same model and data reuse it.
     The scores of an encoder without a method ``fingerprint`` are not stored.
@@ -67,11 +67,11 @@ def evaluate(
             average. ``results=None`` stores nothing on disk.
 
     Returns:
-        A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or several
-        joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
-        {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
-        ...}, "model": ..., "data": ..., "protocol": ...}``. Its ``items`` are a dict of arrays with
-        one value per pair, example or query, which ``compare`` resamples.
+        A Result. Its ``kind`` is ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or
+        several of them joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman":
+        ...}, "MR": {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval":
+        {"mrr@10": ...}, "model": ..., "data": ..., "protocol": ...}``. Its ``items`` are a dict of
+        arrays, with one value per pair, example or query; ``compare`` resamples them.
 
     Raises:
         InputError: No data are given, or the model or the data cannot be used.
@@ -137,7 +137,7 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     if not tasks:
         raise InputError(
             "give data to evaluate on: the folder of the STS tasks or of the transfer tasks, a "
-            "retrieval set or labelled texts"
+            "retrieval set, or labelled texts"
         )
     return tasks
 
@@ -146,7 +146,7 @@ def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
     settings.check_used(pictures=True)
     if not settings.knn and not settings.linear:
-        raise InputError(f"choose knn, linear, or both: there is no other score for {name}")
+        raise InputError(f"choose knn, linear, or both: pictures have no other score ({name})")
 
 
 def _of_pictures(
@@ -158,7 +158,8 @@ def _of_pictures(
         side = cast("Any", encoder).image_size  # takes_images() checked that it has one
         return image_tasks(labelled_images(settings.labels, test, side), **options)
     if not isinstance(model, (str, Path)):
-        raise InputError(f"give labels, a folder of pictures: {encoder_name(model)} takes images")
+        who = encoder_name(model)
+        raise InputError(f"give labelled pictures with `--labels FOLDER`: {who} takes images")
     run = Path(model).expanduser()
     with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
         return image_tasks(own_images(model), **options)
@@ -228,9 +229,8 @@ def _encoder(model: str | Path | Encoder, settings: Evaluation) -> Encoder:
 def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
-    Args:
-        model: A model. For a run whose folder is writable, it is ``evaluations`` in the run folder.
-            For any other model, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or ~/.cache.
+    For a run whose folder is writable, this is ``evaluations`` in the run folder. For any other
+    model, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or, if this is not set, in ~/.cache.
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()

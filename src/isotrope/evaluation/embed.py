@@ -1,4 +1,4 @@
-"""Embeds texts with any object that has a method ``encode``; an evaluation calls no other."""
+"""Embeds texts with any object that has a method ``encode``; evaluations call no other method."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ class Encoder(Protocol):
     """Any object with ``encode``: a SentenceEncoder, a SentenceTransformer, or a user's object.
 
     ``encode(texts, batch_size=...)`` takes a list of n texts and returns n vectors of one size, as
-    an array or an object that numpy converts to one. It may have a keyword ``progress`` or
+    an array or anything that numpy converts to an array. It may have a keyword ``progress`` or
     ``show_progress_bar``.
     """
 
@@ -81,8 +81,8 @@ class CachedEncoder:
     Args:
         encoder: The encoder that embeds.
         batch_size: Number of texts in each batch.
-        progress: Whether an encoder that can show a progress bar on stderr shows it.
-        known: A dict from texts that are already embedded to their vectors.
+        progress: Whether to show the encoder's progress bar on stderr, if it has one.
+        known: A dict from texts to their vectors, for texts that need not be embedded again.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class CachedEncoder:
 class Truncated:
     """An encoder whose vectors take fewer bytes: fewer coordinates, or fewer bits for each.
 
-    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers, and rounded
-    as by ``quantize_embeddings`` of the same library. Vectors are decoded before they are compared.
+    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers. They are
+    rounded as by ``quantize_embeddings`` of that library. ``encode`` returns the rounded values.
 
     Args:
         encoder: The encoder that embeds.
         dimension: Number of coordinates to keep. The shortened vectors are not normalised.
         precision: ``float32`` (4 bytes per coordinate), ``int8`` (1 byte) or ``binary`` (1 bit, the
-            sign). The 256 steps of int8 divide the range from the least to the largest value of a
-            coordinate in the first call of ``encode``.
+            sign). ``int8`` divides the range of a coordinate into 256 steps; the first call of
+            ``encode`` decides the range.
 
     Attributes:
         name: Name of the encoder, with dimension and precision.
@@ -141,7 +141,7 @@ class Truncated:
     def encode(
         self, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
     ) -> np.ndarray:
-        """Return the decoded embeddings of ``texts`` (n x dimension, float32)."""
+        """Return the rounded embeddings of ``texts`` (n x dimension, float32)."""
         vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
         if vectors.shape[1] < self._dimension:
             raise InputError(
@@ -161,7 +161,7 @@ class Truncated:
         return vectors
 
     def fingerprint(self) -> str | None:
-        """Return a fingerprint of the embeddings; None for int8 or an encoder without one."""
+        """Return a fingerprint of the embeddings; None for int8, or if the encoder has none."""
         full = getattr(self.encoder, "fingerprint", None)
         if not callable(full) or self._precision == "int8":  # int8 depends on the first call
             return None
@@ -171,8 +171,8 @@ class Truncated:
 def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean m and a matrix W such that (rows - m) W has identity covariance.
 
-    W leaves out directions whose variance is below a millionth of the largest variance, because to
-    divide by their standard deviation would amplify rounding errors.
+    W leaves out directions whose variance is below a millionth of the largest variance: division by
+    so small a standard deviation would amplify rounding errors.
 
     Args:
         rows: Embeddings, n x d, n >= 2.
@@ -209,8 +209,8 @@ class WhitenedEncoder:
 
     Args:
         encoder: Any object with ``encode``.
-        texts: Texts from whose embeddings mean and covariance are computed. Scored texts must not
-            be among them; otherwise, call the score transductive when you report it.
+        texts: Texts whose embeddings give the mean and the covariance. If scored texts are among
+            them, call the score transductive when you report it.
     """
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
@@ -229,11 +229,11 @@ def stored(
 ) -> list[Encoder]:
     """Return encoders for all combinations of dimension and precision, for ``isotrope.compare``.
 
-    The encoders share the embedding of each text. An empty ``dimensions`` means all coordinates,
-    and an empty ``precisions`` means float32.
+    Each text is embedded once for all of them. An empty ``dimensions`` means all coordinates, and
+    an empty ``precisions`` means float32.
 
     Returns:
-        A list: the encoder of the full vectors, then one for each combination.
+        A list of encoders. The first has the full vectors in float32.
     """
     shared = CachedEncoder(encoder)
     full = embed(shared, ["one text"]).shape[1]

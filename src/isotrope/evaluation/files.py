@@ -50,8 +50,8 @@ class Hit(NamedTuple):
 
     Attributes:
         score: Cosine with the query, from -1 to 1.
-        place: Line of a file or number of a picture, counted from 1; or index in a list or matrix,
-            from 0.
+        place: Line of a file or number of a picture, counted from 1. For a list or a matrix, the
+            index, counted from 0.
         text: The text, or the path of the picture; empty if only embeddings were given.
     """
 
@@ -79,8 +79,8 @@ def encode_file(
     call continues after these rows. For an image encoder, ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.files.encode_pictures`.
 
-    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. By default it
-    is the prompt for passages that the model saved, if any, as :func:`search` expects.
+    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. By default,
+    this is the model's own prompt for passages, if it has one; :func:`search` expects it.
 
     Returns:
         A tuple of n and d.
@@ -153,8 +153,8 @@ def _side_by_side(
         yield from parallel(calls)
     except TerminatedWorkerError as error:
         raise InputError(
-            "run the same command with fewer `--jobs` to continue: one of the processes that "
-            "encode was killed, often for lack of memory"
+            "run the same command with fewer `--jobs` to continue: one of the encoding processes "
+            "was killed, usually because memory ran out"
         ) from error
 
 
@@ -210,18 +210,18 @@ def search(
 
     Args:
         model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
-        corpus: A file of texts, a list of m texts, or an array of m embeddings (m x d). For an
-            image encoder, a folder of pictures.
-        query: One text, or a list of texts, for which the result is a list of lists. For an image
-            encoder, paths of pictures instead of texts.
+        corpus: A file of texts, a list of m texts, or an array of m embeddings (m x d). An image
+            encoder needs a folder of pictures.
+        query: One text, or a list of texts, for which the result is a list of lists. An image
+            encoder needs paths of pictures instead of texts.
         progress: Whether to show a progress bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
             ``device``, ``batch_size``.
 
     Raises:
-        InputError: The query or corpus is empty, ``top`` is below 1, the embeddings are not finite
-            or not those of this model for these texts, or the model or file cannot be read.
+        InputError: The query or the corpus is empty; ``top`` is below 1; the embeddings are not
+            finite, or are of another model or other texts; the model or the file cannot be read.
     """
     settings = Search.read(options)
     device, own = settings.device, (settings.query_prompt, settings.passage_prompt)
@@ -313,8 +313,8 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
 def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
     if rows.ndim != 2 or rows.shape != (count, d):
         raise InputError(
-            f"encode the corpus again: its embeddings have shape {rows.shape}, but those of "
-            f"{encoder_name(encoder)} have shape {(count, d)}"
+            f"encode the corpus again: the embeddings found have shape {rows.shape}, but "
+            f"{encoder_name(encoder)} makes embeddings of shape {(count, d)}"
         )
     for first in range(0, len(rows), _BLOCK):
         finite = np.isfinite(rows[first : first + _BLOCK]).all(axis=1)
@@ -332,13 +332,13 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         rows = np.lib.format.open_memmap(file, mode="r")  # np.load would open a zip file too
     except Exception as error:  # numpy raises many kinds of errors on damaged headers
         raise InputError(
-            f"write {file} with `isotrope encode`; it is not a matrix saved by numpy "
+            f"write {file} with `isotrope encode`; numpy cannot read it as a matrix "
             f"({quoted(str(error), 80)})"
         ) from error
     if rows.dtype.kind != "f":
         raise InputError(
-            f"write {file} with `isotrope encode`; it holds {rows.dtype}, not floating-point "
-            "numbers"
+            f"write {file} with `isotrope encode`; the file now holds {rows.dtype}, not "
+            "floating-point numbers"
         )
     places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))
     vectors = embed(encoder, [texts[i] for i in places])
@@ -347,8 +347,8 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
         if float(vector @ rows[i]) < _SAME * length or length == 0:
             raise InputError(
-                f"encode the corpus again: row {i} of {file} is not the embedding of text {i + 1} "
-                f"by {encoder_name(encoder)} (another model, file, prompt or pooling)"
+                f"encode the corpus again: in row {i} of {file}, the embedding of text {i + 1} is "
+                f"not that of {encoder_name(encoder)} (other model, file, prompt or pooling)"
             )
     return np.asarray(rows)
 
@@ -363,7 +363,7 @@ def pictures_below(folder: Path) -> list[str]:
     """
     if not Path(folder).is_dir():
         raise InputError(
-            f"give a folder of pictures, which an image encoder takes: {folder} is not one"
+            f"give a folder, because this is an image encoder: {folder} is not a folder"
         )
     pictures = sorted(below(Path(folder)))
     if not pictures:
@@ -417,7 +417,7 @@ def search_pictures(
     device: str = "auto",
     progress: bool = False,
 ) -> list[list[tuple[float, int, str]]]:
-    """Return a list for each query: cosine, number and path of the ``top`` nearest pictures.
+    """Return, for each query, a list of the ``top`` nearest pictures: (cosine, number, path).
 
     Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """
@@ -458,7 +458,8 @@ def _encoded(
             blocks.append(rows)
     if not blocks:
         raise InputError(
-            f"{place(folder)}: copy {len(names):,} unreadable files again: {broken[0]}"
+            f"{place(folder)}: copy the pictures again, because none of {len(names):,} can be "
+            f"read; the first: {broken[0]}"
         )
     if broken:
         count = f"{len(broken):,} of {len(names):,}"

@@ -68,8 +68,8 @@ def own_images(run: str | Path) -> "ImageSet":
     check_named(data)
     if data != "digits" and not Path(data).exists():
         raise InputError(
-            "run this where the training ran, or give the new folder with `--labels FOLDER`: the "
-            f"pictures of {run} are not at {data}"
+            "run this where the training ran, or give the new folder with `--labels FOLDER`: "
+            f"{run} was trained on the pictures in {data}, and this path does not exist"
         )
     result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
@@ -84,8 +84,8 @@ def own_images(run: str | Path) -> "ImageSet":
     )
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
-            f"use `--labels {data}` to score on its present pictures: {run} was trained on others "
-            f"(fingerprint then: {data_fingerprint}; now: {image_set.fingerprint})"
+            f"use `--labels {data}` to score on the present pictures: they changed after {run} was "
+            f"trained (fingerprint then: {data_fingerprint}; now: {image_set.fingerprint})"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"
@@ -121,7 +121,7 @@ def _matched(
     if (names is None) != (others is None):
         raise InputError(
             "give training and test part both as folders, or both as arrays: one part has names "
-            "of classes, the other only numbers, which cannot be matched"
+            "of classes, and the other has only numbers, so classes cannot be matched"
         )
     if not names or not others:
         return numbers
@@ -158,10 +158,10 @@ def image_features(
 
     Args:
         encoder: An ImageEncoder, or any object whose ``encode`` returns n vectors of one size for n
-            pictures (uint8, n x 3 x side x side). ``encode`` sets evaluation mode.
+            pictures (uint8, n x 3 x side x side). ``encode`` must use evaluation mode.
         part: The pictures.
         what: Name of the part for messages.
-        limit: Largest number of pictures, taken in turn from the classes; None takes all.
+        limit: Largest number of pictures, taken in turn from the classes. None takes all.
         batch_size: Number of pictures in memory and in a batch.
         progress: Whether to show a progress bar on stderr.
     """
@@ -203,7 +203,7 @@ def both_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> tuple[Features, Features]:
-    """Return a tuple: the features of the training pictures, and of the test pictures."""
+    """Return the features of the training pictures and those of the test pictures."""
     test = image_set.test
     if test is None:
         raise InputError(

@@ -17,13 +17,13 @@ _ROWS = 8192  # rows that are checked at a time
 
 @dataclass(frozen=True)
 class Classes:
-    """Labels as indices of classes, which are the sorted labels of the training set.
+    """Labels as indices of classes.
 
     Attributes:
         names: The C classes: the different labels of the training set, sorted.
         train: Class of each training example, int64 (n), in [0, C).
-        test: Class of each test example, int64 (m), in [0, C), or -1 for a class that is not in the
-            training set. Any prediction for such an example counts as wrong.
+        test: Class of each test example, int64 (m), in [0, C). It is -1 for a class that is not in
+            the training set; any prediction for such an example counts as wrong.
         repeated: Number of test examples that are also in the training set; None if unknown.
     """
 
@@ -65,8 +65,8 @@ def check_finite(rows: np.ndarray, what: str) -> None:
 def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     """Return, for each row of scores (n x C), whether its label is among the k highest.
 
-    In a tie, the class with the lower index comes first. A label of -1, which means a class not in
-    the training set, and a label whose score is minus infinity are never among the k highest.
+    In a tie, the class with the lower index comes first. A label whose score is minus infinity is
+    never among the k highest, and neither is -1, the label of classes outside the training set.
     """
     label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
@@ -78,7 +78,7 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
 def classified(
     kind: str, name: str, items: Mapping[str, np.ndarray], classes: Classes, **details: Any
 ) -> Result:
-    """Return the Result of a classification; ``items`` say which test rows are classified right."""
+    """Return the Result of a classification. Its ``items`` say which test rows are right."""
     values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
     if len(classes.names) <= 5:
         values["top5"] = None

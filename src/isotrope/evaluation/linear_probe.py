@@ -1,8 +1,8 @@
 """Fits the linear probe: softmax regression on features of a frozen encoder.
 
-The fit follows the image papers (SGD with momentum 0.9, cosine schedule to 0, no weight decay). It
-starts at 0, so the seed changes only the order of the rows. Features are read in blocks, so an
-array may be a memory map larger than the memory. To find the minimum of a penalised loss instead,
+The fit follows the image papers: SGD with momentum 0.9, cosine schedule to 0, no weight decay. The
+weights start at 0, so the seed changes only the order of the rows. Features are read in blocks, so
+an array may be a memory map that is larger than the memory. To minimise a penalised loss exactly,
 use scikit-learn's ``LogisticRegression``.
 """
 
@@ -36,11 +36,11 @@ class Probe:
     Attributes:
         epochs: Number of passes over the training part.
         batch_size: Number of rows in each step.
-        learning_rate: The learning rate at the start, for every batch size. Steps are stable below
-            7.6, because rows have length 1 on average and the curvature of softmax regression is at
+        learning_rate: The learning rate at the start, for every batch size. Below 7.6, steps are
+            stable: rows have length 1 on average, and the curvature of softmax regression is at
             most 1/2.
-        weight_decay: Factor lambda of lambda/2 ||W||^2, which is added to the mean loss. The bias
-            has no weight decay.
+        weight_decay: Factor lambda; lambda/2 ||W||^2 is added to the mean loss for the weights W.
+            The bias has no weight decay.
         seed: Seed of the order of the rows.
     """
 
@@ -86,9 +86,9 @@ def linear_probe(
 
     Returns:
         A Result of kind ``linear``. ``linear_top1`` is the share of test rows whose class has the
-        highest score, ``linear_top5`` the share whose class has one of the five highest scores; it
-        is None with five classes or fewer. In a tie, the first class by name wins. ``items`` say,
-        under these two names, which rows are right.
+        highest score, and ``linear_top5`` the share whose class has one of the five highest scores.
+        ``linear_top5`` is None if there are at most five classes. In a tie, the first class by name
+        wins. Under these two names, ``items`` say which rows are right.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)

@@ -99,24 +99,24 @@ def knn(
 ) -> Result:
     """Classify every test row by the votes of its k nearest training rows.
 
-    Memory holds the test features, the k neighbours of each, and a block of similarities, but not
-    the training features if they are a memory map. If neighbours have the same cosine (to nine
-    decimals), the earlier row of the training part comes first. If classes have equal votes, the
-    first by name wins. A class without a vote is never among the first five.
+    Memory holds the test features, the k neighbours of each, and a block of similarities. Training
+    features may stay on disk, as a memory map. If cosines are equal to nine decimals, the earlier
+    training row comes first. If classes have equal votes, the first by name wins. A class without a
+    vote is never among the first five.
 
     Args:
         train: n labelled training rows.
         test: m labelled test rows.
         k: Number of neighbours that vote. If n is smaller than k, all n rows vote, and the result
             reports n.
-        temperature: Temperature t of the weighted vote. A smaller t favours near neighbours.
+        temperature: Temperature t. A neighbour's vote has the weight e^{cosine / t}.
         name: Name of the Result.
 
     Returns:
         A Result of kind ``knn``. ``knn_top1`` is the share of test rows whose class wins the
-        weighted vote, ``knn_top5`` the share whose class is among the first five; it is None with
-        five classes or fewer. ``knn_majority_top1`` is the share whose class wins if all k votes
-        have equal weight. ``items`` say, under these names, which rows are right.
+        weighted vote, and ``knn_top5`` the share whose class is among the first five. ``knn_top5``
+        is None if there are at most five classes. ``knn_majority_top1`` is the share whose class
+        wins if all votes count equally. Under these names, ``items`` say which rows are right.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(

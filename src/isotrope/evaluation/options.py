@@ -25,7 +25,7 @@ class Evaluation(Settings):
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     columns: Names = _for_texts(
         [],
-        "Columns of query and answer in the file of --retrieval, by name or number.",
+        "Columns of the query and the answer in the --retrieval file, by name or number.",
         group=DATA,
         used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
         python="str | list[str] | list[int]",
@@ -39,7 +39,7 @@ class Evaluation(Settings):
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
     labels_test: Path | None = setting(
         None,
-        "Test part of the labelled texts or images (default: from --labels).",
+        "Test part of the labelled texts or images (default: a part of --labels).",
         group=DATA,
         used=Used(lambda labels: labels, "needs the training part, `--labels`"),
     )
@@ -58,7 +58,7 @@ class Evaluation(Settings):
     )
     pooling: str | None = setting(None, "Pooling that replaces the model's own.")
     truncate_dim: int | None = _for_texts(
-        None, "Number of coordinates to keep of a text's embedding, from the first on."
+        None, "Score only the first N coordinates of the texts' embeddings."
     )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
@@ -71,7 +71,7 @@ class Evaluation(Settings):
 
     @property
     def data(self) -> dict[str, Path]:
-        """A dict from the name of each setting that was given as a path to this path."""
+        """The given settings that are paths: a dict from setting name to path."""
         fields = {name: getattr(self, name) for name in Evaluation.model_fields}
         return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
@@ -102,7 +102,7 @@ class Encoding(_OfTexts):
         "TEXT",
         shown="the model's own passage prompt, if it has one",
     )
-    jobs: int = _for_texts(1, "Number of processes, of which each loads the model.", ge=1)
+    jobs: int = _for_texts(1, "Number of processes; each loads the model.", ge=1)
 
 
 class Search(_OfTexts):
@@ -111,7 +111,7 @@ class Search(_OfTexts):
     top: int = setting(10, "Number of texts or pictures to print for each query.", ge=1)
     embeddings: Path | None = setting(
         None,
-        "Embeddings of FILE, from `isotrope encode`. Then only the query is encoded.",
+        "Embeddings of FILE that `isotrope encode` wrote, so that only the query is encoded.",
         "FILE.npy",
         used=[_of_texts, _encoded],
     )

@@ -57,8 +57,8 @@ def retrieval(
 
     Returns:
         A Result of kind ``retrieval``. Its ``items`` are a dict from each metric to one value per
-        query. ``items["rank"]`` is the rank of the first relevant document, or 0 if it is not among
-        the first 100; ``items["first"]`` is the index in ``data.corpus`` of the first document.
+        query. ``items["rank"]`` is the rank of the first relevant document, or 0 if this rank is
+        above 100. ``items["first"]`` is the index in ``data.corpus`` of the document at rank 1.
     """
     _check(data)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
@@ -103,13 +103,13 @@ def retrieval_evaluation(
     prompts: tuple[str, str] | None = None,
     metric: str = "mrr@10",
 ) -> DevEvaluation:
-    """Return 100 times a metric of :func:`retrieval`, with the value for each query."""
+    """Return 100 times a metric of :func:`retrieval`, and the metric for each query."""
     result = retrieval(encoder, data, ks=(1,), prompts=prompts)
     return DevEvaluation(100 * float(result.metrics[metric] or 0.0), result.items[metric])
 
 
 def own_prompts(encoder: Encoder) -> tuple[str, str]:
-    """Return the prompts for queries and for documents that were saved with a model.
+    """Return two prompts that were saved with a model: for queries and for documents.
 
     ``encode_query`` and ``encode_document`` of sentence-transformers use the same prompts. Both
     prompts are empty if the model's ``encode`` puts one prompt before every text, or if the encoder
@@ -179,7 +179,7 @@ def _reciprocal(ranks: np.ndarray) -> np.ndarray:
 
 
 def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Return a list of dicts, one per query: query, answers, each model's rank and first text.
+    """Return a list of dicts, one per query, as the rows of a table that compares models.
 
     The rank is that of the first relevant document; it is empty if this rank is above 100. If the
     set has ids, the ids of queries, answers and first texts are in columns beside the texts.
@@ -218,7 +218,7 @@ def _package() -> ModuleType:
 class BM25:
     """BM25 of the library bm25s (k1 = 1.5, b = 0.75) on lower-case words.
 
-    Stop words count; words are not stemmed. BM25 has no embeddings, so it only scores retrieval.
+    Stop words are kept; words are not stemmed. BM25 has no embeddings, so it only scores retrieval.
     """
 
     name = "bm25"

@@ -2,13 +2,13 @@
 
 The score of a pair is the cosine of its two embeddings. The score of a task is Spearman's
 correlation (rho) of these cosines with the human scores. For STS12 to STS16, the pairs of all
-subsets of a year are ranked together ("all"); for STS-B and SICK-R, the pairs of the test split.
+subsets of a year are ranked together ("all"). For STS-B and SICK-R, only the test split is used.
 The score is reported as 100 rho, rounded to two decimals. The average is the mean of the seven
 rounded scores.
 
-The results also have the numbers that other papers report: the mean over the subsets of a year,
-with equal weights or weighted by their numbers of pairs; Pearson's correlation; dot product,
-negative Euclidean and Manhattan distance instead of the cosine; the dev split of STS-B and SICK-R.
+The results also have the numbers that other papers report: means over the subsets of a year (equal
+weights, or weights by the number of pairs); Pearson's correlation; scores with dot products or with
+negative Euclidean or Manhattan distances; scores on the dev splits of STS-B and SICK-R.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from isotrope.measures.judgement import DevEvaluation
 
 
 def load_tasks(path: Path) -> dict[str, list[Subset]]:
-    """Load the seven tasks of a folder, or the one task of a file, which has the file's name."""
+    """Load the seven tasks of a folder, or a file as one task with the file's name."""
     if path.is_file():
         subset = load_sts_file(path)
         return {subset.task: [subset]}
@@ -36,14 +36,14 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
     """Score one task.
 
     Returns:
-        A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are 100
+        A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. All scores are 100
         times a correlation on the test split, or on all pairs of a file. ``spearman`` and
-        ``pearson`` belong to the cosine; ``dot``, ``euclidean`` and ``manhattan`` are dicts of the
+        ``pearson`` are of the cosine; ``dot``, ``euclidean`` and ``manhattan`` are dicts of the
         same two correlations. ``pairs`` is the number of pairs, ``split`` the name of the split. A
-        year also has the scores of its ``subsets``, with ``mean`` and ``weighted_mean`` over them.
-        If the data have a dev split, ``dev`` has its scores; for STS-B, also ``alignment`` (alpha =
-        2, pairs scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's
-        ``items`` are ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores), one value per pair.
+        year also has ``subsets``, the scores of each, with their ``mean`` and ``weighted_mean``. If
+        the data have a dev split, ``dev`` has its scores. For STS-B, ``dev`` also has ``alignment``
+        (alpha = 2, pairs scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The
+        Result's ``items`` are ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores).
     """
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
@@ -85,7 +85,7 @@ def sts_dev(encoder: Encoder, subset: Subset) -> float:
 
 
 def sts_evaluation(encoder: Encoder, subset: Subset) -> DevEvaluation:
-    """Return the score of :func:`sts_dev`, with cosine and human score of every pair."""
+    """Return the score of :func:`sts_dev`, and the cosine and human score of every pair."""
     ((x, y),) = _by_subset(embed(encoder, _texts([subset])), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]
@@ -106,9 +106,9 @@ def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     """Return a dict of four similarities of each row of x with the same row of y (both n x d).
 
     Returns:
-        ``cosine``, ``dot``, ``euclidean`` and ``manhattan``, n float64 values each; the last two
-        are negative distances, so that higher is closer. The cosine is 0 if a row is zero or not
-        finite. The cosine of equal rows is exactly 1, so that rounding does not rank pairs.
+        ``cosine``, ``dot``, ``euclidean`` and ``manhattan``, n float64 values each. The last two
+        are negative distances, so that closer pairs have higher values. The cosine is 0 if a row is
+        zero or not finite, and exactly 1 for equal rows, so that rounding does not rank them.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     dot = (x * y).sum(axis=1)

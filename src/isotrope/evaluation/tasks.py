@@ -43,7 +43,7 @@ class Task:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def key(self, model: str) -> dict[str, Any]:
-        """Return a dict of all that determines the scores; ``model`` is the model's fingerprint."""
+        """Return a dict of what determines the scores; ``model`` is the model's fingerprint."""
         return {
             "model": model,
             "kind": self.kind,
@@ -157,7 +157,7 @@ def classification_tasks(
     knn: bool,
     linear: bool,
 ) -> list[Task]:
-    """Return the tasks (kNN, linear probe) of labelled examples; ``details`` take up ``counts``."""
+    """Return the kNN and the linear task of labelled examples; ``counts`` go into ``details``."""
     from isotrope.evaluation.linear_probe import linear_probe
     from isotrope.evaluation.nearest import knn as nearest_neighbours
 

@@ -1,11 +1,11 @@
 """Scores the seven transfer tasks by the protocol of SentEval, with the settings of SimCSE.
 
-A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
-SUBJ and MPQA have no split. For these four, in each of ten outer folds, an inner cross-validation
-chooses the strength of the regularisation. It is chosen by a cross-validation on the training set
-for TREC and MRPC, and on the development set for SST2. Folds are drawn with seed 1111 from the
-texts, sorted by number of words and label. The average is the mean of the seven scores, which are
-rounded to two decimals. Sources: SentEval (Conneau and Kiela 2018), SimCSE (Gao et al. 2021).
+A linear classifier is trained on frozen embeddings; the score is the accuracy in percent. MR, CR,
+SUBJ and MPQA have no split: for them, in each of ten outer folds, an inner cross-validation chooses
+the strength of the regularisation. For TREC and MRPC, a cross-validation on the training set
+chooses it; for SST2, the development set does. Folds are drawn with seed 1111 from the texts,
+sorted by number of words and label. The average is the mean of the seven scores, rounded to two
+decimals. Sources: SentEval (Conneau and Kiela, 2018), SimCSE (Gao et al., 2021).
 """
 
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class TaskScore:
     f1: float | None = None
 
     def numbers(self) -> dict[str, float]:
-        """Return a dict of ``accuracy`` and ``devacc``, for MRPC also ``f1``."""
+        """Return a dict of ``accuracy`` and ``devacc``; MRPC also has ``f1``."""
         values = {"accuracy": self.accuracy, "devacc": self.devacc}
         return values if self.f1 is None else values | {"f1": self.f1}
 

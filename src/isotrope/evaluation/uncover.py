@@ -7,7 +7,7 @@ gain distinguishes three kinds of encoder:
 - *raw*: an encoder that was never trained on pairs. Whitening more than doubles the score, and the
   choice of the objective matters much.
 - *disturbed*: typically a sentence encoder that was later trained on something else. Whitening
-  raises the score, but does not double it. A training that gains less has learnt nothing new.
+  raises the score, but does not double it. A training that gains less than that learns nothing new.
 - *trained*: whitening does not raise the score, so look for gains in the data.
 
 The mean cosine of different texts does not distinguish raw from disturbed encoders. It is 0.85 for
@@ -132,17 +132,17 @@ def uncover_records(
     groups: NDArray[np.integer[Any]] | None = None,
     seed: int = 0,
 ) -> Uncovered:
-    """Score an encoder with and without whitening, on a search for the positives of some records.
+    """Score an encoder with and without whitening: how well it finds the positives of records.
 
-    Single texts are not scored. The two halves of a text share its rare words, so whitening would
-    lower a disturbed encoder's score here, but raise it on STS (docs/LOG.md).
+    Single texts are not scored: their halves would have to find each other, but halves share rare
+    words. Whitening a disturbed encoder would lower such a score, but raise STS (docs/LOG.md).
 
     Args:
         encoder: The encoder before training.
         records: The records of a training. A third of the records, at most 1,000, are scored.
         views: How a positive is formed: ``dropout``, ``adjacent`` or ``pairs``.
         prompts: Prompts of queries and targets.
-        groups: A number for each record. Targets of records with the query's number are correct.
+        groups: A number for each record. All targets with the query's number are correct.
         seed: Seed of the choice of records.
     """
     if views == "dropout":
@@ -159,7 +159,7 @@ def uncover_records(
         )
     except InputError:
         return Uncovered(
-            "unknown", f"add records: a third is scored, so {len(records):,} are too few"
+            "unknown", f"add records: only a third is scored, so {len(records):,} are too few"
         )
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
@@ -183,7 +183,7 @@ _MEANINGS = {
     "trained on pairs. Compare several objectives (isotrope sweep), because they matter much here.",
     "disturbed": "whitening alone raises the score, which is typical of a sentence encoder that "
     "was later trained on something else. Compare every training with whitening: a training that "
-    "gains less has learnt nothing new.",
+    "gains less than whitening has learnt nothing new.",
     "trained": "whitening does not help, which is typical of an encoder trained on pairs: data "
     "and settings matter more than the objective.",
     "unknown": "the score is too low to show anything, with and without whitening. Give an STS "

@@ -1,15 +1,15 @@
 """Chooses the backend that computes the row statistics, and gives the reason.
 
-From about 180 rows, value and gradients together (``kernels.fused``) are fastest in blocks. In
-smaller batches the number of torch calls dominates, and one matrix with autograd needs fewer calls
-(benchmarks/peers.py). For a formula that ``fused`` cannot compute, the statistics are computed one
-by one, fastest from the whole matrix if it fits into memory.
+For batches of at least about 180 rows, blocks are fastest: ``kernels.fused`` computes value and
+gradients together. In smaller batches, torch calls take most of the time; one matrix with autograd
+needs fewer calls (benchmarks/peers.py). If ``fused`` cannot compute a formula, the statistics are
+computed one by one; this is fastest from the whole matrix, if the matrix fits into memory.
 
-``bfloat16`` is ``rowblock`` with matrix products in bfloat16, accumulated in float32. It is about
-twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A similarity s is
-rounded to eight bits, so e^{s/tau} has a random relative error of up to 1/(256 tau); gradients and
-values have errors of up to 0.8% (docs/results/bfloat16.csv). ``bfloat16`` is used only on request,
-and rounds nothing for a formula with hardest or mixed negatives.
+``bfloat16`` works like ``rowblock``, with matrix products in bfloat16 that are summed in float32.
+It takes about half the time on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A
+similarity s is rounded to eight bits, so e^{s/tau} has a relative error of up to 1/(256 tau).
+Values and gradients have errors of up to 0.8% (docs/results/bfloat16.csv). ``bfloat16`` is used
+only on request. For a formula with hardest or mixed negatives, it rounds nothing.
 
 On a GPU, starting a kernel takes longer than the arithmetic of a small batch, so one matrix is
 fastest up to some thousand rows (benchmarks/gpu.csv).
@@ -37,7 +37,7 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
 
     Raises:
         ValueError: The backend is unknown, or does not support this dtype.
-        NeedsEager: A backend other than ``eager`` under a transform of torch.func.
+        NeedsEager: torch.func transforms the objective, and the backend is not ``eager``.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
     if backend == "auto":
@@ -66,7 +66,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
     Args:
         views: Views in the objective's space, such as unit vectors.
         backend: Name of a backend, as for :func:`choose`.
-        held: Number of bytes up to which ``"auto"`` keeps the whole matrix in memory.
+        held: Largest size in bytes of a matrix that ``"auto"`` keeps in memory as a whole.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:
@@ -79,7 +79,7 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     """Return a copy of ``pairs`` in which only the anchors have gradients.
 
-    Both directions of a batch share the computed sums. Return None for the eager backend.
+    The sums are computed once for both directions. Return None for the eager backend.
     """
     if not isinstance(pairs, RowBlockPairs):
         return None

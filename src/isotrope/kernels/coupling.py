@@ -1,8 +1,8 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration decides how value and gradients are computed (``kernels.fused``). In a pass over the
-blocks, the gradient of an anchor is computed from an assumed derivative, before all statistics are
-known. At the end, the true derivative is computed; if the two differ, an error is raised.
+The declaration decides how value and gradients are computed (``kernels.fused``). During a pass over
+the blocks, not all statistics are known yet, so an anchor's gradient uses an assumed derivative. At
+the end, the true derivative is computed; if it differs from the assumed one, an error is raised.
 """
 
 from typing import Literal
@@ -21,13 +21,13 @@ _ROUNDINGS = 1000
 
 
 def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
-    """Check the values or derivatives that were assumed for the anchors against the true ones.
+    """Compare the assumed values or derivatives of the anchors with the true ones.
 
     Raises:
         WrongCoupling: More than one value in eight differs.
         Unfused: At most one value in eight differs, or some values are not finite. The declaration
-            may still be correct: at the corner of a hinge, rounding decides between two
-            derivatives. The caller then computes the statistics in a way that needs no declaration.
+            may still be right, because rounding decides between two derivatives at the corner of a
+            hinge. The caller then computes the loss in a way that needs no declaration.
     """
     most = _ROUNDINGS * torch.finfo(true.dtype).eps
     slack = most * true.abs().mean()
@@ -37,4 +37,4 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
         return
     if 8 * int((apart & assumed.isfinite() & true.isfinite()).sum()) > len(true):
         raise WrongCoupling(reason)
-    raise Unfused("some derivatives differ from those that the coupling implies")
+    raise Unfused("some derivatives contradict the declared coupling of the anchors")

@@ -1,6 +1,6 @@
 """The eager backend: forms the whole similarity matrix and leaves gradients to autograd.
 
-The other backends are tested against it. Memory is O(n m). No other backend has second derivatives.
+It needs O(n m) memory, and is the only backend with second derivatives.
 """
 
 import torch
@@ -14,7 +14,7 @@ from isotrope.kernels.pairs import Pairs
 
 
 class EagerPairs(Pairs):
-    """Row statistics from whole n x c similarity matrices, each formed once, on first use."""
+    """Row statistics from n x c similarity matrices, which are formed on first use and kept."""
 
     backend = "eager"
 

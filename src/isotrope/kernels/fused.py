@@ -1,22 +1,22 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula uses only vectors of length n. Autograd differentiates the formula as soon as a block's
-statistics are known; the derivative with respect to the log-sum-exp is the gradient dissipation.
-The rest of the gradient is two matrix products with the block:
+A formula uses only vectors of n statistics. Autograd differentiates it as soon as the statistics of
+a block are known; the derivative by the log-sum-exp is the gradient dissipation. Two matrix
+products with the block then give the gradients. There are three ways:
 
-- *one pass* (for n rows, c columns and d dimensions, 6 n c d floating-point operations, the
-  minimum), if the objective declares that rows are not coupled (InfoNCE, DCL, triplets, mixed
-  negatives), or coupled only by numbers known beforehand (DCLW) or by one common factor (uniformity
-  across the views);
-- *two passes*, if rows may be coupled in any way, or if both views are anchors (the mean of both
-  directions, NT-Xent, uniformity within a view); ``kernels.two_passes`` states the cost;
-- *one pass for each direction*, for means of both directions that two passes cannot compute: with
-  triplets, mixed or additional negatives, or so low a temperature that each row needs its maximum.
+- *One pass* takes 6 n c d operations, the minimum, for n rows, c columns and d dimensions. The
+  objective must declare that a row's loss does not depend on other rows (InfoNCE, DCL, triplets,
+  mixed negatives), depends only on numbers that are known beforehand (DCLW), or has one factor in
+  common with all rows (uniformity across the views).
+- *Two passes* are used if rows may depend on each other in any way, or if both views are anchors
+  (mean of both directions, NT-Xent, uniformity within a view). ``two_passes`` states the cost.
+- *One pass for each direction* computes a mean of both directions if two passes cannot: with
+  triplets, with mixed or additional negatives, or if the temperature is so low that each row's
+  maximum must be subtracted.
 
-A pass checks the declaration at its end. Embeddings are not normalised beforehand. If the compared
-vectors take at most 32 MB, they are copied once with unit length; otherwise each block of
-similarities is divided by the norms. The gradients are computed with the value; the backward pass
-only scales them in place. There are no second derivatives (``NeedsEager``).
+A pass checks the declaration at its end. Embeddings need not be normalised: if the compared vectors
+take at most 32 MB, they are copied once with unit length; otherwise each block is divided by their
+norms. The backward pass only scales the gradients. Second derivatives raise ``NeedsEager``.
 """
 
 import functools
@@ -52,12 +52,12 @@ def fused(
 
     Args:
         views: Embeddings that are not normalised.
-        formula: Function from row statistics to the loss of one direction: n values, or one value.
+        formula: Function that computes the loss of one direction, n values or one, from statistics.
         both_directions: Whether the value is the mean of both directions.
         mean: Whether the values of the rows are averaged instead of summed.
-        coupling: Dependence of the anchors on each other, as in ``paradigm.objective.Objective``.
-        learnt: Tensor of one number in the formula that requires a gradient, such as tau.
-        backend: ``rowblock``, or ``bfloat16`` with rounded products.
+        coupling: How anchors depend on each other, as in ``paradigm.objective.Objective``.
+        learnt: One number in the formula that requires a gradient, such as the temperature.
+        backend: ``rowblock``, or ``bfloat16`` for rounded products.
 
     Raises:
         Unfused: This function cannot compute this formula or these views.

@@ -1,4 +1,4 @@
-"""The Job record, the input of a pass over similarities: views, formula, required statistics."""
+"""Defines ``Job``: the views, the formula and the required statistics of a pass."""
 
 import math
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ UNSHIFTED = 30.0  # largest 1 / tau with which e^{s/tau} needs no shift: e^30 N 
 
 @dataclass(frozen=True)
 class Job:
-    """The computation of a loss: views, formula, required statistics, and reduction.
+    """The input of a pass over the similarities that computes a loss and its gradients.
 
     Attributes:
         views: Embeddings that are not normalised.
         formula: Function that returns the loss from the statistics of one direction.
         questions: The statistics that the formula uses.
-        coupling: Dependence of the anchors on each other, as the objective declares it.
+        coupling: How anchors depend on each other, as the objective declares it.
         mean: Whether the losses of the anchors are averaged instead of summed.
         learnt: A tensor, besides the embeddings, that requires a gradient. If it is the temperature
-            of the statistics, ``questions.learnt`` is the same tensor.
-        half: Whether dot products are computed in bfloat16. They are not if the formula uses the
-            hardest negative or mixed negatives.
+            of the statistics, it is also stored as ``questions.learnt``.
+        half: Whether dot products are computed in bfloat16. If the formula uses the hardest
+            negative or mixed negatives, it has no effect.
     """
 
     views: Views
@@ -48,7 +48,7 @@ class Job:
     half: bool = False
 
     def columns(self, *raw: Tensor) -> list[Vectors]:
-        """Return ``raw`` as :class:`Vectors`, copied if the copies take at most 32 MB."""
+        """Return :class:`Vectors` of ``raw``, as copies if these take at most 32 MB."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
         half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
@@ -58,7 +58,7 @@ class Job:
         """The temperature of all exponentials.
 
         Raises:
-            Unfused: There are two temperatures.
+            Unfused: The statistics have more than one temperature.
         """
         temperatures = {
             t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
@@ -73,31 +73,31 @@ class Job:
         return self.questions.learnt is not None
 
     def counts(self) -> dict[Against, Tensor]:
-        """The number of negatives of each anchor: across the views, within a view, or both."""
+        """A dict from ``cross``, ``within`` or ``both`` to each anchor's number of negatives."""
         return {against: Mask(self.views, against).counts() for against in self.questions.counts}
 
     @property
     def base(self) -> float:
-        """The number ln 2 if exponentials are summed, as powers of 2; otherwise 1."""
+        """The number ln 2 if exponentials, computed as powers of 2, are summed; otherwise 1."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
-        """Divide unit rows by tau and by ``base``, so that row times column is an exponent."""
+        """Divide unit rows by tau and ``base``, so that products with columns are exponents."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 
     def evaluate(
         self, positive: Tensor, values: dict[Key, Tensor], counts: dict[Against, Tensor], rows: int
     ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """Evaluate and differentiate the formula at the statistics of some of ``rows`` anchors.
+        """Evaluate and differentiate the formula for some of the ``rows`` anchors of the batch.
 
         Returns:
-            A tuple of the value (n summands, or one number), a list of the derivatives with respect
-            to ``positive`` and to each of ``values``, and the derivative of the formula with
-            respect to ``learnt``, or None if nothing is learnt.
+            A tuple of three: the value (n summands, or one number); a list of the derivatives by
+            ``positive`` and by each of ``values``; and the derivative by ``learnt``, which is
+            None if ``learnt`` is None.
 
         Raises:
-            Unfused: There are no derivatives, or the formula uses other statistics than before.
+            Unfused: The formula has no derivative, or uses statistics that were not recorded.
         """
         leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
         statistics = dict(zip(values, leaves[1:], strict=True))

@@ -1,4 +1,4 @@
-"""The mask of negatives: decides which columns are negatives of an anchor, for all backends.
+"""Decides, for all backends, which columns are negatives of an anchor.
 
 Every column is a negative unless it is the anchor, the anchor's positive or a row of the anchor's
 group. If ``Views.in_batch`` is False, only the additional negatives are negatives.
@@ -37,7 +37,7 @@ class Mask:
 
     @property
     def sources(self) -> list[int]:
-        """Sources of the columns, in order: 0 anchors, 1 positives, 2 additional negatives."""
+        """Where the columns come from: 0 the anchors, 1 the positives, 2 additional negatives."""
         sources = {"cross": [1], "within": [0], "both": [1, 0]}[self.against]
         return sources if self.views.negatives is None else [*sources, 2]
 
@@ -62,7 +62,7 @@ class Mask:
 
         Args:
             rows: Slice of B anchors.
-            first: Number of the first column. Above 0, all columns must have one source.
+            first: Number of the first column. If it is not 0, there must be only one source.
         """
         views, device = self.views, self.views.anchors.device
         row = torch.arange(rows.start, rows.stop, device=device)[:, None]
@@ -81,7 +81,7 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Set the entries of ``tile`` that are no negatives to -inf, in place."""
+        """Set the entries of ``tile`` to -inf, in place, where the column is not a negative."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)
@@ -94,7 +94,7 @@ class Mask:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether each row i has all columns but column i as its negatives, and at least one."""
+        """Whether each row i has negatives, and they are all columns except column i."""
         views = self.views
         return (
             self.against != "both"
@@ -108,7 +108,7 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """Whether every anchor is known to have a negative; False if there are groups."""
+        """Whether every anchor has a negative for certain, without a look at the groups."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True

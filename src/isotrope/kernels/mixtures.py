@@ -1,8 +1,8 @@
 """Mixes two embeddings into a synthetic, constant negative for each anchor.
 
-A column is an embedding with which the anchors are compared (a column of the similarity matrix).
-``Mixing`` defines the two columns and their shares; ``Mixture`` holds the mixed vectors. Backends
-differ only in how they find the nearest columns.
+The embeddings with which anchors are compared are called columns, as in the similarity matrix.
+``Mixing`` defines which two columns are mixed, and in which shares; ``Mixture`` holds the mixed
+vectors. The backends differ only in how they find the nearest columns.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ class Mixing:
     """The rule by which two embeddings are mixed into a negative for each anchor.
 
     Attributes:
-        of: The two parts: the second hardest and the hardest negative; the positive and the hardest
-            negative; or the positives of this and of the next anchor.
-        share: Share of the first part in the mixture; the second part has 1 - ``share``.
-        renormalise: Whether the mixture is projected back to the sphere.
+        of: The two parts that are mixed: the second hardest and the hardest negative, the positive
+            and the hardest negative, or the positives of this anchor and of the next.
+        share: Share of the first part in the mixture. The share of the second is 1 - ``share``.
+        renormalise: Whether the mixture is scaled to unit length.
     """
 
     of: Of
@@ -35,13 +35,13 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 for none.
+        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 if missing.
 
         Args:
             views: Views of the whole batch.
             rows: Slice of B anchors.
-            nearest: Function that takes k and returns the numbers of the k hardest negatives of
-                these anchors (``Pairs.nearest``).
+            nearest: Function that takes k and returns the columns of these anchors' k hardest
+                negatives, as ``Pairs.nearest`` does.
         """
         if self.of == "second and hardest":
             columns = nearest(2).flip(1)
@@ -58,7 +58,7 @@ class Mixing:
 
         Args:
             columns: Result of :meth:`columns`, B x 2.
-            parts: Unit vectors of these columns, B x 2 x d, with any values for a missing column.
+            parts: Unit vectors of these columns, B x 2 x d. For column -1, any values will do.
         """
         exists = (columns >= 0).all(dim=1)
         vectors = parts[:, 0].lerp(parts[:, 1], 1 - self.share)
@@ -72,7 +72,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Mixture:
-    """One extra negative for each anchor: a weighted sum of two embeddings, held constant.
+    """An extra negative for each anchor: a weighted sum of two embeddings, without a gradient.
 
     Attributes:
         vectors: Mixture of each anchor, n x d; zeros for an anchor without a mixture.

@@ -1,20 +1,20 @@
 """Computes value and gradients in one pass over blocks of rows.
 
-A block of n rows is compared with all c columns, in d dimensions, and reduced to statistics. The
-formula is evaluated and differentiated at these statistics. Two matrix products of the block with
-vectors give the gradients. The comparison and both products take 6 n c d floating-point operations.
-One pass suffices if the objective declares one of these couplings, that is, how the loss of a row
-depends on other rows:
+Rows are compared with all columns in blocks, and each block is reduced to statistics. The formula
+is evaluated and differentiated at these statistics. Two matrix products of the block with vectors
+give the gradients. All this takes 6 n c d operations for n rows, c columns and d dimensions.
 
-- ``none``: the loss of a row needs only the statistics of this row.
-- ``positives``, ``linear``: the derivatives of the loss need the statistics of this row and all
-  positives, which are known beforehand.
-- ``total``: the derivative by the sum of e^{s/tau} is the same for all rows, and the gradients are
+An objective declares a coupling: how the loss of a row depends on other rows. One pass is enough
+for these couplings:
+
+- ``none``: The loss of a row needs only the statistics of this row.
+- ``positives``, ``linear``: The derivatives of a row's loss need only the statistics of this row
+  and the similarities of all positive pairs, which are known beforehand.
+- ``total``: The derivative by the sum of e^{s/tau} is the same for all rows. The gradients are
   multiplied by it at the end.
-- ``batch``: the loss may need the statistics of all rows, so one block must hold all rows.
+- ``batch``: The loss may need the statistics of all rows, so one block must hold all rows.
 
-The derivatives are computed before the other rows are known, as the coupling permits. At the end
-all statistics are known, and the derivatives are computed again and compared.
+At the end, all statistics are known, and the true derivatives are compared with those used before.
 """
 
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ _TOTAL: Key = ("logsumexp", "cross")
 
 
 def takes(job: Job) -> bool:
-    """Return whether the declared coupling and the statistics of a loss permit one pass.
+    """Return whether one pass can compute a loss, by its coupling and its statistics.
 
-    If all rows fit into one block, the sums of all rows are known, so every coupling is allowed.
+    If all rows fit into one block, every coupling is possible, because all statistics are known.
     """
     questions, views = job.questions, job.views
     if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:
@@ -49,7 +49,7 @@ def takes(job: Job) -> bool:
 
 
 def one_pass(job: Job) -> tuple[Tensor, Gradients]:
-    """Compute value and gradients in one pass over the similarities, if :func:`takes` the job.
+    """Compute value and gradients of a job that :func:`takes` accepts.
 
     The columns are the positives and the additional negatives.
     """

@@ -1,11 +1,10 @@
-"""The Pairs interface: statistics of the similarities of two views, for the formula of a loss.
+"""Defines ``Pairs``: the statistics of similarities from which a formula computes a loss.
 
-An objective's formula uses only vectors of length n: the positive similarity, the log-sum-exp over
-the negatives, the hardest negative, the number of negatives, and the similarity with a mixture of
-two columns. The backend computes them from an n x m matrix, or from row blocks in linear memory.
-The gradient components may use the matrix itself (``similarity``): no gradient flows through them.
-
-``isotrope.kernels.mask`` defines the negatives of an anchor.
+A formula uses only vectors of length n: for each anchor, the similarity with its positive, the
+log-sum-exp over its negatives, the similarity with its hardest negative or with a mixture of two
+columns, and the number of negatives. A backend computes them from a whole n x m matrix, or from
+blocks of rows in linear memory. Gradient components may use the whole matrix (``similarity``),
+because no gradient flows through them.
 """
 
 from abc import ABC, abstractmethod
@@ -20,19 +19,19 @@ from isotrope.kernels.mixtures import Mixing, Mixture
 
 
 def check_temperature(temperature: float | Tensor) -> None:
-    """Raise an error for one temperature per anchor: n values would divide the columns."""
+    """Raise an error if ``temperature`` has several values: they would divide the columns."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "give one number as the temperature, not a tensor of several. For one temperature per "
-            "anchor, divide pairs.similarity() by a tensor of shape n x 1"
+            "give one number as the temperature, not a tensor of several numbers. For one "
+            "temperature per anchor, divide pairs.similarity() by a tensor of shape n x 1"
         )
 
 
 class Pairs(ABC):
     """Row statistics of unit-length views.
 
-    The public methods declare the statistics; by default, the negatives are in the other view. A
-    backend implements them in methods of the same names with a leading underscore.
+    By default, the negatives are in the other view. A backend implements each public method in a
+    method of the same name with a leading underscore.
 
     Attributes:
         backend: Name of the backend, e.g. ``"eager"``.
@@ -66,14 +65,14 @@ class Pairs(ABC):
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """Log of sum_j exp(s_ij / temperature) over negatives j, n values; -inf without any."""
+        """Log of sum_j exp(s_ij / temperature) over negatives j, n values; -inf if no j exists."""
         check_temperature(temperature)
         return self._logsumexp(temperature, against)
 
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """:meth:`logsumexp` minus (the positive's similarity / temperature), n values.
+        """:meth:`logsumexp` minus the quotient :attr:`positive` / ``temperature``, n values.
 
-        In small batches, this difference costs less than its two terms one by one.
+        In small batches, this difference takes less time than its two terms.
         """
         return self.logsumexp(temperature, against) - self.positive / temperature
 
@@ -93,18 +92,18 @@ class Pairs(ABC):
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         """Column numbers of each anchor's k hardest negatives, hardest first, n x min(k, c).
 
-        In a tie, the lower column number comes first. Missing negatives have the number -1. No
-        gradient flows through the choice of columns.
+        If columns are equally similar, the lower number comes first. If an anchor has fewer than k
+        negatives, the remaining numbers are -1. No gradient flows through the choice of columns.
         """
         return self._nearest(k, against)
 
     def mixture(self, mixing: Mixing) -> Mixture:
-        """One extra negative for each anchor, mixed from two vectors of ``columns("cross")``."""
+        """An extra negative for each anchor, mixed from two vectors of ``columns("cross")``."""
         which = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """h_i.v_i / temperature for anchor h_i and its mixture v_i, n values; -inf without one."""
+        """h_i.v_i / temperature for anchor h_i and mixture v_i, n values; -inf without mixture."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     def similarity(self, against: Against = "cross") -> Tensor:

@@ -1,10 +1,10 @@
 """The rowblock backend for single statistics, in linear memory (``fused`` computes losses).
 
-A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
+A block of B anchors is compared with all columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded. The backward pass forms each block again
 (``torch.utils.checkpoint``). For n anchors, c columns and d dimensions, a statistic takes 8 n c d
-floating-point operations, instead of 6 n c d if the matrix were kept. The hardest negative is found
-in blocks; the backward pass needs only the similarity with this negative.
+floating-point operations; it would take 6 n c d if the matrix were kept. For the hardest negative,
+the backward pass forms no block: it needs only the similarity with this negative.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class RowBlockPairs(Pairs):
     Args:
         views: The views.
         direction: 1 if the two views of the batch are exchanged in ``views``, otherwise 0.
-        shared: Intermediate results that both directions of the batch use.
+        shared: Results that both directions of the batch use, computed once.
     """
 
     backend = "rowblock"

@@ -1,13 +1,12 @@
-"""Computes the log-sum-exps of a small batch as one node of autograd.
+"""Computes the log-sum-exps of a small batch in one operation of autograd.
 
-For batches of up to a few hundred rows, the overhead of autograd's sixty operations exceeds the
-arithmetic. In this module, a single operation takes unnormalised embeddings and computes each
-pair's similarity and log-sum-exps, or only the differences of the two, the gaps. The gradient of
-this operation takes three matrix products. Autograd handles the rest of the formula. The n x n
-exponentials are stored, so memory is quadratic, as in the eager backend.
+For batches of up to a few hundred rows, sixty single operations would cost more time than the
+arithmetic. The one operation takes embeddings that are not normalised, and computes each pair's
+similarity and its log-sum-exps, or only their differences, the gaps. Autograd handles the rest of
+the formula. The n x n exponentials are stored, so memory is quadratic, as in the eager backend.
 
-This operation supports formulas with one log-sum-exp, across the views or over both, if all other
-rows of the batch are negatives. Second derivatives use the eager backend.
+A formula must have one log-sum-exp, over the other view or over both, and all other rows of the
+batch must be negatives. Second derivatives are computed by the eager backend.
 """
 
 import torch
@@ -25,7 +24,7 @@ _UNSHIFTED = {torch.float32: 60.0, torch.float64: 500.0}
 
 
 def takes(views: Views) -> bool:
-    """Return whether the batch is small and all other rows are negatives of each anchor."""
+    """Return whether the batch is small and all other rows are negatives of every anchor."""
     n = views.anchors.shape[0]  # len(tensor) takes four times as long
     return (
         n == views.positives.shape[0]
@@ -49,18 +48,18 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
         both: Whether there is a second direction, in which the positives are the anchors.
 
     Raises:
-        Unfused: The formula uses other statistics, or the temperature is too low.
+        Unfused: The formula does not have one log-sum-exp, or exponentials could overflow.
     """
     if len(questions.temperatures) != 1 or not questions.lasting:
-        raise Unfused("the formula does not have one constant temperature")
+        raise Unfused("the formula has several temperatures, or one that is not constant")
     (((kind, against), tau),) = questions.temperatures.items()
     if kind != "logsumexp" or against == "within" or (against == "both" and not both):
-        raise Unfused("the statistic is not a log-sum-exp across the views, or over both")
+        raise Unfused("the statistic is not a log-sum-exp over the other view or over both views")
     if tau * _UNSHIFTED.get(views.anchors.dtype, 0.0) < 1:
         raise Unfused("exponentials could overflow at so low a temperature")
     n = views.anchors.shape[0]
     if against == "both" and 4 * n * n * views.anchors.element_size() > SMALL_BYTES:
-        raise Unfused("the matrix over both views is not small")
+        raise Unfused(f"the matrix of both views takes more than {SMALL_BYTES >> 20} MB")
     function, gaps = _AcrossViews if against == "cross" else _OverBothViews, questions.gaps
     outputs: tuple[Tensor | None, *tuple[Tensor, ...]] = apply(
         function, tuple, views.anchors, views.positives, tau, both, gaps

@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula with invented statistics of four rows and records which statistics the
-formula uses. ``Known`` supplies the computed statistics of the batch. A formula with an ``if`` on
-values may now use what was not recorded: the matrix, the embeddings or another temperature. In this
-case ``Unfused`` is raised, and the caller computes the loss in another way.
+``record`` calls a formula with invented statistics of four rows, and records which statistics the
+formula uses. ``Known`` later supplies the computed statistics of the batch. If a formula has an
+``if`` on values, it may then use something else: the matrix, the embeddings or another temperature.
+In this case ``Unfused`` is raised, and the caller computes the loss in another way.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Formula = Callable[[Pairs], Tensor]
 
 
 class Unfused(Exception):
-    """A formula uses more than row statistics, or statistics that ``fused`` cannot compute."""
+    """Raised if a formula uses more than row statistics, or some that a pass cannot compute."""
 
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
@@ -31,17 +31,17 @@ Key = tuple[Kind, Against]
 
 @dataclass
 class Questions:
-    """The row statistics that the formula of a loss uses.
+    """The row statistics that the formula of a loss uses: its questions.
 
     Attributes:
-        temperatures: Temperature of each question. A question is a statistic and the columns over
-            which it is computed: ``cross``, ``within`` or ``both`` (``Terms.against``).
+        temperatures: A dict from each question to its temperature. A question is a pair of a
+            statistic and the compared columns: ``cross``, ``within`` or ``both``.
         counts: Columns (``cross``, ``within``, ``both``) among which negatives are counted.
-        mixing: Mixture of two embeddings with which the formula compares each anchor, or None.
-        learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
+        mixing: Rule of the mixture with which the formula compares each anchor; None without one.
+        learnt: The temperature of all questions if it is a tensor with a gradient, otherwise None.
         lasting: Whether later calls ask the same questions, because no temperature is a tensor.
         several: Whether the formula returns a value for each anchor, not one for the batch.
-        gaps: Whether the formula uses positives and log-sum-exps only in ``Pairs.gap``.
+        gaps: Whether the formula uses positives and log-sum-exps only through ``Pairs.gap``.
     """
 
     temperatures: dict[Key, float] = field(default_factory=dict)
@@ -116,14 +116,14 @@ class StatisticsOnly(Pairs):
 
 
 class Gaps(StatisticsOnly):
-    """Supplies only the gap: log-sum-exp over negatives minus s / temperature of the positive."""
+    """Supplies only gaps: the log-sum-exp over negatives minus the positive's s / temperature."""
 
     def __init__(self, answers: "Known | _Recorder") -> None:
         self._answers = answers
 
     @property
     def positive(self) -> Tensor:
-        raise Unfused("the formula uses more than the recorded gaps")
+        raise Unfused("the formula uses more than gaps, and only gaps were recorded")
 
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         return self._answers.value("logsumexp", temperature, against)
@@ -137,8 +137,8 @@ class Known:
     """Supplies a formula with statistics that have been computed.
 
     Attributes:
-        questions: Questions that have been answered.
-        values: A dict from each question to the statistic that answers it, n values.
+        questions: The statistics that have been computed.
+        values: A dict from each question to its statistic, n values.
         counts: A dict from ``cross``, ``within`` or ``both`` to each anchor's number of negatives.
     """
 
@@ -148,17 +148,17 @@ class Known:
 
     def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
         if self.questions.temperatures.get((kind, against)) != _plain(temperature):
-            raise Unfused("the formula uses other statistics than the recorded ones")
+            raise Unfused("the formula uses a statistic that was not recorded")
         return self.values[kind, against]
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         if mixing != self.questions.mixing:
-            raise Unfused("the formula uses another mixture than the recorded one")
+            raise Unfused("the formula uses a mixture that was not recorded")
         return self.value("mixed", temperature, "cross")
 
     def count(self, against: Against) -> Tensor:
         if against not in self.counts:
-            raise Unfused("the formula counts other negatives than the recorded ones")
+            raise Unfused("the formula counts negatives whose count was not recorded")
         return self.counts[against]
 
 
@@ -224,7 +224,7 @@ def _plain(temperature: float | Tensor) -> float:
 
 
 def check_values(values: Tensor, rows: int) -> Tensor:
-    """Return the values of a formula if they are one number, or one for each anchor."""
+    """Return a formula's values; raise an error unless there is one, or one for each anchor."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
         raise ValueError(
@@ -251,10 +251,10 @@ def record(
     Args:
         formula: Formula of one direction.
         dtype: Dtype of the statistics.
-        learnt_of: Function that returns the tensor that requires a gradient besides the embeddings.
+        learnt_of: Function that returns the tensor for whose gradient the caller asks, or None.
 
     Raises:
-        Unfused: The formula needs more than statistics, or a gradient of another tensor.
+        Unfused: The formula needs more than statistics, or another tensor requires a gradient.
         ValueError: The formula returns neither one number nor one for each anchor.
     """
     if (remembered := _REMEMBERED.get((formula, dtype))) is not None:
@@ -269,7 +269,7 @@ def record(
         with torch.enable_grad():
             value = check_values(formula(_Recorded(positive, recorder)), len(positive))
         if any(x._version for x in (positive, *recorder.handed)):
-            raise Unfused("the formula changes a statistic in place")
+            raise Unfused("the formula overwrites a statistic")
     except Unfused as why_not:
         if questions.lasting:
             _remember(formula, dtype, str(why_not))
@@ -278,7 +278,7 @@ def record(
     if value.requires_grad:
         questions.lasting = False
         if _leaves(value) - {learnt}:
-            raise Unfused("the formula has other tensors that require a gradient")
+            raise Unfused("besides the embeddings, a second tensor requires a gradient")
     if questions.lasting:
         _remember(formula, dtype, questions)
     return questions

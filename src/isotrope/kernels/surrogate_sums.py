@@ -1,15 +1,15 @@
-"""Computes the negatives' weighted sums for both directions in one sweep over blocks.
+"""Computes the weighted sums of negatives for both directions in one sweep over blocks.
 
-If only the anchors have gradients, the row sums of the n x n weights and the product of the weights
-with the compared vectors are enough. A block of e^{s/tau} then serves both directions. The product
-of the block with the positives is the push on the anchors. In the second direction the positives
-are the anchors, and the push on them is the product of the block's transpose with the first view.
-At the end, the two pushes are divided by the row sums. Both directions, with their hardest
+If only anchors have gradients, the n x n weights are needed only for their row sums and for their
+product with the compared vectors. A block of e^{s/tau} then serves both directions. In the first
+direction, the product of the block with the positives is the push on the anchors. In the second,
+the positives are the anchors; the product of the transposed block with the first view is the push
+on them. At the end, the pushes are divided by the row sums. Both directions, with their hardest
 negatives, take 6 n^2 d operations for n rows of d dimensions. Similarities within a view are
-symmetric: their upper triangle takes 3 n^2 d.
+symmetric, so their upper triangle is enough: 3 n^2 d operations.
 
-If e^{s/tau} overflows float32, or positives were gathered from other processes, each direction is a
-separate sweep over its c columns (4 n c d operations), with each row's maximum subtracted.
+If e^{s/tau} could overflow float32, or positives were gathered from other processes, each direction
+has a sweep over its c columns (4 n c d operations), and each row's maximum is subtracted.
 """
 
 import math
@@ -41,7 +41,7 @@ Part = Literal["cross", "within", "further"]
 
 @dataclass(frozen=True)
 class Exponent:
-    """Exponent of a weight: s / temperature for a similarity s, or power * log s with a power."""
+    """Exponent of a weight for similarity s: s / temperature, or power * log s if power is set."""
 
     temperature: float = 1.0
     power: float | None = None
@@ -52,7 +52,7 @@ class Exponent:
         return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
 
     def of(self, tile: Tensor) -> Tensor:
-        """Turn similarities into exponents, in place; excluded entries stay -inf."""
+        """Turn similarities into exponents, in place. Entries of -inf (not negatives) stay."""
         if self.power is None:
             return tile.div_(self.temperature)
         gone = tile == -torch.inf
@@ -60,10 +60,10 @@ class Exponent:
 
 
 class LazyWeights:
-    """Weights of which only the row sums and the product with the columns are computed.
+    """Weights that replace an n x c matrix: only row sums and one product are computed.
 
-    They can be scaled by one number or by n x 1 numbers, summed over each row and multiplied by the
-    columns. Any other operation needs the n x c matrix and raises ``Unfused``.
+    They can be scaled by one number or by n x 1 numbers, summed over each row, and multiplied by
+    the columns. Any other operation would need the n x c matrix and raises ``Unfused``.
     """
 
     def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
@@ -103,11 +103,11 @@ class LazyWeights:
 
     @classmethod
     def __torch_function__(cls, *asked: object) -> NoReturn:
-        raise Unfused("a function of torch is called with the weights")
+        raise Unfused("a torch function is called with the weights, and they are not a tensor")
 
 
 class Masses(NamedTuple):
-    """Each anchor's sums of weights and of weighted negatives, divided by e^``top``."""
+    """Each anchor's sum of weights and sum of weighted negatives, both divided by e^``top``."""
 
     top: Tensor
     mass: Tensor
@@ -136,7 +136,7 @@ class _Block(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Sums over some of the compared vectors, for the n rows of each view (lists of two tensors).
+    """Sums over some of the compared vectors. Each is a list of two tensors, one for each view.
 
     Attributes:
         hardest: Largest similarity of each row.
@@ -165,7 +165,7 @@ class SurrogateSums(ABC):
 
     @cached_property
     def positive(self) -> Tensor:
-        """The n similarities of the positives, which both directions share."""
+        """Similarities of the n positive pairs; both directions use them."""
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def joint(self, exponent: Exponent) -> bool:
@@ -193,7 +193,7 @@ class SurrogateSums(ABC):
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
-        """Return each anchor's similarity to its hardest negative; None if no sweep computes it."""
+        """Return each anchor's similarity to its hardest negative; None if it is not computed."""
         if ("first", direction, by) in self._known:
             return self.first(direction, by)[1]
         if not self.square:
@@ -350,8 +350,8 @@ class SurrogatePairs(Pairs):
     """Row statistics of one direction, and the pushes on its anchors, without gradients.
 
     Args:
-        plain: Pairs of the same direction, for statistics that no sweep has computed.
-        sums: Shared sums of both directions.
+        plain: Pairs of the same direction. They supply the statistics that no sweep computes.
+        sums: Sums that both directions share.
         direction: 0 if the anchors are the anchors of the batch, 1 if the positives are.
     """
 
@@ -369,7 +369,7 @@ class SurrogatePairs(Pairs):
         """Return weights proportional to e^exponent that sum to 1 for each anchor.
 
         Args:
-            by: Similarity on which the weights depend, as in ``isotrope.paradigm.parts.Weight``.
+            by: Which similarities decide the weights, as in ``isotrope.paradigm.parts.Weight``.
             exponent: Exponent of the weights.
             whole: Whether the weights sum to 1 over the whole batch instead of for each anchor.
         """
@@ -386,21 +386,21 @@ class SurrogatePairs(Pairs):
         """Return weights with which each anchor is pushed by one negative, such as the hardest.
 
         Args:
-            by: Similarity by which the columns were chosen, as for :meth:`shares`.
+            by: Which similarities decided the choice of the columns, as for :meth:`shares`.
             at: Column of each anchor, n values, -1 for an anchor without a column.
-            weight: Weight of that column, n values.
+            weight: Weight of the column for each anchor, n values.
         """
         weight = weight.masked_fill(at < 0, 0.0)
         column = self.columns(AGAINST[by])[at.clamp_min(0)]
         return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
 
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
-        """Return lazy weights W_ij = rows_i.x_j (W_ii = 0); no n x n matrix is built.
+        """Return weights W_ij = rows_i.x_j (W_ii = 0) that never form an n x n matrix.
 
-        The product of W with the compared vectors takes 4 n d^2 operations for each view.
+        Their product with the columns takes 4 n d^2 operations for each view in ``against``.
 
         Args:
-            against: Views from which the columns come.
+            against: Views from which the columns come: ``cross``, ``within`` or ``both``.
             rows: The vectors rows_i, n x d.
             compared: The vectors x_j, n x d for each view in ``against``.
         """

@@ -52,7 +52,7 @@ def height(columns: int, like: Tensor, most: int | None = None) -> int:
 
 
 def strips(tile: Tensor) -> Iterator[slice]:
-    """Yield slices of rows of a block, so small that they stay in a core's cache."""
+    """Yield slices of a block's rows that are small enough for a core's cache."""
     if tile.device.type != "cpu":
         return blocks(0, len(tile), len(tile))
     return blocks(0, len(tile), max(1, _STRIP_BYTES // (tile.shape[1] * tile.element_size())))
@@ -80,14 +80,14 @@ def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
 
 
 class Vectors:
-    """Rows of embeddings as unit vectors.
+    """Embeddings that are used as unit vectors.
 
-    With ``copied`` or ``half``, vectors used as columns are copied once, with unit length.
-    Otherwise only their norms are stored, and each block of products is divided by the norms.
+    With ``copied`` or ``half``, a copy with unit length is stored. Otherwise only the norms are
+    stored, and each block of products is divided by the norms.
 
     Args:
         raw: Embeddings, n x d.
-        half: Whether the copy is in bfloat16, so that products with it are rounded.
+        half: Whether the copy is in bfloat16, which rounds the products.
         copied: Whether to store a copy with unit length.
         unit: Whether the rows of ``raw`` have unit length already.
     """
@@ -127,13 +127,13 @@ class Vectors:
         return combined.to(self.raw.dtype)
 
     def to_raw(self, gradient: Tensor) -> None:
-        """Convert the gradient by the unit vectors, in place, to the gradient by ``raw``."""
+        """Convert, in place, a gradient by the unit vectors to the gradient by ``raw``."""
         some = _CACHED if self.raw.device.type == "cpu" else len(self)
         for rows in blocks(0, len(self), some):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Convert the gradient by ``unit``, in place, to that by ``raw``, for some rows."""
+        """Convert, in place, some rows' gradient by ``unit`` to the gradient by ``raw``."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 
@@ -173,9 +173,9 @@ class Tiles:
         Args:
             rows: Vectors of the rows.
             columns: Vectors of the columns, from one or more sources.
-            mask: Mask; entries that are no negatives become -inf. With None, all are negatives.
+            mask: Mask that sets columns that are not negatives to -inf; None if all are negatives.
             scaled: Function applied to unit rows before the product.
-            triangle: Whether rows are compared with themselves; then blocks begin at the diagonal.
+            triangle: Whether a view is compared with itself. Blocks then begin at the diagonal.
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data
@@ -199,7 +199,7 @@ class Tiles:
 
 
 def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of anchors and similarities / temperature; columns of no negatives are -inf."""
+    """Yield slices of anchors and s / temperature for all columns; -inf if not a negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
     for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
@@ -207,12 +207,12 @@ def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[sli
 
 
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest entries of every row, in order, and their column numbers (B x k each).
+    """Return the k largest entries of every row (B x k, largest first) and their columns (B x k).
 
-    Torch finds the maximum of a row about twenty times as fast as the position of the maximum. A
-    row is therefore cut into chunks, and their maxima select the chunk to search. Ties go to the
-    lower column. If a row has fewer than k entries above -inf, the rest is -inf at column -1. The
-    search overwrites entries of ``tile`` and restores them at the end.
+    If entries are equal, the lower column comes first. If a row has fewer than k entries
+    above -inf, the others are -inf, in column -1. The search overwrites entries of ``tile`` and
+    restores them. Torch finds a maximum about twenty times as fast as its position. Rows are
+    therefore cut into chunks, and the largest chunk maximum selects the chunk to search.
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)

@@ -1,12 +1,12 @@
 """Computes value and gradients in two passes, for anchors that depend on each other.
 
-The first pass sums e^{s/tau} or log(1 + e^{s/tau}), for similarities s, over the negatives of every
-row. Then the formula is evaluated and differentiated. The second pass forms the blocks again and
-multiplies them by the derivatives. For n rows of d dimensions, this takes 8 n^2 d operations across
-the views, and 4 n^2 d within a view, for an upper triangle.
+The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row, for similarity
+s and temperature tau. Then the formula is evaluated and differentiated. The second pass forms the
+blocks again and multiplies them by the derivatives. For n rows of d dimensions, this takes 8 n^2 d
+operations between the views, and 4 n^2 d within a view, where the upper triangle is enough.
 
 If the loss is linear in the sums, as for MIO, its derivatives are known before the sums. One pass
-is then enough: 6 n^2 d operations across the views, 3 n^2 d within a view.
+is then enough: 6 n^2 d operations between the views, 3 n^2 d within a view.
 """
 
 from collections.abc import Iterator
@@ -43,11 +43,11 @@ def check(job: Job) -> None:
     """Raise ``Unfused`` if two passes do not support this job."""
     views = job.views
     if job.questions.kinds not in ({"logsumexp"}, {"softplus"}):
-        raise Unfused("two passes collect sums of one function")
+        raise Unfused("two passes need one statistic: a log-sum-exp or a sum of softplus")
     if len(views.anchors) != len(views.positives) or views.negatives is not None:
-        raise Unfused("two passes compare two views of one batch")
+        raise Unfused("two passes need two views with the same n rows and no other negatives")
     if 1 / job.temperature > _MOST:
-        raise Unfused("at so low a temperature, each row's maximum must be subtracted")
+        raise Unfused("two passes need a higher temperature: exponentials could overflow")
 
 
 class _TwoPasses:

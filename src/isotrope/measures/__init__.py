@@ -1,4 +1,4 @@
-"""Measures of embeddings as pure functions, one per file: alignment, uniformity, effective rank."""
+"""Functions that measure embeddings, such as alignment, uniformity and effective rank."""
 
 from typing import TYPE_CHECKING
 

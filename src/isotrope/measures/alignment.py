@@ -11,8 +11,8 @@ def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
     Args:
         anchors: Embeddings of one view, n x d, of any length.
         positives: Embeddings of the other view, n x d, of any length.
-        alpha: Exponent of the distance. The papers use 2 (Nie et al., 2023, eq. 3), with which the
-            alignment of orthogonal views is 2.
+        alpha: Exponent of the distance. Papers use 2 (Nie et al., 2023, eq. 3). Orthogonal views
+            then have an alignment of 2.
 
     Example:
         >>> import torch

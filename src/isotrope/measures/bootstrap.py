@@ -29,8 +29,8 @@ def bootstrap_spearman(
 ) -> np.ndarray:
     """Return Spearman's correlation of every model in every resample.
 
-    Equal values share their mean rank, so a pair that is drawn twice has a rank equal to its
-    copy's. The values are sorted only once, not for each resample.
+    Equal values have their mean rank, so all copies of a pair have the same rank. The values are
+    sorted only once, not for each resample.
 
     Args:
         predicted: The scores of n pairs by each of m models.
@@ -53,7 +53,7 @@ def bootstrap_spearman(
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the means of m rows of scores (m x n) in b resamples (``counts``, n x b): m x b."""
+    """Return m x b means: of each of m rows of n scores, in each of b resamples (``counts``)."""
     return np.asarray(rows @ counts / rows.shape[1])
 
 
@@ -68,7 +68,7 @@ def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return the p-values, corrected for multiple tests by Holm's step-down method (Holm 1979)."""
+    """Correct p-values for multiple tests, by Holm's step-down method (Holm, 1979)."""
     p = np.asarray(values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
@@ -78,14 +78,14 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def intervals(rows: np.ndarray) -> list[dict[str, float]]:
-    """Return the confidence bounds of the mean of each row, as :func:`interval` does."""
+    """Return, for each row of scores, a dict of the confidence bounds ``low`` and ``high``."""
     blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
     draws = np.concatenate([bootstrap_mean(rows, counts) for counts in blocks], axis=1)
     return [interval(row) for row in draws]
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:
-    """Return a dict of the bounds ``low`` and ``high`` that contain a share LEVEL of the draws."""
+    """Return a dict of bounds, ``low`` and ``high``, between which 95% of the draws lie."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {"low": round(float(low), 6), "high": round(float(high), 6)}
 
@@ -93,9 +93,9 @@ def interval(draws: np.ndarray) -> dict[str, float]:
 def p_value(differences: np.ndarray, changed: int) -> float:
     """Return the two-sided p-value of a difference, from its values in all resamples.
 
-    If only a few examples differ, the differences in all resamples may have one sign by chance. So
-    the p-value is at least 2^(1 - changed), which is the p-value of a sign test if the scores of
-    all ``changed`` examples moved to the same side. It is at most 1.
+    If only a few examples differ, the differences in all resamples may have one sign by chance. The
+    p-value is therefore at least 2^(1 - changed). A sign test gives this value if all ``changed``
+    scores moved in one direction. The p-value is at most 1.
 
     Args:
         differences: One difference for each resample.

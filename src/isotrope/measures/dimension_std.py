@@ -1,4 +1,4 @@
-"""Mean standard deviation of the dimensions of unit vectors: the simplest sign of a collapse."""
+"""Standard deviation of unit vectors, averaged over the dimensions: low values show a collapse."""
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ from isotrope.core.views import unit
 def dimension_std(embeddings: Tensor) -> Tensor:
     """Return the standard deviation of each dimension of the normalised rows, averaged.
 
-    The result is 0 if all rows point in one direction. It is at most 1/sqrt(d), if directions are
-    spread evenly (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
+    The result is 0 if all rows point in one direction. Evenly spread directions have the largest
+    value, 1/sqrt(d) (Chen and He, 2021, section 4.1, figure 2). Variances are means over n rows.
 
     Args:
         embeddings: Embeddings, n x d, of any length.
@@ -23,6 +23,6 @@ def dimension_std(embeddings: Tensor) -> Tensor:
         0.0
     """
     if not len(embeddings):
-        raise ValueError("a standard deviation needs embeddings; found 0 rows")
+        raise ValueError("give at least one embedding, for its standard deviation; found 0 rows")
     h = unit(embeddings)
     return torch.std(h, dim=0, correction=0).mean()

@@ -1,4 +1,4 @@
-"""Distance gaps: distance from an anchor to its negatives minus distance to its positive."""
+"""Distance gaps: how much farther from an anchor its negatives are than its positive."""
 
 import torch
 from torch import Tensor
@@ -27,9 +27,9 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
-    This is d_ij of Nie et al., 2023, section 4.3, with the Euclidean distance of the paper's
-    figures. Objectives with a margin act on this gap. As in the paper, the gap has no sign: it is
-    0.2 if the nearest negative is nearer by 0.2 than the positive, or farther by 0.2.
+    Nie et al. (2023, section 4.3) call this gap d_ij; their figures use the Euclidean distance.
+    Objectives with a margin act on this gap. As in the paper, the gap has no sign: it is 0.2 if the
+    nearest negative is nearer than the positive by 0.2, and also if it is farther by 0.2.
 
     Args:
         anchors: Embeddings of one view, n x d, n >= 2, of any length.
@@ -47,7 +47,7 @@ def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tensor, Tensor]:
     """Return the distance gap and the margin gap of every anchor, two vectors (n) of float64.
 
-    Rows are compared in blocks, so memory is O(block x n). Arguments as in :func:`distance_gap`.
+    Rows are compared in blocks, so memory is O(block x n). :func:`distance_gap` explains the views.
     """
     n = len(anchors)
     if n < 2 or anchors.shape != positives.shape:

@@ -12,7 +12,7 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
     min(n, d); an offset common to all embeddings lowers it towards 1.
 
     Args:
-        embeddings: Embeddings, n x d, which are not normalised here.
+        embeddings: Embeddings, n x d. They are not normalised.
         centre: Whether to subtract the mean row first.
 
     Example:
@@ -23,7 +23,7 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
         3.0
     """
     if not len(embeddings):
-        raise ValueError("the effective rank needs embeddings; found 0 rows")
+        raise ValueError("give the effective rank at least one embedding; found 0 rows")
     x = embeddings.double()
     x = x - x.mean(dim=0) if centre else x
     return rank_of_moment(x.T @ x)
@@ -32,8 +32,8 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
 def rank_of_moment(moment: Tensor) -> Tensor:
     """Return the effective rank of rows X; ``moment`` is X^T X (d x d, float64).
 
-    The singular values of X are square roots of the eigenvalues of ``moment``. Eigenvalues below d
-    * eps times the largest are rounding and count as 0, as do singular values below about 1e-7.
+    The singular values of X are square roots of the eigenvalues of ``moment``. Eigenvalues below
+    eps * d times the largest, and singular values below about 1e-7 times the largest, count as 0.
     """
     eigenvalues = torch.linalg.eigvalsh(moment)
     noise = len(moment) * torch.finfo(moment.dtype).eps * eigenvalues[-1]

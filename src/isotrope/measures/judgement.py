@@ -1,8 +1,8 @@
 """Judges whether training helped, in a sentence for the run's output, the Doctor and the report.
 
-The judgement compares scores of single examples of the dev set: the cosine of a pair, the
-reciprocal rank for a query, or whether a picture was classified right. During training, a run
-stores them in ``dev.npz`` for the model before training, the best step and the last step.
+The judgement compares the scores of single examples of the dev set: cosines of pairs, reciprocal
+ranks for queries, or whether pictures are classified right. During training, a run stores these
+scores in ``dev.npz`` for the model before training, for the best step and for the last step.
 """
 
 import zipfile
@@ -42,8 +42,8 @@ class DevEvaluation:
     Attributes:
         value: The score, out of 100.
         items: Score of each of the n examples.
-        gold: Human scores of the n pairs, if ``value`` is 100 times the Spearman correlation of
-            items and human scores. None if ``value`` is 100 times the mean of the items.
+        gold: Human scores of the n pairs. ``value`` is then 100 times the Spearman correlation of
+            items and human scores. If ``gold`` is None, it is 100 times the mean of the items.
     """
 
     value: float
@@ -57,10 +57,10 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
-            step. ``trained``: the best step or, if this is the first and scores are means, the last
-            step, unless its mean is lower by more than two standard errors.
+            step. ``trained``: like ``best``; but if the first step is best and scores are means,
+            the last step, unless its mean is lower by more than two standard errors.
         scores: A dict from step to score, for all evaluations.
-        evaluations: A dict from step to evaluation, for the first, the best and the newest.
+        evaluations: A dict from step to evaluation: the first, the best and the newest.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DevHistory:
 
     @property
     def best(self) -> int:
-        """The earliest step with the best score, or the step that ``saved="trained"`` chooses."""
+        """The earliest step with the best score; the last step if ``trained`` chooses it."""
         best = max(self.scores, key=lambda step: (self.scores[step], -step))
         first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
         if self.saved == "trained" and best == min(self.scores) and first and last:
@@ -136,12 +136,12 @@ class Judgement:
     """Whether training helped.
 
     Attributes:
-        outcome: ``improved``: the saved model is better than the one before training, beyond noise.
-            ``worse``: the saved model is not better, and the last step is worse than the start,
-            beyond noise. ``within noise``: neither holds. ``not known``: no later step was scored.
+        outcome: ``improved`` if the saved model is better than the one before training, by more
+            than noise. ``worse`` if it is not, and the last step is worse than the start, by more
+            than noise. ``not known`` if no later step was scored. Otherwise ``within noise``.
         sentence: The judgement with its numbers, as a sentence.
-        numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``;
-            after the start, also ``difference``, its bounds ``low`` and ``high``, and ``p``.
+        numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``.
+            Later steps also have ``difference``, its bounds ``low`` and ``high``, and ``p``.
     """
 
     outcome: Outcome
@@ -150,15 +150,15 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Return the judgement whose fields ``dataclasses.asdict`` wrote into a mapping."""
+        """Return the judgement that ``dataclasses.asdict`` turned into the mapping ``record``."""
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
         stated = fields.get("outcome")
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "restore this file from a backup: the key judgement lacks outcome, sentence or "
-                "numbers"
+                "restore this file from a backup: its judgement lacks the outcome, the sentence or "
+                "the numbers"
             )
         return cls(outcome, sentence, numbers)
 
@@ -167,11 +167,11 @@ def judge(history: DevHistory) -> Judgement:
     """Judge by the paired bootstrap over the dev set's examples, as ``evaluate --compare`` does.
 
     The saved model and the last step are compared with the model before training. A difference is
-    more than noise if its p-value is at most 0.05; two p-values are corrected by Holm's method.
+    more than noise if its p-value is at most 0.05. If there are two, Holm's method corrects them.
 
     The best step was chosen on the same dev set, so its score is slightly too high. The interval
-    covers the choice of examples, but not the choice of the step or the seed. To compare on other
-    data, use ``isotrope evaluate --compare``.
+    includes the effect of the choice of examples, but not of the step or the seed. To compare on
+    other data, use ``isotrope evaluate --compare``.
     """
     steps = sorted(history.evaluations)
     start, last = steps[0], steps[-1]
@@ -193,7 +193,7 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
     Args:
         folder: The folder of the run.
-        details: ``details`` of the run's Result; None to judge by the evaluations so far.
+        details: ``details`` of the run's Result. None judges by the evaluations so far.
     """
     if details is not None and details.get("judgement") is not None:
         try:
@@ -205,11 +205,11 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
 
 def refit_line(details: Mapping[str, Any]) -> str:
-    """Return a sentence on a second training on all records; empty if there was none."""
+    """Return a sentence on the second training, on all records; empty if there was none."""
     if (second := details.get("refit")) is None:
         return ""
     return (
-        "the saved weights are the mean of this model and of a model trained on all "
+        "the saved weights are the mean of this model's and of a second model's, trained on all "
         f"{second['records']:,} records, so no record is left to score the saved weights on"
     )
 

@@ -26,7 +26,7 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
         angle: Angle in radians, between 0 and pi.
 
     Returns:
-        A scalar without a gradient, in float32 or a more precise type.
+        A tensor of one number without a gradient, in float32 or a more precise type.
 
     Example:
         >>> import torch
@@ -36,9 +36,9 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
         (0.5, 0.25)
     """
     if not len(anchors):
-        raise ValueError("opposite halves need at least one pair; found none")
+        raise ValueError("give opposite halves at least one pair; found none")
     if not 0 <= angle <= math.pi:
-        raise ValueError(f"the angle must lie between 0 and pi; found {angle}")
+        raise ValueError(f"give an angle between 0 and pi; found {angle}")
     dtype = torch.promote_types(anchors.dtype, torch.float32)
     h, other = (unit(x.detach().to(dtype)) for x in (anchors, positives))
     cosine = (h * other).sum(dim=1)

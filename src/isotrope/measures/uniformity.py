@@ -15,7 +15,7 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
 
     Args:
         embeddings: Embeddings, n x d, n >= 2, of any length.
-        t: Factor of the squared distances. Papers use 2 (also Nie et al., 2023, eq. 4, in a view).
+        t: Factor of the squared distances. Papers use 2, for example Nie et al. (2023, eq. 4).
         block: Number of rows of a block.
 
     Example:
@@ -25,7 +25,7 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
     """
     n = len(embeddings)
     if n < 2:
-        raise ValueError(f"uniformity needs at least two rows; found {n}")
+        raise ValueError(f"give uniformity at least two embeddings; found {n}")
     h = unit(embeddings)
     parts = []
     for start in range(0, n, block):

@@ -1,8 +1,8 @@
-"""The objectives, one file for each equation family; a new loss is a new file here.
+"""The objectives: each file holds losses with similar equations. A new loss is a new file.
 
-Importing this package registers every objective; the classes are attributes of the package
-(``isotrope.objectives.InfoNCE``). :class:`~isotrope.Terms` defines dissipation GD, weight W and
-ratio R.
+Importing this package registers every objective. The classes are attributes of the package
+(``isotrope.objectives.InfoNCE``). :class:`~isotrope.Terms` defines the parts of an objective's
+gradient: dissipation GD, weight W and ratio R.
 """
 
 import importlib

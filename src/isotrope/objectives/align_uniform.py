@@ -1,4 +1,4 @@
-"""Alignment and uniformity: pull the positive, lower the energy of the other pairs."""
+"""Alignment and uniformity: pull the positive, spread the other embeddings over the sphere."""
 
 import math
 from typing import Annotated, ClassVar, Literal
@@ -17,17 +17,17 @@ _TABLE = "Nie et al., 2023, table 2 (with pairs=within)"
 
 # 1/(2 t) is a temperature and has its bounds; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
-    float, Hyper("t", "inverse temperature of the energy", at_least=1e-4, at_most=5e3)
+    float, Hyper("t", "factor in the exponent of the energy", at_least=1e-4, at_most=5e3)
 ]
 
 
 def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
-    """Return log mean e^{-t ||h_i - x_j||^2} over anchors h_i and negatives x_j, or 0 if none.
+    """Return log mean e^{-t ||h_i - x_j||^2} over anchors h_i and negatives x_j.
 
     Args:
-        pairs: Unit vectors of anchors and negatives, with the statistics of each row.
-        t: Inverse temperature of the energy.
-        against: View that the anchors are compared with.
+        pairs: Anchors h_i and negatives x_j, as unit vectors. Without negatives, the result is 0.
+        t: Factor in the exponent.
+        against: View that holds the negatives.
     """
     number = pairs.count(against).sum()
     # log 0 has no derivative: rows without a pair are masked before the sum is taken
@@ -42,28 +42,27 @@ class AlignUniform(
         "Understanding Contrastive Representation Learning through Alignment and Uniformity on "
         "the Hypersphere",
         "Wang and Isola, 2020",
-        "for sentences: Nie et al., 2023, eq. 2-4, 29",
+        "Nie et al., 2023, eq. 2-4, 29 (for sentences)",
     ),
 ):
-    r"""Weighted mean of two terms: distance of positives, and log of the energy of other pairs.
+    r"""Weighted mean of alignment (positives are near) and uniformity (embeddings are spread out).
 
     Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U, U = log mean_{i != j} e^{-t ||h_i
-    - h'_j||^2}, where the mean is over all rows i and j of the two views. With pairs="within", U is
-    the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
+    - h'_j||^2}, where h_i is a row of the first view and h'_j a row of the second. With
+    pairs="within", U is the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl},
     with s_ij = h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1
     - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. If alpha < 2, the pull grows without bound as
-    h'_i approaches h_i, so the code does not pull at a distance below 0.01. The norm of the
-    gradient, the pull times ||h_i - h'_i||, grows without bound only if alpha < 1. With
-    pairs="within", h_j pushes h_i twice, as a negative of h_i and as an anchor of which h_i is a
-    negative; W_ij is the sum of the two pushes.
+    h'_i approaches h_i, so the code does not pull at a distance below 0.01. With pairs="within",
+    each pair pushes h_i twice, once with h_i and once with h_j as the anchor. W_ij is the sum of
+    both pushes.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are from
-    table 2. Nie et al. print the energy across the views; their code has one energy for each view,
-    like Wang and Isola.
+    table 2. Nie et al. print U across the views (pairs="cross"). Their code has one U for each view
+    (pairs="within"), like Wang and Isola.
 
     Example:
         >>> import torch
@@ -74,11 +73,11 @@ class AlignUniform(
     alpha: Annotated[float, Hyper("alpha", "exponent of the distance", above=0, at_most=10)] = 2.0
     t: InverseTemperature = 6.0
     balance: Annotated[
-        float, Hyper("lambda", "share of uniformity in the loss", at_least=0, at_most=1)
+        float, Hyper("lambda", "weight of uniformity; alignment: 1 - lambda", at_least=0, at_most=1)
     ] = 0.1
     pairs: Annotated[
         Literal["cross", "within"],
-        Hyper("", "view of the negatives: cross is the other view, within the anchor's view"),
+        Hyper("", "view of the negatives: the other view (cross) or the anchor's own (within)"),
     ] = "cross"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -93,12 +92,10 @@ class AlignUniform(
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other: by one sum over the batch, or by one for each view."""
         return "total" if self.pairs == "cross" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """Whether there is an energy of each view (pairs="within"), not one across the views."""
         return self.pairs == "within"
 
     def formula(self, pairs: Pairs) -> Tensor:

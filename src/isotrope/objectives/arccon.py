@@ -37,7 +37,7 @@ class ArcCon(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 2 and table 1. Only the first view serves as anchors.
+    Reference: Li et al., 2024, eq. 2 and table 1. Only the rows of the first view are anchors.
 
     Example:
         >>> import math, torch
@@ -47,7 +47,7 @@ class ArcCon(
     """
 
     margin: Annotated[
-        float, Hyper("u", "radians added to the positive's angle", above=0, at_most=math.pi)
+        float, Hyper("u", "radians added to the angle to the positive", above=0, at_most=math.pi)
     ] = math.pi / 18
     temperature: Temperature = 0.05
 

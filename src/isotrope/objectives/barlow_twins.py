@@ -22,17 +22,18 @@ class BarlowTwins(
         "Li et al., 2024, section 4.1, eq. 10, table 2",
     ),
 ):
-    r"""Decorrelate the coordinates of l2-normalised embeddings (Li et al., 2024, for sentences).
+    r"""Pull positives together and decorrelate the coordinates of l2-normalised embeddings.
 
     Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N. With
-    space="batchnorm" the columns of each view are standardised over the batch instead, and L is
-    the loss of Zbontar et al., who use nu = 0.0051.
+    space="batchnorm", rows are not normalised; each column of each view is standardised over the
+    batch. L is then the loss of Zbontar et al., who use nu = 0.0051.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
-    D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest of the gradient is (2
-    nu / N^2) |h'_i|^2 h_i, which normalisation removes. The ratio R of pull and push differs by
-    coordinate. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N and h_i.h'_j
-    in W_ij; neither form gives the gradient. GD, W and R are not defined for space="batchnorm".
+    D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest of the gradient, (2
+    nu / N^2) |h'_i|^2 h_i, has no effect, because embeddings are normalised. The ratio R of pull
+    and push is different in each coordinate. An earlier version of Li et al. (2024) prints C =
+    sum_i h_i h_i^T / N, and h_i.h'_j in W_ij; both are wrong. GD, W and R are not defined for
+    space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
@@ -45,10 +46,12 @@ class BarlowTwins(
         0.5
     """
 
-    weight: Annotated[float, Hyper("nu", "weight of off-diagonal correlations", at_least=0)] = 30.0
+    weight: Annotated[
+        float, Hyper("nu", "weight of the squared off-diagonal elements of C", at_least=0)
+    ] = 30.0
     space: Annotated[
         Literal["sphere", "batchnorm"],
-        Hyper("", "whether to normalise each row or to standardise each column over the batch"),
+        Hyper("", "sphere normalises each row; batchnorm standardises each column over the batch"),
     ] = "sphere"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -66,7 +69,6 @@ class BarlowTwins(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The changes that keep the value; scale and, with nu = 1, rotation only on the sphere."""
         if self.space != "sphere":
             return frozenset({"permutation", "view swap"})
         axes = {"rotation"} if self.weight == 1 else set()

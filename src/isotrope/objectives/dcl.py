@@ -16,7 +16,7 @@ from isotrope.paradigm.parts import Softmax, active
 
 Negatives = Literal["cross", "both"]
 
-_VIEWS = Hyper("", "views of the negatives: cross is only the other view, both is the two views")
+_VIEWS = Hyper("", "where the negatives are from: only the other view (cross) or both views")
 _TABLE = "Nie et al., 2023, table 2"
 
 
@@ -51,10 +51,10 @@ class DCL(
 
     Gradient: dissipation GD = 1 (it never fades); weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
     e^{s_ik'/tau}); ratio R = 1. An anchor without negatives is only pulled, so it has no R. With
-    ``views="both"``, h_i is also a negative of the other anchors. The gradient of their losses on
-    h_i, the residual, is not part of GD, W and R. In eq. 5, 10 and 43, Nie et al. (2023) print the
-    division by tau outside the exponential; it belongs inside. Yeh et al. (2021) and Manna et al.
-    (2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
+    ``views="both"``, h_i is also a negative of the other anchors, so their losses have a gradient
+    on h_i too. GD, W and R do not include this gradient (the residual). In eq. 5, 10 and 43, Nie et
+    al. (2023) print the division by tau outside the exponential; it belongs inside. Yeh et al.
+    (2021) and Manna et al. (2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -79,7 +79,6 @@ class DCL(
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other: not at all, or as negatives with ``views="both"``."""
         return "none" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -103,24 +102,25 @@ class DCLW(
         "Yeh et al., 2021; Manna et al., 2023, section 3.2",
     ),
 ):
-    r"""DCL with larger weights on distant positives, from a von Mises-Fisher distribution.
+    r"""DCL with von Mises-Fisher weights: a distant positive has a larger weight.
 
     Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     ratio R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. As in the paper, the gradient also
-    flows through the weights. All weights depend on s_ii', so R_i is -tau times the derivative of
-    the sum of all losses with respect to s_ii'. A positive that is much closer than the other
-    positives is pushed away (R_i < 0). With ``weights="constant"``, as in the library ``lightly``,
-    R_i = w_i. With ``views="both"``, h_i is also a negative of the other anchors. The gradient of
-    their losses on h_i, the residual, is not part of GD, W and R.
+    flows through the weights. Every w_k depends on s_ii'. Therefore R_i is -tau times the
+    derivative of the sum of all losses with respect to s_ii'. A positive that is much closer to its
+    anchor than others to theirs is pushed away (R_i < 0). With ``weights="constant"``, as in the
+    library ``lightly``, R_i = w_i. With ``views="both"``, h_i is also a negative of the other
+    anchors, so their losses have a gradient on h_i too. GD, W and R do not include this gradient
+    (the residual).
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Yeh et al., 2021, who take negatives and anchors from both views:
-    ``DCLW(views="both").symmetric()``. The default sigma is from Yeh et al., the default
-    temperature from Manna et al. (2023, section 3.2).
+    ``DCLW(views="both").symmetric()``. The default sigma is from Yeh et al. The default temperature
+    is from Manna et al. (2023, section 3.2).
 
     Example:
         >>> import torch
@@ -131,17 +131,16 @@ class DCLW(
 
     temperature: Temperature = 0.1
     sigma: Annotated[
-        float, Hyper("sigma", "temperature of the positives' weights", at_least=1e-4)
+        float, Hyper("sigma", "temperature of the softmax in the positives' weights", at_least=1e-4)
     ] = 0.5
     views: Annotated[Negatives, _VIEWS] = "cross"
     weights: Annotated[
         Literal["differentiated", "constant"],
-        Hyper("", "whether the gradient also flows through the weights w_i, as in the paper"),
+        Hyper("", "whether gradient also flows through the positives' weights, as in the paper"),
     ] = "differentiated"
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other: by the positives, with "both" also as negatives."""
         return "positives" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -184,15 +183,15 @@ class DCLPlus(
     Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
 
     Gradient: dissipation GD_i = 1[L_i > 0]; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
-    e^{s_ik'/tau}); ratio R = 1. GD_i is 1 for exactly those anchors whose GD in InfoNCE, at the
-    same temperature, exceeds 1/2.
+    e^{s_ik'/tau}); ratio R = 1. GD_i is 1 for exactly those anchors that have a GD above 1/2 in
+    InfoNCE at the same temperature.
 
     Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); sin theta_ii'
-    is correct. The mean is over all anchors, also those with GD_i = 0.
+    is correct. The loss is the mean over all anchors, also those with GD_i = 0.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 10 and 12 (InfoNCE is at most log 2 + L_i); the default
+    Reference: Nie et al., 2023, eq. 10. By eq. 12, InfoNCE is at most log 2 + L_i. The default
     temperature was tuned for BERT-base (table 2).
 
     Example:

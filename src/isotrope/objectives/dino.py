@@ -14,19 +14,19 @@ class DINO(
     paper=Paper(
         "Emerging Properties in Self-Supervised Vision Transformers",
         "Caron et al., 2021",
-        "Caron et al., eq. 1, 2; Draganov et al., 2024, table 4",
+        "Caron et al., 2021, eq. 1, 2; Draganov et al., 2024, table 4",
     ),
 ):
-    r"""Cross-entropy of the student's softmax against the teacher's, which is sharper and constant.
+    r"""Cross-entropy of the student's softmax with the teacher's softmax; the teacher is constant.
 
-    The training method (``isotrope train-images --method dino``) keeps the teacher's centre, a
-    running mean of the teacher's logits, and subtracts it before it calls the objective.
+    The training method (``isotrope train-images --method dino``) keeps a running mean of the
+    teacher's logits (the centre), and subtracts the centre from the logits that the objective gets.
 
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k, where z_i are the student's
     logits and z'_i the teacher's.
 
     Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
-    logits z_i. The loss has no dissipation, weight and ratio, because logits are not unit vectors.
+    logits z_i. Gradient dissipation, weight and ratio are not defined: logits are not unit vectors.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).

@@ -37,8 +37,8 @@ class InfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 1 and table 1. Only the first view serves as anchors, as in
-    SimCSE. Manna et al. (2023, supplement, table 2) split the loss into -s_ii'/tau and the
+    Reference: Li et al., 2024, eq. 1 and table 1. Only the rows of the first view are anchors, as
+    in SimCSE. Manna et al. (2023, supplement, table 2) split the loss into -s_ii'/tau and the
     logarithm of the denominator. They print e^{-s/tau} in the second part; e^{+s/tau} is correct.
 
     Example:

@@ -1,4 +1,4 @@
-"""Minimum hyperspherical energy: alignment plus the log of the energy of one view."""
+"""Minimum hyperspherical energy: alignment, plus the log of the energy of the anchors."""
 
 from typing import Annotated, ClassVar
 
@@ -23,20 +23,21 @@ class MHE(
         "Li et al., 2024, section 4.1, eq. 7, 8, table 2",
     ),
 ):
-    r"""Pull the positive and minimise the energy of the anchors on the sphere.
+    r"""Pull the positive, and spread the anchors over the sphere by lowering their energy U.
 
     Loss: L = mean_i ||h_i - h'_i||^2 + nu U, U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2}).
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
     ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}). The pull, R_i times
-    the sum of W_ij over j, is 2/N. U counts each pair of rows once, so W_ij is the whole push.
+    the sum of W_ij over j, is 2/N. U counts each pair of rows once, so W_ij is the whole push of
+    h_j on h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. With
-    variant="released", as in the authors' code, L contains the energies of both views, each U = log
-    sum_{k<l} e^{t h_k.h_l}. This exponent has no factor 2, so W and R have t/2 in place of t; GD is
-    still 1. The authors ran the code with nu = 10.
+    variant="released", as in the authors' code, L contains the energies of both views; each is log
+    sum_{k<l} e^{t h_k.h_l}. The exponent t h_k.h_l has no factor 2, so t/2 replaces t in W and R;
+    GD is still 1. The authors ran the code with nu = 10.
 
     Example:
         >>> import torch
@@ -44,7 +45,7 @@ class MHE(
         -2.0
     """
 
-    weight: Annotated[float, Hyper("nu", "weight of the energy", at_least=0)] = 1.0
+    weight: Annotated[float, Hyper("nu", "weight of the energy U", at_least=0)] = 1.0
     t: InverseTemperature = 1.0
     variant: Variant = "paper"
 
@@ -57,12 +58,10 @@ class MHE(
 
     @property
     def two_directions(self) -> bool:
-        """Whether the loss has the energies of both views, as in the authors' released code."""
         return self.variant == "released"
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The changes that keep the value; a view swap only if the loss has both energies."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 

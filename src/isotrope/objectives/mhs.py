@@ -27,11 +27,11 @@ class MHS(
 ):
     r"""Pull the positive and push away the nearest neighbour within the anchors' view.
 
-    Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
+    Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, where h_j is constant.
 
-    Gradient: dissipation GD = 1; weight W_ij = nu / ||h_i - h_j|| for the nearest h_j, 0 for all
-    others and at a distance below 0.01; ratio R_i = 2 ||h_i - h_j|| / nu. Table 2 of Li et al.
-    (2024) prints R_i / N: there, the loss of one anchor contains the mean of all alignments.
+    Gradient: dissipation GD = 1; weight W_ij = nu / ||h_i - h_j|| for the nearest h_j (0 if it is
+    closer than 0.01), and 0 for all others; ratio R_i = 2 ||h_i - h_j|| / nu. Table 2 of Li et al.
+    (2024) prints R_i / N, because the paper's L_i contains the mean of ||h_k - h'_k||^2 over all k.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
@@ -39,7 +39,7 @@ class MHS(
     (variant="released") takes the nearest row of the other view, at the distance d_i = (||h_i -
     h'_j||^2 + 1e-4)^{1/2}, without the limit of 0.01. Both views serve as anchors: L = mean_i
     (||h_i - h'_i||^2 - nu d_i - nu d'_i), where d'_i is the distance from h'_i to its nearest row.
-    So W_ij = nu / d_i for the nearest row, and R_i = 2 d_i / nu.
+    Then W_ij = nu / d_i for the nearest row, and R_i = 2 d_i / nu.
 
     Example:
         >>> import torch
@@ -47,7 +47,7 @@ class MHS(
         -1.414214
     """
 
-    weight: Annotated[float, Hyper("nu", "weight of the separation", at_least=0)] = 1.0
+    weight: Annotated[float, Hyper("nu", "weight of the nearest row's distance", at_least=0)] = 1.0
     variant: Variant = "paper"
 
     presets: ClassVar[dict[str, Preset]] = {
@@ -59,17 +59,14 @@ class MHS(
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other: as negatives, but not at all in the released code."""
         return "none" if self.variant == "released" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """Whether both views serve as anchors, as in the authors' released code."""
         return self.variant == "released"
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The changes that keep the value; a view swap only if both views serve as anchors."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 

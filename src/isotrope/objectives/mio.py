@@ -54,13 +54,13 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau M); the pull of the
     positive is sigmoid(-s_ii'/tau) / tau. The pull and each push fade separately. No factor is
     common to all of them, so GD is 1. An anchor also gets a gradient as the positive and as a
-    negative of other anchors, which GD, W and the pull do not include.
+    negative of other anchors. GD, W and the pull do not include this gradient.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. According to
-    the paper, the expanded form repels positives. But its term of the positive, -s/tau + log(1 +
-    e^{s/tau}), falls as s rises, so it always attracts.
+    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The paper
+    says that the expanded form repels positives. This is wrong: its term of the positive, -s/tau +
+    log(1 + e^{s/tau}), falls as s rises, so positives always attract each other.
 
     Example:
         >>> import torch
@@ -85,7 +85,7 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
 
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau M); the pull of the
     positive is 1/tau. An anchor also gets a gradient as the positive and as a negative of other
-    anchors, which GD, W and the pull do not include.
+    anchors. GD, W and the pull do not include this gradient.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -107,13 +107,13 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
     M negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau M); the pull of the positive is
-    1/tau. An anchor also gets a gradient as the positive and as a negative of other anchors, which
-    GD, W and the pull do not include.
+    1/tau. An anchor also gets a gradient as the positive and as a negative of other anchors. GD, W
+    and the pull do not include this gradient.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    The exponential is not normalised. It overflows float32 at tau < 0.0113, and its derivative at
-    tau < 0.0119. Such a temperature raises an ``Overflow`` error.
+    In float32, the exponential overflows at tau < 0.0113, and its derivative at tau < 0.0119. At
+    such a temperature, an ``Overflow`` error is raised.
 
     Reference: Manna et al., 2023, eq. 18 (eq. 17 lacks the factor 1/tau); supplement, eq. 32 and
     33. Table 2 of the supplement prints the repulsion as -e^{-s/tau}; +e^{s/tau} is correct.
@@ -145,13 +145,13 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
 
 
 def coldest(dtype: torch.dtype) -> float:
-    """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
+    """Return the lowest temperature that MIOv3 allows: 0.01188 in float32, 0.00143 in float64.
 
-    At this temperature, e^{1/tau} / tau is still finite. This number bounds the loss and its
-    gradient with respect to normalised embeddings. For embeddings of norm r, the bound of the
-    gradient is 1/r times as large. Half-precision embeddings are compared in float32, so the limit
-    of float32 applies to them. But their gradient is rounded to half precision: at temperatures of
-    0.11 and below, derivatives exceed 65504, the largest number of float16.
+    At this temperature, e^{1/tau} / tau is still finite. The loss and its gradient with respect to
+    normalised embeddings are never larger than e^{1/tau} / tau. For embeddings of norm r, the
+    gradient is at most 1/r times as large. Half-precision embeddings are compared in float32, so
+    the limit of float32 applies to them. But their gradient is rounded to half precision: at
+    temperatures of 0.11 and below, derivatives exceed 65504, the largest number of float16.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted

@@ -30,7 +30,7 @@ class _Mixed:
     @property
     def mixing(self) -> Mixing:
         """The two columns to mix, and their shares."""
-        raise TypeError(f"define `mixing`, the vectors to mix, in {type(self).__name__}")
+        raise TypeError(f"define `mixing` (which vectors to mix) in {type(self).__name__}")
 
     def formula(self, pairs: Pairs) -> Tensor:
         tau = self.temperature
@@ -87,18 +87,19 @@ class MixedInfoNCE(
         "Nie et al., 2023, eq. 47-49",
     ),
 ):
-    r"""InfoNCE with one more negative for each anchor: its hardest negative, mixed with another.
+    r"""InfoNCE with one more negative for each anchor: a mixture of two vectors.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
-    ), v_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Here n is the hardest negative of anchor i; g
-    is its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
-    norm of the sum, or 1 with ``renormalise=False``.
+    ). The mixture is v_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Row n is the hardest negative
+    of anchor i. Row g is the second hardest (``mix="negatives"``) or the positive
+    (``mix="positive"``). Z_i is the norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; let c_in = (1 - lambda) / Z_i,
-    c_ig = lambda / Z_i, and every other c_ij = 0; dissipation GD_i = 1 / (1 + e^{s_ii'/tau} / S_i);
-    weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i); the pull of the positive is (1
-    - c_ii e^{h_i.v_i/tau} / S_i) / tau. With ``mix="positive"``, g is i, so c_ii > 0 and the pull
-    is weaker. With ``renormalise=False``, the ratio R of pull and push is 1.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau} be the sum over the negatives;
+    let c_ij be the share of h'_j in v_i: c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, all others
+    0; dissipation GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij
+    e^{h_i.v_i/tau}) / (tau S_i); the pull of the positive is (1 - c_ii e^{h_i.v_i/tau} / S_i) /
+    tau. With ``mix="positive"``, g is i, so c_ii > 0 and the pull is weaker. With
+    ``renormalise=False``, the ratio R of pull and push is 1.
 
     The mixtures v_i are constant: no gradient flows through them to the mixed embeddings. An anchor
     gets no mixture if it has too few negatives for n and g, or if the weighted sum of the two
@@ -107,8 +108,8 @@ class MixedInfoNCE(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with one mixture
-    for each anchor (M = 1). Its vectors are not drawn at random. The paper's upper bounds on this
-    loss (eq. 50 and 51) hold only with ``renormalise=False``.
+    for each anchor (M = 1). The vectors to mix are not drawn at random. The paper's upper bounds on
+    this loss (eq. 50 and 51) hold only with ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -120,12 +121,12 @@ class MixedInfoNCE(
     temperature: Temperature = 0.05
     mix: Annotated[
         Literal["negatives", "positive"],
-        Hyper("", "vector to mix with the hardest negative: the second hardest, or the positive"),
+        Hyper("", "mix the hardest negative with the second hardest, or with the positive"),
     ] = "negatives"
     share: Annotated[
-        float, _share("share of the vector that is mixed with the hardest negative")
+        float, _share("share of the second hardest negative or of the positive in the mixture")
     ] = 0.2
-    renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True
+    renormalise: Annotated[bool, Hyper("", "scale each mixture to length 1")] = True
 
     @property
     def mixing(self) -> Mixing:
@@ -143,21 +144,21 @@ class MixCSE(
         "Nie et al., 2023, eq. 48, 49",
     ),
 ):
-    r"""InfoNCE with one more negative per anchor: its positive, mixed with that of the next row.
+    r"""InfoNCE with one more negative for each anchor: a mixture of two positives.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
-    ), v_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i. Z_i is the norm of the sum; i + 1 is the
-    next row of the batch. After the last row comes the first.
+    ). The mixture is v_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i, where Z_i is the norm of
+    the sum. Row i + 1 is the next row of the batch; after the last row comes the first.
 
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; dissipation GD_i = 1 / (1 +
     e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i), with
     c_ij = (1 - lambda) / Z_i for j = i + 1, else 0; the pull of the positive is (1 -
     e^{h_i.v_i/tau} lambda / (Z_i S_i)) / tau. The ratio R of pull and push is at most 1.
 
-    The mixtures v_i are held constant. All sums over j or k include additional negatives. Unlike
-    this class, the released code compares every anchor and every positive with the mixtures of all
-    anchors. The paper mixes in a random negative. This class takes the positive of the next row, as
-    batches are shuffled, so the loss depends on the order of the rows.
+    The mixtures v_i are constant. All sums over j or k include additional negatives. Unlike here,
+    the released code compares every anchor and every positive with the mixtures of all anchors. The
+    paper mixes the positive with a random negative; this class takes the next row's positive, which
+    is random if batches are shuffled. The loss therefore depends on the order of the rows.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -1,4 +1,4 @@
-"""The modified objectives of Li et al. (2024), whose gradients are changed to suit sentences."""
+"""The modified objectives of Li et al. (2024): losses whose gradients are adapted to sentences."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -31,7 +31,7 @@ _SOURCE = (
 _ORIGINAL = 10.0  # the nu that MHE was trained with
 
 Gap = Annotated[
-    float, Hyper("m", "similarity gap to the hardest negative that ends the gradient", at_least=0)
+    float, Hyper("m", "no gradient if the positive is more similar than negatives by m", at_least=0)
 ]
 
 # the papers try up to 2; in float16 gradients overflow at a few thousand
@@ -46,8 +46,8 @@ Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
     Hyper(
         "",
-        "components of the original objective to replace: dissipation GD, weight W, ratio R; the "
-        "settings of the other components have no effect",
+        "what to replace in the original objective: dissipation GD, weight W, ratio R; settings of "
+        "kept parts have no effect",
     ),
 ]
 
@@ -60,8 +60,8 @@ DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
     Hyper(
         "",
-        "what to compute: the gradient of the paper, that of the authors' released code, or the "
-        "loss that the paper prints",
+        "what to follow: the gradient in the paper, the authors' released code, or (direct) the "
+        "loss in the paper",
     ),
 ]
 
@@ -77,10 +77,11 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
 
 
 class Modified(Surrogate):
-    """Base class of objectives that replace gradient components of an original objective.
+    """Base class of the losses that replace GD, W or R in the gradient of an original objective.
 
-    A subclass lists it before ``Objective``. With ``variant="direct"``, which only ``ModifiedMHE``
-    and ``ModifiedMHS`` have, the loss is the one printed in the paper, not a surrogate.
+    GD is dissipation, W weight and R ratio. A subclass lists ``Modified`` before ``Objective``. In
+    ``ModifiedMHE`` and ``ModifiedMHS``, ``variant="direct"`` is the loss that the paper prints.
+    With other variants, the loss is a surrogate: only its gradient has meaning.
     """
 
     margin: float
@@ -97,21 +98,21 @@ class Modified(Surrogate):
         """Return the original objective. If ``balanced``, the weight nu of its push is 1."""
 
     def other_weight(self) -> Weight | None:
-        """Return the weight W that replaces that of the original objective; None to keep it."""
+        """Return the new weight W, or None to keep the weight of the original objective."""
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return the ratio R for ``step="GD"`` and ``"GD+W"``; None to keep the original pull."""
+        """Return the ratio R if ``step`` does not replace it, or None to keep the original pull."""
         return None
 
     @property
     def form(self) -> Literal["paper", "released"]:
-        """Source of the components: ``released`` (the authors' code) or ``paper``."""
+        """Where GD, W and R are from: ``released`` (the authors' code) or ``paper``."""
         return "released" if self.variant == "released" else "paper"
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The original objective, in which the components named by ``step`` are replaced."""
+        """The original objective with new parts; ``step`` names them (GD, W, R)."""
         stops = WithinViewMargin if self.form == "released" else Margin
         exchanged = self.parent(balanced=self.step != "GD").modify(
             dissipation=stops(margin=self.margin),
@@ -153,9 +154,9 @@ class Modified(Surrogate):
         """Return the part of each anchor's loss that pulls it to its positive (n values).
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
-        Only h_i has a gradient: c_i is constant ("no gradient" in the paper). c_i is half of the
-        pull, because the derivative of the square has a factor 2. With other variants, it is the
-        pulling part of the surrogate.
+        Only h_i has a gradient; c_i is constant ("no gradient" in the paper). c_i is half of the
+        pull, because the derivative of the square has a factor 2. With other variants, the result
+        is the pulling part of the surrogate.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -170,24 +171,25 @@ class ModifiedBarlowTwins(
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
-    anchors and averaged over both directions. The loss is a surrogate: d_i, w_ij (see below) and
-    all vectors but h_i are constant.
+    anchors and averaged over both directions (each view serves once as anchors). The loss is a
+    surrogate: d_i and w_ij, given below, and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; ratio R = r. With normaliser="row" the
     denominator of row i is sum_{k != i} e^{h'_i.h'_k/tau}, as in an earlier version of Li et al.
-    (2024). That version also prints h_i.h'_j in W, but Barlow Twins weighs by h'_i.h'_j.
+    (2024). That version also prints h_i.h'_j in W, but the weights of Barlow Twins contain
+    h'_i.h'_j.
 
-    With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
-    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the weights of the
-    other view; then R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij.
+    With variant="released" the losses of both directions are summed, not averaged. GD_i = 1[1 -
+    max_k h_i.h_k < m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the
+    weights of the other view; then R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
-    ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With ``step="GD+W"``, W is
-    replaced too, and the pull is 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
+    table 5. With ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With
+    ``step="GD+W"``, the pull is 2/N.
 
     Example:
         >>> import torch
@@ -220,23 +222,23 @@ class ModifiedVICReg(
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
-    anchors and averaged over both directions. The loss is a surrogate: d_i, w_ij (see below) and
-    all vectors but h_i are constant.
+    anchors and averaged over both directions (each view serves once as anchors). The loss is a
+    surrogate: d_i and w_ij, given below, and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the
     denominator is sum_{k != i} e^{h_i.h_k/tau}, as in an earlier version of Li et al. (2024).
 
-    With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
-    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the weights of the
-    other view; then R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij.
+    With variant="released" the losses of both directions are summed, not averaged. GD_i = 1[1 -
+    max_k h_i.h_k < m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the
+    weights of the other view; then R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
-    ``step="GD"``, W and the pull are those of ``VICRegGrad`` at nu = 30. With ``step="GD+W"``, W is
-    replaced too, and the pull is 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
+    table 5. With ``step="GD"``, W and the pull are those of ``VICRegGrad`` at nu = 30. With
+    ``step="GD+W"``, the pull is 2/N.
 
     Example:
         >>> import torch
@@ -266,30 +268,30 @@ class ModifiedMHE(
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
     Loss: L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged
-    over both directions. The loss is a surrogate: d_i, W_ij (see below) and all vectors but h_i are
-    constant. With variant="direct", the loss is that of eq. 14 with one change, and has the same
-    gradient: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, averaged over both directions. Here U = log(
-    2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ) and c_i = r sum_{j != i} W_ij / 2. c_i and
-    h'_i are constant.
+    over both directions (each view serves once as anchors). The loss is a surrogate: d_i and W_ij,
+    given below, and all vectors but h_i are constant. With variant="direct", the loss is eq. 14
+    with one change: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, averaged over both directions. Here U =
+    log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ) and c_i = r sum_{j != i} W_ij / 2.
+    c_i and h'_i are constant. The gradient is that of the surrogate.
 
-    The change: eq. 14 prints d_i times the sum of alignment and U. But U belongs to the whole
-    batch, so the code adds it once, without d_i. In U, an h_i with d_i = 0 is held constant.
-    ``per_anchor()`` adds U / N to the loss of each anchor.
+    Eq. 14 multiplies both alignment and U by d_i. But U belongs to the whole batch, so the code
+    adds it once, without d_i. In U, an h_i with d_i = 0 is held constant. ``per_anchor()`` adds U /
+    N to the loss of each anchor.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /
     (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum counts each pair of rows once (k < l), so
     W_ij is the whole push of h_j on h_i.
 
-    With variant="released" the directions are summed, not averaged. GD_i = 1[1 - max_k h_i.h_k <
-    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W' be the weights of the
-    other view; then R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij.
+    With variant="released" the losses of both directions are summed, not averaged. GD_i = 1[1 -
+    max_k h_i.h_k < m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W' be the
+    weights of the other view; then R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
-    ``step="GD"``, W and the pull are those of ``MHE`` with nu = 10, the authors' value. With
-    ``step="GD+W"``, W is replaced too; the pull is 2/N or, with variant="released", that of r = 1.
+    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
+    table 5. With ``step="GD"``, W and the pull are those of ``MHE`` with nu = 10, the authors'
+    value. With ``step="GD+W"``, the pull is 2/N; with variant="released", it is the pull at r = 1.
 
     Example:
         >>> import torch
@@ -334,27 +336,28 @@ class ModifiedMHS(
 ):
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
-    Loss: L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. h_j
-    is the nearest row of the view of h_i. The loss is a surrogate: d_i, W_ij (see below) and all
-    vectors but h_i are constant. With variant="direct", the loss is the mean of that of eq. 15, and
-    has the same gradient: L_i = d_i (c_i ||h_i - h'_i||^2 - ||h_i - h_j||). Here c_i = r W_ij / 2;
-    c_i, h'_i and h_j are constant.
+    Loss: L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions (each
+    view serves once as anchors). h_j is the nearest neighbour of h_i in its own view. The loss is a
+    surrogate: d_i and W_ij, given below, and all vectors but h_i are constant. With
+    variant="direct", the loss is the mean of eq. 15 over the anchors, L_i = d_i (c_i ||h_i -
+    h'_i||^2 - ||h_i - h_j||). Here c_i = r W_ij / 2; c_i, h'_i and h_j are constant. The gradient
+    is the same.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
-    for the nearest h_j of the same view, 0 for all others and at a distance below 0.01; ratio R =
-    r. W is the W of ``MHS``. Appendix E prints r / (2 max_j ||h_i - h_j||) before the alignment,
-    but the gradient needs the minimum.
+    for the nearest h_j of the same view (0 if it is closer than 0.01), and 0 for all others; ratio
+    R = r. W is that of ``MHS`` with nu = 1. Appendix E prints r / (2 max_j ||h_i - h_j||) as the
+    factor of ||h_i - h'_i||^2, but the gradient needs the minimum.
 
-    With variant="released" both directions are summed. The nearest row is sought in the other view,
-    at the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k < m]. h_i is pulled
-    as an anchor and also as the positive of h'_i. Let W'_i be the weight with h'_i as the anchor;
-    then R_i = r (1 + W'_i / W_i).
+    With variant="released" the losses of both directions are summed. The nearest row is sought in
+    the other view, at the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k <
+    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W'_i be the weight with
+    h'_i as the anchor; then R_i = r (1 + W'_i / W_i).
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5. With
-    ``step="GD"`` or ``step="GD+W"``, the pull is that of ``MHS``, 2; W is never replaced.
+    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
+    table 5. With ``step="GD"`` or ``step="GD+W"``, W and the pull are those of ``MHS``.
 
     Example:
         >>> import torch

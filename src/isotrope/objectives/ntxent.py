@@ -22,7 +22,7 @@ class NTXent(
         "Manna et al., 2023, supplement, eq. 52, table 2",
     ),
 ):
-    r"""InfoNCE with all 2N views as anchors; the negatives are both views of all other rows.
+    r"""InfoNCE with the rows of both views as anchors; all other rows of both views are negatives.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} + e^{s_ij/tau}))
     ) for the first view, and the same with exchanged views for the second; mean over 2N anchors.
@@ -33,8 +33,7 @@ class NTXent(
     gradient as the positive of h'_i and as a negative of the other anchors. GD, W and R do not
     include this gradient.
 
-    The default temperature is that of Manna et al. (2023) for SimCLR; Draganov et al. (2024) use
-    0.5.
+    The default temperature is from Manna et al. (2023), for SimCLR; Draganov et al. (2024) use 0.5.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 

@@ -90,16 +90,16 @@ class MPT(
     Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first if
     several are equal); weight W_in = 1, all other W_ij = 0; ratio R = 1.
 
-    The mean is over all anchors, also those with GD_i = 0. In their triplet form of MPT, Li et al.
-    (2024) print max d(h_i, h'_j), but the hardest negative is the nearest one. Nie et al. (2023,
-    eq. 20) print the condition with a plus sign, s_ii' + max s_ik' < m; a minus sign is correct.
+    The loss is the mean over all anchors, also those with GD_i = 0. In their triplet form of MPT,
+    Li et al. (2024) print max d(h_i, h'_j), but the hardest negative is the nearest one. Nie et al.
+    (2023, eq. 20) print the condition with a plus, s_ii' + max s_ik' < m; a minus is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives (similarities below 0 count as 0): L_i = max(0, m - s_ii' + max(0, max_{k != i}
+    negatives. Similarities below 0 count as 0: L_i = max(0, m - s_ii' + max(0, max_{k != i}
     s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. GD,
     W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i = 1[L_i > 0]. h_i is
     pulled with strength A_i. Each anchor h'_j whose hardest negative is h_i pushes h_i with W_ij =
-    A_j. GD_i = 1 while h_i is pulled or pushed.
+    A_j. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -114,7 +114,7 @@ class MPT(
 
     margin: Annotated[
         float,
-        Hyper("m", "similarity gap to the hardest negative that ends the gradient", at_least=0),
+        Hyper("m", "no loss if the positive is more similar than all negatives by m", at_least=0),
     ] = 0.23
     variant: Variant = "paper"
 
@@ -148,7 +148,7 @@ class MET(
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
     views exchanged. GD, W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i
     = 1[L_i > 0]. h_i is pulled with strength A_i / d_ii'. Each anchor h'_j whose hardest negative
-    is h_i pushes h_i with W_ij = A_j / d_ij'. GD_i = 1 while h_i is pulled or pushed.
+    is h_i pushes h_i with W_ij = A_j / d_ij'. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -161,7 +161,7 @@ class MET(
     """
 
     margin: Annotated[
-        float, Hyper("m", "distance gap to the hardest negative that ends the gradient", at_least=0)
+        float, Hyper("m", "no loss if the positive is nearer than all negatives by m", at_least=0)
     ] = 0.45
     variant: Variant = "paper"
 
@@ -187,12 +187,12 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     eq. 22) print the condition theta_ii' - theta_in' < m, with the wrong sign.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives (angles above pi/2 count as pi/2): L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
+    negatives. Angles above pi/2 count as pi/2: L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
     theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
     exchanged. GD, W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i =
     1[L_i > 0]. h_i is pulled with strength A_i / sin theta_ii'. Each anchor h'_j whose hardest
-    negative is h_i pushes h_i with W_ij = A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or
-    pushed.
+    negative is h_i pushes h_i with W_ij = A_j / sin theta_ij'. GD_i is 1 if h_i is pulled or
+    pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -206,7 +206,7 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
 
     margin: Annotated[
         float,
-        Hyper("m", "gap in radians to the hardest negative that ends the gradient", at_least=0),
+        Hyper("m", "no loss if the positive is nearer than negatives by m (radians)", at_least=0),
     ] = 0.15 * math.pi
     variant: Variant = "paper"
 

@@ -1,4 +1,4 @@
-"""Losses built to have gradients of Tao et al. (2022); all vectors but the anchor are constant."""
+"""Losses that are defined by their gradient (Tao et al., 2022); only the anchor gets a gradient."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ _TITLE = (
     "Exploring the Equivalence of Siamese Self-Supervised Learning via A Unified Gradient Framework"
 )
 
-Weight = Annotated[float, Hyper("nu", "weight of the negatives' gradient", at_least=0)]
+Weight = Annotated[float, Hyper("nu", "weight of the push of the negatives", at_least=0)]
 
 
 class BarlowTwinsGrad(
@@ -27,16 +27,17 @@ class BarlowTwinsGrad(
     r"""The gradient of Barlow Twins on the sphere, written as a loss of each anchor.
 
     Loss: L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j, summed over the
-    anchors of both views. The loss is a surrogate: A (see below) and all vectors but h_i are
+    anchors of both views. The loss is a surrogate: A, given below, and all vectors but h_i are
     constant.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is
-    (2/N) A, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. In the tangent space, the
-    whole gradient equals that of ``BarlowTwins``. Tao et al. use nu = 50 and diagonal=False: A = I.
+    (2/N) A, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. With respect to the
+    embeddings before normalisation, the whole gradient equals that of ``BarlowTwins``. Tao et al.
+    use nu = 50 and diagonal=False, so A = I.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, section 4.2, eq. 10. Their code trains this loss for Barlow Twins.
+    Reference: Li et al., 2024, section 4.2, eq. 10. Their code calls this loss Barlow Twins.
 
     Example:
         >>> import torch
@@ -46,7 +47,7 @@ class BarlowTwinsGrad(
 
     weight: Weight = 30.0
     diagonal: Annotated[
-        bool, Hyper("A", "whether the pull's matrix A is I - (1 - nu) diag C (Barlow Twins) or I")
+        bool, Hyper("A", "true: A is I - (1 - nu) diag C, as in Barlow Twins; false: A is I")
     ] = True
 
     presets = BarlowTwins.presets
@@ -55,7 +56,6 @@ class BarlowTwinsGrad(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The changes that keep the value; with the matrix A, rotation is not among them."""
         return super().invariances - ({"rotation"} if self.diagonal else frozenset())
 
     @property
@@ -81,16 +81,16 @@ class VICRegGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, appendix E (named L^eV)"),
 ):
-    r"""The gradient that Li et al. (2024) use for VICReg; it lacks the centring and the hinge.
+    r"""The gradient that Li et al. (2024) use for VICReg: without centring, and without a hinge.
 
     Loss: L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j, summed over the anchors
     of both views. The loss is a surrogate: 2 h_i.h_j / N^2 and all vectors but h_i are constant.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
-    Let C = sum_i h_i h_i^T / (N - 1), not centred, and C' the same for the other view. With nu = 2
-    nu1 N^2 / (D (N-1)^2), the whole gradient equals, in the tangent space, that of sum_i ||h_i -
-    h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2). Unlike in ``VICReg``, whose gradient differs,
-    this sum includes the diagonal k = l.
+    With respect to the embeddings before normalisation, the gradient is that of the loss sum_i
+    ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), if nu = 2 nu1 N^2 / (D (N-1)^2). Here
+    C = sum_i h_i h_i^T / (N - 1), not centred; C' is the same for the other view. The gradient of
+    ``VICReg`` is different: its rows are centred, and its sum leaves out k = l.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -125,23 +125,23 @@ class VICRegGrad(
 class SimCLRGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
     r"""The gradient that an anchor gets from its own loss in NT-Xent, written as a loss.
 
     Loss: L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both
-    views except h_i and h'_i, and the additional negatives. The loss is a surrogate: p (see below)
-    and all vectors but h_i are constant.
+    views except h_i and h'_i, and the additional negatives. The loss is a surrogate: p_ij and p_i,
+    given below, and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
-    is the softmax of s / tau over h'_i and all x_j, and p_i is its value for h'_i.
+    is the softmax of s / tau over h'_i and all x_j; p_ij is its value for x_j, p_i for h'_i.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder, which belongs
-    to the training method here. They also embed the anchor's own view with that encoder and count
-    this as a negative; this class does not. Without a momentum encoder, it would be h_i itself.
-    Normalisation removes a push along h_i, so this negative would only change the denominator.
+    Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder. Here, such an
+    encoder belongs to the training method. They also count the anchor's own view, embedded with
+    that encoder, as a negative; this class does not. Without a momentum encoder, this negative
+    would be h_i and would change only the denominator: normalisation removes a push along h_i.
 
     Example:
         >>> import torch
@@ -166,22 +166,23 @@ class SimCLRGrad(
 class UniGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
-    r"""The common gradient of siamese objectives: a pull, and a push from second moments.
+    r"""The gradient that many siamese losses share; its push comes from the second moments F.
 
     Loss: L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N. The loss is
     a surrogate: the vectors F h_i and h'_i are constant.
 
-    Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, positive or negative, for every
+    Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, which may be negative, for every
     other row x_j of both views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
-    h'_i too; the rest of the gradient, (nu / 2N) h_i, is removed by normalisation.
+    h'_i too; the rest of the gradient, (nu / 2N) h_i, has no effect, because embeddings are
+    normalised.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; the default nu is that of their released configuration. Here F is
     computed from one batch. Tao et al. average F over steps (decay 0.99) and take the targets from
-    a momentum encoder. An average and an encoder need a state, which an objective does not have.
+    a momentum encoder. An objective has no state, so it can do neither.
 
     Example:
         >>> import torch

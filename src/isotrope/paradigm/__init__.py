@@ -1,18 +1,17 @@
-"""Objectives and the three components of their gradients: to define, change and analyse them.
+"""Defines, changes and analyses objectives by three components of their gradient (GD, W, R).
 
-To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
-``forms`` makes from an objective the mean of both directions, or its pull and push, ``assemble``
-turns components back into a gradient, ``proof`` tests what a class declares, and
+To define an objective: ``objective`` has the base class, and ``registry`` finds its subclasses.
+``forms`` averages an objective over both directions, or splits it into pull and push. ``assemble``
+computes the gradient from the components. ``proof`` tests what a class declares;
 ``objective_check`` runs these tests and explains the usual errors.
 
-To change an objective: ``parts`` holds the named components, ``metric`` the distances that they
-use. ``compose`` turns components (and a parent objective) into an objective, whose loss is a
-``surrogate``. ``authors_code`` follows the released code of Li et al. 2024 where it differs from
-their paper.
+To change an objective: ``compose`` replaces its components by those in ``parts``, and ``surrogate``
+makes a loss with the new gradient. ``metric`` has the distances. ``authors_code`` follows the
+released code of Li et al. 2024 where it differs from their paper.
 
 To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` evaluates the components at
-given angles, and ``decompose`` finds the components of any loss. ``similarities`` finds the pairs
-that a loss compares in its autograd graph, with ``graph``, ``operands`` and ``compared``.
+given angles, and ``decompose`` finds the components of any loss. ``similarities``, ``graph``,
+``operands`` and ``compared`` find the pairs that a loss compares, in its autograd graph.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Summarises the three components of a batch in four numbers."""
+"""Summarises dissipation GD, weights W and ratio R of a batch in four numbers."""
 
 import dataclasses
 
@@ -32,18 +32,18 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
 
 @torch.no_grad()
 def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
-    """Return a dict of dissipation, dead, hardest_share and ratio of a batch.
+    """Summarise the gradient components of a batch in four numbers.
 
     Args:
-        objective: Any objective. Without components (``has_terms``), the four values are None.
+        objective: Any objective. If it has no gradient components, the four values are None.
         views: Embeddings of any norm, n x d each. Only the first 4,096 rows are used.
 
     Returns:
-        ``dissipation``: the mean dissipation GD. ``dead``: the share of anchors with GD < 0.01.
-        Anchors without negatives do not count here, because their GD does not show whether they
-        have finished learning; without other anchors, both values are None. ``hardest_share``: see
-        :func:`hardest_share`. ``ratio``: the mean ratio R of anchors whose weights do not sum to 0;
-        None without such anchors, or if the pull is a matrix (Barlow Twins).
+        A dict. ``dissipation``: the mean dissipation GD. ``dead``: the share of anchors with GD <
+        0.01. These two values leave out anchors without negatives, and are None if no anchor is
+        left. ``hardest_share``: the result of :func:`hardest_share`. ``ratio``: the mean ratio R of
+        the anchors whose weights do not sum to 0. It is None if there are no such anchors, or if
+        the pull is a matrix (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))

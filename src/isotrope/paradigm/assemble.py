@@ -1,4 +1,4 @@
-"""Turns the three components into the gradients of the anchors and of the compared vectors."""
+"""Computes the gradients of anchors, and of vectors compared with them, from GD, W and R."""
 
 from dataclasses import replace
 from typing import Literal
@@ -12,7 +12,7 @@ from isotrope.kernels.choose import pairs
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d (see ``Terms``)."""
+    """Return the gradients GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
     columns = pairs(views).columns(terms.against)
     direction = terms.weight @ columns - terms.pulls * views.own
     if terms.extra is not None:
@@ -22,20 +22,20 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 
 
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
-    """Return the gradient of the anchors' losses with respect to the columns of W, n x d.
+    """Return the gradient of the anchors' losses with respect to the vectors of one view, n x d.
 
-    The columns are the vectors that the anchors are compared with. Vector j receives GD_i W_ij h_i
-    from each anchor i that has it as a negative, and -GD_i pull_i h_i from the anchor i that has it
-    as its positive. As in :func:`assemble`, ``terms.scale`` is not yet applied.
+    Vector j receives GD_i W_ij h_i from each anchor i that has vector j as a negative. It receives
+    -GD_i pull_i h_i from the anchor i whose positive it is. As in :func:`assemble`, ``terms.scale``
+    is not yet applied.
 
     Args:
-        terms: The components of every anchor, for an objective that treats no input as constant.
+        terms: The components of every anchor. The objective must not treat any input as constant.
         views: The views in the objective's space. If the positives were gathered from several
             processes, the result has only the rows that belong to the anchors in ``views``.
-        of: The view whose gradient is returned. ``anchors``: each row receives a part as a negative
-            of other anchors if ``terms.against`` is within or both, and otherwise nothing.
-            ``positives``: each row receives a part as the positive of its own anchor and, if
-            ``terms.against`` is cross or both, a part as a negative of other anchors.
+        of: The view whose gradient is returned. ``anchors``: a row has a gradient as a negative of
+            other anchors if ``terms.against`` is within or both; else it has none. ``positives``: a
+            row is the positive of its own anchor and, if ``terms.against`` is cross or both, also a
+            negative of other anchors.
     """
     n, m = len(views.anchors), len(views.positives)
     push = (terms.dissipation[:, None] * terms.weight).T @ views.anchors
@@ -47,14 +47,14 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 
 
 def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
-    """Return the components of the mean of both directions, each with one view as the anchors.
+    """Return the components of the mean of two losses: each view serves once as anchors.
 
-    The components are those of the first direction. The residual holds the gradient that
-    the first view receives from the second direction, as positives and as negatives.
+    GD, W and the pull are those of the first loss. The residual includes the gradient of the second
+    loss on the first view, which holds the positives and negatives of that loss.
 
     Args:
-        first: The components of the first direction alone.
-        other: The components of the second direction, with the same ``scale``.
+        first: The components of the loss with the first view as anchors.
+        other: The components of the loss with the second view as anchors, with the same ``scale``.
         swapped: The views of ``other``.
     """
     residual = received(other, swapped, "positives")

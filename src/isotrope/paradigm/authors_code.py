@@ -1,8 +1,9 @@
-"""The components in the released code of Li et al. 2024, where it differs from the paper.
+"""Gradient components of the released code of Li et al. 2024, where it differs from the paper.
 
-The code sums the losses of both directions. Both losses pull h_i, as an anchor and as the positive
-of h'_i, so the effective ratio is about twice the chosen ratio. By default, objectives follow the
-paper's equations; ``variant="released"`` selects the components of this module.
+The code sums two losses: each view serves once as anchors. Both losses pull h_i, as an anchor and
+as the positive of h'_i, so the effective ratio is about twice the chosen ratio. By default,
+objectives follow the paper's equations; ``variant="released"`` selects the components of this
+module.
 """
 
 from dataclasses import dataclass, replace
@@ -24,23 +25,23 @@ Variant = Annotated[
 
 @dataclass(frozen=True)
 class WithinViewMargin(Dissipation):
-    """Dissipation GD = 1 while a row of the same view has a cosine above 1 - m, then 0.
+    """Dissipation GD = 1 while the anchor has a cosine above 1 - m in its own view, then 0.
 
-    The released code of the modified objectives has GD = 1[1 - max_k h_i.h_k < m] for ``Margin``: 1
-    replaces the similarity with the positive, so the gradient stops earlier.
+    The released code of the modified objectives has GD = 1[1 - max_k h_i.h_k < m]. ``Margin`` has
+    the similarity with the positive in place of 1. With the 1, the gradient stops earlier.
     """
 
-    margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
+    margin: Annotated[float, Hyper("m", "GD is 0 if all cosines are <= 1 - m", at_least=0)] = 0.3
 
     def __call__(self, pairs: Pairs) -> Tensor:
         return active(1 - pairs.hardest("within"), self.margin)
 
 
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
-    """Return the components of the baseline (eq. 5) in the released code, where GD drops rows.
+    """Return the components of the empirical baseline (eq. 5), as in the released code.
 
-    The loss of each direction is the mean over the entries of the similarity matrix in the rows
-    with GD > 0. Without such a row, the loss is 0.
+    The loss of each direction is a mean over the similarity matrix without the rows with GD = 0. If
+    no row is left, the loss is 0.
 
     Args:
         first: Components of the direction in which the first view serves as anchors.
@@ -62,7 +63,8 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
 def vectors_masked(first: Terms, other: Terms) -> Terms:
     """Return the components of the modified objectives, as in the released code.
 
-    An anchor with dissipation GD = 0 is replaced by a constant, so it receives no gradient in any
-    role. An anchor with GD = 1 is pulled by both directions, whatever the GD of its positive.
+    An anchor with dissipation GD = 0 is replaced by a constant, so it receives no gradient, neither
+    as an anchor nor as a positive or negative. An anchor with GD = 1 is pulled by both directions,
+    also if its positive has GD = 0.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

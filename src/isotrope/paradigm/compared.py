@@ -1,4 +1,4 @@
-"""Tables of the similarities that a loss has computed: each anchor with its candidates.
+"""Tables of the similarities that a loss has computed between anchors and their candidates.
 
 :mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table
 (``Compared``) says for each pair whether the loss pulls it together or pushes it apart. ``joined``
@@ -24,7 +24,7 @@ _EQUAL = 1e-4  # largest distance of two rows of about unit length that count as
 
 @dataclass(frozen=True)
 class Compared:
-    """Anchors, the candidates of each, and what the loss does with each pair.
+    """Anchors, their candidates, and what the loss does with each pair.
 
     Attributes:
         anchors: Vectors of the anchors as the loss compares them, n x d.
@@ -37,10 +37,10 @@ class Compared:
         both: Whether the gradient reaches both the anchors and the candidates.
         distance: Whether the scores are negated distances.
         lengths: Norms of the anchors before normalisation; None if they were not normalised.
-        roots: Graph nodes that anchors and columns come from.
-        rounded: Whether the gradient has half precision, in which a small pull is lost.
-        scale: Number that the scores are multiplied by before they are exponentiated: 1 over the
-            temperature of a softmax. None if no number is the same for all scores.
+        roots: Graph nodes that compute the anchors, and those that compute the columns.
+        rounded: Whether the gradient has half precision, so that small pulls are rounded to 0.
+        scale: Number by which the loss multiplies all scores before the exponential: 1 over the
+            temperature of a softmax. None if the loss uses different numbers.
         beside: Graph node that concatenates these scores with others; None without such a node.
         summed: Number of cosines that are added up to each score; 1 if unknown.
     """
@@ -98,7 +98,7 @@ class Compared:
 
     @property
     def cosines(self) -> bool:
-        """Whether all anchors have the same length, and all candidates have the same length."""
+        """Whether all anchors have the same norm, and all candidates have the same norm."""
         return all(even(x) for x in (self.anchors, self.columns))
 
     @property
@@ -117,14 +117,14 @@ class Compared:
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether the anchors here are the candidates of ``others``, and the reverse."""
+        """Whether ``others`` compare the same vectors, with anchors and candidates exchanged."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
 
 
 def even(x: Tensor) -> bool:
-    """Return whether all rows have the same length."""
+    """Return whether all rows have the same norm."""
     norm = torch.linalg.vector_norm(x.float(), dim=-1)
     return float(norm.std(correction=0)) <= 1e-2 * float(norm.mean())
 
@@ -136,7 +136,7 @@ def imbalance(gradient: Tensor, dim: int) -> float:
 
 
 def joined(compared: Sequence[Compared]) -> list[Compared]:
-    """Merge the tables whose candidates share one softmax, and return all tables."""
+    """Merge tables whose candidates share one softmax. Return the merged and the other tables."""
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
@@ -354,7 +354,7 @@ def _without_repetitions(whole: list[Compared]) -> list[Compared]:
 
 
 def stacked(whole: Sequence[Compared]) -> Compared:
-    """Join tables into one, in which no anchor is compared with candidates of another table."""
+    """Join tables into one; each anchor is still compared only with the candidates of its table."""
     if len(whole) == 1:
         return whole[0]
     scores, gradient, mask = (
@@ -379,7 +379,7 @@ def stacked(whole: Sequence[Compared]) -> Compared:
 
 @dataclass(frozen=True)
 class SoftmaxEvidence:
-    """Sums over pairs that give the temperature of a softmax; sums of several steps can be added.
+    """Sums over pairs that give the temperature of a softmax; add them up over several steps.
 
     In a softmax, the log of a pair's push is linear in its score, with slope 1 / temperature. The
     fit of this slope weighs a pair by the square root of its share in the push of the row.
@@ -433,7 +433,7 @@ class SoftmaxEvidence:
 
     @property
     def misfit(self) -> float:
-        """The share of the standard deviation of the log pushes that the fit does not explain."""
+        """How far the log pushes are from the fitted line: 0 is a perfect fit, 1 is no fit."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0

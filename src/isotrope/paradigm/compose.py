@@ -34,10 +34,11 @@ class Paradigm(
         "Li et al., 2024, eq. 5",
     ),
 ):
-    r"""An objective given by its three components: dissipation GD, weight W and ratio R.
+    r"""An objective that is defined by the dissipation GD, weight W and ratio R of its gradient.
 
-    Loss: L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions. The loss is
-    a surrogate: everything except h_i is constant; with variant="released", h'_i is not.
+    Loss: L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions (each view
+    serves once as anchors). The loss is a surrogate: everything except h_i is constant. With
+    variant="released", h'_i has a gradient too.
 
     Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
     three ways. The two directions are summed, not averaged. h_i is pulled twice, as an anchor and
@@ -48,7 +49,8 @@ class Paradigm(
 
     Reference: Li et al., 2024, eq. 5 and section 4.2. The empirical baseline of section 3.2 is
     ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
-    128 at a learning rate of 1e-5 (for the released code, also ``variant="released"``).
+    128 at a learning rate of 1e-5. For the released code of this baseline, add
+    ``variant="released"``.
 
     Example:
         >>> from isotrope.paradigm.compose import Paradigm
@@ -64,7 +66,7 @@ class Paradigm(
     variant: Variant = "paper"
 
     def __post_init__(self) -> None:
-        """Turn short forms into parts; without a parent, missing parts get defaults.
+        """Turn short forms into parts. Without a parent, missing parts get defaults.
 
         Raises:
             ValueError: a short form that names no part, a value out of its bounds, or a value that
@@ -88,7 +90,6 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other: ``none`` if all parts say so and variant="paper"."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -98,17 +99,14 @@ class Paradigm(
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether additional negatives are allowed: always, unless the parent takes none."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared: always, unless the weight is from a parent without pairs."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The changes that keep the value; not rotation if a component of the parent forbids it."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -116,7 +114,6 @@ class Paradigm(
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """How losses are combined: the sum if weights have the factor 1/n, else the mean."""
         if self.weight is not None:
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
@@ -125,7 +122,7 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return a dict of the fields that are set, parts in short form (``"margin:0.3"``)."""
+        """Return a dict of the fields that are not None; parts are in short form (margin:0.3)."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         return {name: v.short() if isinstance(v, Component) else v for name, v in values.items()}
 
@@ -173,10 +170,10 @@ def _summed(objective: Objective | None) -> bool:
 def modify(
     parent: Objective, *, dissipation: object = None, weight: object = None, ratio: object = None
 ) -> Paradigm:
-    """Return an objective with the components of ``parent``, except for those given here.
+    """Return an objective with the gradient components of ``parent``, except for the given ones.
 
-    If the weight is replaced and the ratio is not, the ratio stays the same. Losses of the whole
-    batch (Barlow Twins, MHE) keep their pull instead, because it does not depend on the weight.
+    If the weight is replaced and the ratio is not, the ratio stays the same and the pull changes.
+    In losses of the whole batch (Barlow Twins, MHE), the pull stays the same instead.
 
     Args:
         parent: Any objective with gradient components.
@@ -186,8 +183,8 @@ def modify(
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
-            f"keep the weight of {type(parent).__name__}, or start from an objective without an "
-            "additional push (VICRegGrad instead of VICReg): that push would go with the weight"
+            f"keep the weight of {type(parent).__name__}, or start from another objective (from "
+            "VICRegGrad instead of VICReg): a new weight would remove the push on the variances"
         )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(
@@ -202,10 +199,9 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Return whether an objective pushes anything, that is, whether some weight is not zero.
+    """Return whether the objective pushes anything apart, that is, whether some weight is not 0.
 
-    It depends on the settings and not only on the class, so the weights are computed for fixed
-    pseudo-random embeddings. The answer decides which settings are accepted.
+    The answer depends on the settings, so the weights are computed for fixed embeddings.
     """
     return bool(_noise_terms(objective).weight.any())
 
@@ -217,7 +213,7 @@ def _noise_terms(objective: Objective) -> Terms:
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Return ``component`` as a part; it may be a part, a short form or, for a ratio, a number."""
+    """Convert ``component`` to a part: from a part, a short form or, for a ratio, a number."""
     if isinstance(component, kind):
         return component
     if kind is Ratio and isinstance(component, (int, float)):
@@ -225,7 +221,7 @@ def part(kind: type[_Part], component: object) -> _Part:
     known = cast("Mapping[str, Callable[..., _Part]]", kind.by_name)
     what = kind.__name__.lower()
     if not isinstance(component, str):
-        raise ValueError(f"give a {what}, one of {', '.join(sorted(known))}; found {component!r}")
+        raise ValueError(f"{what}: give one of {', '.join(sorted(known))}; found {component!r}")
     name, *values = component.lower().split(":")
     if kind is Ratio and not values and is_number(name):
         name, values = "static", [name]

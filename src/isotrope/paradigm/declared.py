@@ -1,7 +1,7 @@
 """Reads the names and settings of the objectives from their source, without importing torch.
 
-Importing the objectives takes seconds, too long to wait for after a mistyped name. The registry is
-authoritative; a test compares these names and settings with it.
+Importing the objectives takes seconds, too long to wait for after a mistyped name. A test compares
+these names and settings with those of the registry.
 """
 
 import ast
@@ -20,7 +20,7 @@ FORM_NAMES = ("preset", "symmetric", "part")
 
 @cache
 def declared() -> Mapping[str, tuple[str, ...]]:
-    """Return a dict from the registered name of each objective of the package to its settings."""
+    """Return a dict: for the name of each objective of the package, the names of its settings."""
     package = Path(__file__).resolve().parent.parent
     files = [*(package / "objectives").glob("*.py"), package / "paradigm" / "compose.py"]
     classes: dict[str, ast.ClassDef] = {}
@@ -63,14 +63,14 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
 def by_dataset(
     objective: str, settings: Mapping[str, float | str], datasets: Collection[str]
 ) -> dict[str, tuple[str, dict[str, float | str]]]:
-    """Return a dict from each data set to a tuple: the name of its objective, and its settings.
+    """Return a dict: for each data set, a tuple of the name of its objective and its settings.
 
     >>> by_dataset("qa=infonce,nli=met", {"nli.margin": 0.3}, ["qa", "nli"])
     {'qa': ('infonce', {}), 'nli': ('met', {'margin': 0.3})}
 
     Args:
         objective: One name for all data sets, or ``"qa=infonce,nli=met"``.
-        settings: Hyperparameters and parts; ``nli.margin`` applies to one data set.
+        settings: Hyperparameters and parts. ``nli.margin`` applies to the data set nli only.
         datasets: Names of the data sets.
     """
     chosen, several = dict.fromkeys(datasets, objective), "=" in objective
@@ -101,7 +101,7 @@ def by_dataset(
 
 
 def check_declared(name: str, settings: Mapping[str, object]) -> None:
-    """Refuse an unknown objective, or a setting that the objective does not have."""
+    """Raise an error if the objective is unknown or does not have one of the settings."""
     objectives = declared()
     if name.lower() not in objectives:
         raise unknown_objective(name, objectives)

@@ -1,28 +1,28 @@
 """Decomposes any loss of two views into dissipation GD, weight W and ratio R by autograd.
 
-The derivatives of a loss by the similarities s_ij' = h_i . h'_j contain its components. The
-gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from negative j and
--dL/ds_ii' is the pull of the positive. This is exact; no system is solved.
+If a loss is a function of the similarities s_ij' = h_i . h'_j, its derivatives by them are the
+pushes and pulls. The gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from
+negative j and -dL/ds_ii' is the pull of the positive. This is exact.
 
-For a loss of embeddings, these derivatives are read in its autograd graph
-(:mod:`isotrope.paradigm.similarities`), if it compares products of the rows or their cosines, and
-nothing else. Then they are exact, too. Any other loss of embeddings shows only the gradient g_i of
-each anchor. Its pushes and its pull are the least-norm solution of
+If a loss is a function of embeddings and compares only products or cosines of the rows, these
+derivatives are read in its autograd graph (:mod:`isotrope.paradigm.similarities`). They are exact,
+too. For any other loss, only the gradient g_i of each anchor is known. The pushes w_ij and the pull
+are the least-norm solution of
 
     sum_j w_ij x_j - pull_i h'_i = g_i    in the tangent plane at h_i,
 
-and the residual is the remainder that no solution reaches. Two facts limit the conclusions:
+and the residual is the part of g_i that no solution reaches. Two facts limit the conclusions:
 
 - the solution is unique if the rank of the system is the number of unknowns, as usual for d > n;
-  otherwise other weights give the same gradient;
+  if it is smaller, other pushes give the same gradient;
 - if the rank is d - 1, the vectors span the tangent plane: every gradient fits, and a small
   residual proves nothing (``testable``). Test with few rows in many dimensions.
 
-The pushes are then split into GD, their signed sum, and weights W, each row of which sums to 1. GD
-contains the 1/tau of a softmax. If pushes of both signs cancel, GD is the sum of their magnitudes,
-and |W| sums to 1. Pushes cancel if their sum is less than sqrt(eps) times the sum of magnitudes. If
-there is only a pull, GD is 1. The products GD x W and GD x pull are the same in all three cases;
-``normalised`` marks the anchors of the first case.
+Then the pushes on each anchor are divided by their sum. The sum is GD, and the quotients are the
+weights W, which sum to 1. GD contains the 1/tau of a softmax. If pushes of both signs cancel, GD is
+the sum of their magnitudes, and |W| sums to 1. Pushes cancel if their sum is less than sqrt(eps)
+times the sum of magnitudes. If there is only a pull, GD is 1. ``normalised`` marks the anchors
+whose W sums to 1. The products GD x W and GD x pull do not depend on this choice of GD.
 """
 
 import inspect
@@ -57,10 +57,10 @@ class Decomposition:
             ``gradient`` in the tangent space.
         gradient: Tangent part of the gradient with respect to the normalised anchors, n x d.
         normalised: n booleans, True if an anchor's weights sum to 1, False if they are 0 or cancel.
-        unique: Whether no other weights of an anchor give the same gradient within rounding, n
-            booleans. At least half of the digits of unique weights are reliable.
-        rank: Rank of the system that was solved for each anchor, n integers. None if no system was
-            solved, because the derivatives by the similarities are known.
+        unique: n booleans, True if no other weights give the anchor's gradient (within rounding).
+            At least half of the digits of these weights are reliable.
+        rank: n integers, the rank of the linear system that was solved for each anchor. None if no
+            system was solved, because the derivatives by the similarities are known.
     """
 
     terms: Terms
@@ -76,7 +76,7 @@ class Decomposition:
 
     @property
     def residual(self) -> Tensor:
-        """Length of the unexplained remainder in the units of ``gradient``, n values."""
+        """Norms of the parts of the gradients that the components do not explain, n values."""
         if self.terms.residual is None:
             return self.gradient.new_zeros(len(self.gradient))
         norms: Tensor = torch.linalg.vector_norm(self.terms.scale * self.terms.residual, dim=1)
@@ -84,14 +84,14 @@ class Decomposition:
 
     @property
     def testable(self) -> Tensor:
-        """Whether some gradients cannot fit (rank below d - 1), so that a good fit is evidence."""
+        """Whether a small residual is evidence, n booleans: True if the rank is below d - 1."""
         if self.rank is None:
             return torch.ones_like(self.unique)
         return self.rank < self.gradient.shape[1] - 1
 
     @property
     def misfit(self) -> float:
-        """The share of the batch's gradient that does not fit: 0 if all fits, 1 if nothing does."""
+        """Share of the batch's gradient that the components do not explain, from 0 to 1."""
         norm = float(torch.linalg.vector_norm(self.gradient))
         return float(torch.linalg.vector_norm(self.residual)) / norm if norm else 0.0
 
@@ -123,13 +123,14 @@ def decompose(
             their similarities. The choice is not inferred from the loss.
         against: View of the negatives: the other view, the anchors' own (for losses such as
             uniformity within a view), or both. A wrong choice shows in ``residual``.
-        reduction: How the loss combines n values. The components are those of one anchor's loss, so
-            ``terms.scale`` is 1/n for a mean, and 1 for a sum or a statistic of the batch. Only GD
-            depends on this choice.
+        reduction: How the loss combines the losses of n anchors. ``terms`` belong to one anchor's
+            loss, so ``terms.scale`` is 1/n for a mean, and 1 for a sum or a statistic of the batch.
+            Only GD depends on this choice.
 
     Raises:
-        ValueError: an unknown ``of``, ``against`` or ``reduction``, a zero embedding, or a loss
-            with other arguments, no scalar, no dependence on the anchors, or no finite gradient.
+        ValueError: ``of``, ``against`` or ``reduction`` is unknown, an embedding is zero, or the
+            loss has other arguments, is no scalar, does not depend on the anchors, or has a
+            gradient that is not finite.
 
     Example:
         >>> import torch
@@ -142,7 +143,7 @@ def decompose(
     for name, value, choice in choices:
         if value not in get_args(choice):
             raise ValueError(
-                f"{name} must be one of {', '.join(get_args(choice))}; found {value!r}"
+                f"give {name} as one of {', '.join(get_args(choice))}; found {value!r}"
             )
     if of == "similarities" and against != "cross":
         raise ValueError(
@@ -270,8 +271,8 @@ def _derivative(
             (slope,) = torch.autograd.grad(value, leaf, allow_unused=True)
     if slope is None:
         raise ValueError(
-            "check that loss_fn neither detaches the anchors nor returns a constant: it does not "
-            "depend on the anchors, so it has no components"
+            "check that loss_fn neither detaches the anchors nor returns a constant: the loss does "
+            "not depend on the anchors"
         )
     broken = (~slope.isfinite()).any(dim=1)
     if bool(broken.any()):
@@ -306,7 +307,7 @@ def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tenso
 
 
 def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a tuple: GD (n values), and whether GD is the signed sum of the pushes (n booleans).
+    """Return GD (n values), and whether GD is the signed sum of the pushes (n booleans).
 
     Args:
         push: Product of GD and W, n x c.

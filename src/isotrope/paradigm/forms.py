@@ -1,6 +1,6 @@
-"""Makes objectives from a given one: the mean of both directions, one direction, pull or push.
+"""Makes an objective from another: the mean of both directions, one direction, pull or push.
 
-``objective.symmetric()`` and ``objective.parts`` return them.
+Call ``objective.symmetric()`` or ``objective.parts``.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,7 @@ from isotrope.paradigm.objective import Objective, Space
 
 
 class Derived(Objective, register=False):
-    """Base class of objectives made from another objective, whose declarations they take over."""
+    """Base class of objectives that are made from another objective and keep its declarations."""
 
     objective: Objective
 
@@ -65,17 +65,16 @@ class Derived(Objective, register=False):
 
 
 class OneWay(Derived, register=False):
-    """One of the two directions that an objective averages: the first view has the anchors."""
+    """One direction of an objective that averages two: only the first view serves as anchors."""
 
     two_directions = False
 
 
 class Symmetric(Derived, register=False):
-    """The mean of an objective over both directions: each view once as the anchors.
+    """The mean of an objective over both directions: each view serves once as anchors.
 
-    The components are those of the first direction. The residual is the rest of an anchor's
-    gradient, in closed form: the part that the anchor receives in the second direction, as a
-    positive and as a negative.
+    GD, W and R are those of the first direction. The residual is the gradient that an anchor
+    receives in the second direction, where it is a positive and a negative.
     """
 
     two_directions = True
@@ -120,7 +119,7 @@ class Part(Derived, register=False):
 
 
 class Parts(NamedTuple):
-    """An objective in two parts, pull and push; their gradients add up to the objective's."""
+    """The pull and the push of an objective; their gradients add up to that of the objective."""
 
     attraction: Objective
     repulsion: Objective

@@ -1,7 +1,7 @@
 """Reads the nodes of an autograd graph: the operation of each node and the values that it saved.
 
-A similarity is a node whose output compares embeddings; :class:`Similarity` holds its operands.
-Values that autograd does not keep are None.
+:class:`Similarity` is a node that compares embeddings, with its operands. Values that autograd does
+not keep are None.
 """
 
 import math
@@ -45,29 +45,29 @@ _OWN = 0.02  # sums of rows and columns below this share of the diagonal's gradi
 
 @dataclass
 class Similarity:
-    """A node of the graph whose output is a similarity.
+    """A node of the graph whose output is a similarity or distance of embeddings.
 
     Attributes:
         node: The node.
         kind: ``product``, ``distance`` or ``scores``.
-        edges: Edges to both operands; None for an operand without a gradient.
-        order: Place in the order in which the loss was computed.
+        edges: Graph edges to the two operands; None for an operand without a gradient.
+        order: Number of the node; nodes that were computed later have larger numbers.
         hook: Node whose hook reads ``gradient`` in the backward pass.
         a: First operand, in the layout of the operation.
         b: Second operand.
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
-        parts: Summands of ``gradient``, one from each operation that uses the result or a multiple.
-        tokens: Whether a later operation reduces the result from tokens to texts.
+        parts: Summands of ``gradient``, one from each operation that uses the result.
+        tokens: Whether tokens are compared, and a later operation computes a score for each text.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
-        roots: Graph nodes that each side comes from.
-        picked: Number of rows of the largest matrix from which an operand selects rows; else 0.
+        roots: Graph nodes that compute the first operand, and those that compute the second.
+        picked: If an operand selects rows of a matrix, the number of rows of the matrix; else 0.
         scale: Number that multiplies the result before an exponential; None without such a number.
-        beside: Graph node that concatenates the scores of an anchor with other scores, or None.
-        cosine: Whether the loss divides the result by the lengths of both vectors.
-        alpha: Number by which the operation multiplies each product or distance.
-        expanded: Whether the loss adds squared lengths, which make the result a squared distance.
+        beside: Graph node that concatenates these scores with others; None without such a node.
+        cosine: Whether the loss divides the result by the norms of both vectors.
+        alpha: Number by which the operation itself multiplies each product or distance.
+        expanded: Whether the loss adds squared norms, so that the sum is a squared distance.
         rooted: Whether the loss takes the square root of the result.
     """
 
@@ -96,7 +96,7 @@ class Similarity:
     def complete(self) -> None:
         """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.
 
-        The squared lengths may be the diagonal of the matrix of products x x^T.
+        The squared norms may be the diagonal of the matrix of products x x^T.
         """
         a, b, g = self.a, self.b, self.gradient
         if a is not None and b is not None and g is not None and g.ndim == 2 and a.equal(b.mT):
@@ -109,7 +109,7 @@ class Similarity:
 
     @property
     def top(self) -> Node:
-        """The node that outputs the similarities or, if these are squared later, their squares."""
+        """The node that outputs the similarities, or their squares if the loss squares them."""
         return self.hook if self.squared else self.node
 
     @property
@@ -119,7 +119,7 @@ class Similarity:
 
     @property
     def operation(self) -> str:
-        """``tokens`` or ``scores`` if these are compared, else the operation, such as ``Mm``."""
+        """``tokens``, ``scores`` or, if embeddings are compared, the operation (``Mm``)."""
         name = "tokens" if self.tokens else self.kind
         return name if name in ("tokens", "scores") else operation_of(self.node)
 
@@ -148,7 +148,7 @@ def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
 
 
 def texts_of(root: Node) -> list[Tensor]:
-    """Return a tensor for each lookup of token ids in a graph: one number for each text.
+    """Return a tensor for each lookup of token ids in a graph, with one number for each text.
 
     Equal texts have equal numbers. Lookups with mostly equal rows, such as positions, are left out.
     """
@@ -174,7 +174,7 @@ def texts_of(root: Node) -> list[Tensor]:
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operation on a tensor of this shape keeps the order of its numbers."""
+    """Return whether an operation leaves the numbers of a tensor of this shape in their order."""
     operation = operation_of(node)
     if operation == "Permute":
         long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
@@ -183,7 +183,7 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
-    """Return the parameter that a node reads, moves or casts; None for all else."""
+    """Return the model parameter that a node outputs; None if it outputs something else."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
         before = node.next_functions[0][0]
         if before is None:
@@ -215,7 +215,7 @@ def _of_weights(edge: Edge | None) -> bool:
 
 
 def compares(node: Node) -> bool:
-    """Return whether a node multiplies two activations, or computes distances."""
+    """Return whether a node multiplies two activations (no parameters) or computes distances."""
     known = operation_of(node) in {*_PRODUCTS, *_DISTANCES}
     return known and all(above is not None for above, _ in node.next_functions[-2:])
 
@@ -294,7 +294,7 @@ def _alike(a: tuple[Node | None, int], b: tuple[Node | None, int]) -> bool:
 
 
 def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor | None:
-    """Return the values of an edge; None if autograd keeps too little to compute them."""
+    """Return the tensor at an edge; None if autograd keeps too little to compute it."""
     if edge is None:
         return None
     node, index = edge
@@ -374,12 +374,12 @@ def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tenso
 
 
 def signed(size: int) -> int:
-    """Return a size with its sign; autograd stores sizes as unsigned numbers."""
+    """Return a size as a signed number; autograd stores sizes as unsigned numbers."""
     return size - 2**64 if size >= 2**63 else size
 
 
 def read_operands(seen: Similarity) -> bool:
-    """Store the operands while the graph holds them; return whether they can be compared."""
+    """Store the operands of ``seen``; return False if they are lost or cannot be compared."""
     node, operation = seen.node, operation_of(seen.node)
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":
@@ -430,7 +430,7 @@ def read_operands(seen: Similarity) -> bool:
 
 
 def number_of(value: object) -> float | None:
-    """Return a scalar as a number other than 0; None for anything else."""
+    """Return a scalar as a float; None if it is 0 or not a scalar."""
     if isinstance(value, Tensor) and value.numel() == 1:
         value = float(value.detach())
     return float(value) if isinstance(value, (int, float)) and value else None
@@ -439,7 +439,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return the values of the operands of ``seen``, by the ``edges`` that lead to them."""
+    """Return a dict: for each of ``edges`` that leads to an operand of ``seen``, the operand."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

@@ -1,9 +1,9 @@
-"""Three distances of unit vectors as functions of their similarity.
+"""Three distances of unit vectors, computed from their similarity s.
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
-``distance`` and ``angle`` clamp pairs closer than .01 (s > 1 - 5e-5), and ``angle`` also pairs
-within .01 of pi, because the derivatives of ``distance`` and ``angle`` by s are infinite there. For
-a clamped pair the value is constant and the slope is 0.
+``distance`` and ``angle`` clamp pairs that are closer than 0.01 (s > 1 - 5e-5), because the
+derivative by s is infinite at distance 0. ``angle`` also clamps pairs within 0.01 of pi. The value
+of a clamped pair is constant, and its slope is 0.
 """
 
 from typing import Literal
@@ -17,14 +17,14 @@ CLOSE = 5e-5  # 1 - s at a distance of .01, where the released code of the paper
 
 
 def angle(similarity: Tensor) -> Tensor:
-    """Return arccos of ``similarity`` in radians, clamped within .01 of 0 and of pi."""
+    """Return arccos of ``similarity`` in radians, clamped to [0.01, pi - 0.01]."""
     return torch.arccos(similarity.clamp(-1 + CLOSE, 1 - CLOSE))
 
 
 def dissimilarity(similarity: Tensor, metric: Metric) -> Tensor:
     """Return the distance of pairs with the given cosines; larger is farther.
 
-    A similarity of -inf stands for a missing negative and is infinitely far in every metric.
+    For a similarity of -inf, which stands for a missing negative, the distance is infinite.
     """
     if metric == "dot":
         return -similarity
@@ -47,7 +47,7 @@ def slope(similarity: Tensor, metric: Metric) -> Tensor:
 def shifted(similarity: Tensor, margin: float | Tensor) -> Tensor:
     """Return cos(theta + u) for pairs at the angle theta and a margin u (Li et al. 2024, eq. 2).
 
-    theta + u is clamped at pi, beyond which the cosine rises again. u = 0 changes nothing.
+    theta + u is clamped at pi, because the cosine rises again beyond pi.
     """
     if not isinstance(margin, Tensor) and margin == 0:
         return similarity

@@ -38,40 +38,40 @@ _HALF = (torch.float16, torch.bfloat16)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Objective:
-    """Base class of every objective; a subclass is a frozen keyword-only dataclass.
+    """Base class of every objective. Subclasses become frozen, keyword-only dataclasses.
 
-    A subclass defines its fields, ``formula`` and ``components``; the class statement registers it
-    under its lower-case name. Objectives are values: they hold hyperparameters and no state.
+    A subclass defines its hyperparameters as fields, ``formula`` and ``components``. The class
+    statement registers it under its lower-case name. Objectives have no state.
 
     An objective is called with embeddings of any length (n x d, any float dtype), normalises them
     and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values
-    that a paper tuned for a backbone; explicit arguments override them.
+    that a paper tuned for BERT-base; explicit arguments override them.
 
-    ``coupling`` declares how the anchors of a batch depend on each other, and so decides how value
-    and gradients are computed. It must be true of the loss of one direction, and of its attraction
-    and repulsion. For anchor i, let p_i be the similarity with its positive, t_i the statistics
-    over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau} (``logsumexp`` is log
-    S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
+    ``coupling`` declares how the losses of the anchors depend on each other, and so decides how
+    value and gradients are computed. It must be true of ``formula``, ``attraction`` and
+    ``repulsion``. For anchor i, let p_i be the similarity with its positive, and t_i the statistics
+    over its negatives that the formula uses. Let S_i be the sum over negatives of e^{s_ij/tau} (for
+    ``logsumexp``) or of log(1 + e^{s_ij/tau}) (for ``softplus``). With any functions f, a and c,
+    declare
 
-    - ``"batch"``: any function of all p and t. This is the default and always correct; it costs a
-      second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
-    - ``"none"``: the formula returns n values, and value i is a function of p_i and t_i, or of
-      anchor i, its positive, the other view and additional negatives (InfoNCE, triplets). Anchors
-      are not compared with each other. It takes one pass, and each of several processes computes
-      the loss of its own anchors only;
-    - ``"positives"``: sum_i f_i(t_i, all p), across the views (DCLW). It takes one pass;
-    - ``"linear"``: a(all p) + sum_i c_i(all p) S_i (MIO). It takes one pass, also over both views;
-    - ``"total"``: f(all p, sum_i S_i), ``logsumexp`` across views (uniformity). It takes one pass.
+    - ``"none"`` if the formula returns n values, and value i is a function of p_i and t_i, or of
+      anchor i, its positive, the other view and additional negatives (InfoNCE, triplets). Each of
+      several processes then computes the loss of its own anchors only;
+    - ``"positives"`` if the loss is sum_i f_i(t_i, all p) across the views (DCLW);
+    - ``"linear"`` if the loss is a(all p) + sum_i c_i(all p) S_i (MIO);
+    - ``"total"`` if the loss is f(all p, sum_i S_i), with ``logsumexp`` across views (uniformity);
+    - ``"batch"`` in all other cases. This is the default and always right, but it costs a second
+      pass over the similarities (8 n^2 d operations instead of 6 n^2 d).
 
     Formulas may use the number of negatives (``count``) wherever they may use p. A wrong
-    declaration fails ``prove``, and raises ``WrongCoupling`` if a batch's statistics show it.
+    declaration fails ``prove``, and raises ``WrongCoupling`` where it changes the gradient.
 
-    Declarations (``coupling``, ``pairwise``) are properties, because they may depend on settings. A
-    subclass may also write a constant as an attribute: ``pairwise = False``.
+    A subclass overrides ``coupling``, ``pairwise`` and other declarations by an attribute
+    (``pairwise = False``) or, if the value depends on settings, by a property.
 
     Attributes:
-        presets: Tuned settings by backbone.
-        batch_level: Whether there is one value for the batch instead of one for each anchor.
+        presets: A dict from encoder names to the settings that a paper tuned for the encoder.
+        batch_level: Whether the formula returns one value for the batch, not one for each anchor.
         least_rows: Smallest batch size without additional negatives.
         holds: Inputs that the gradient treats as constant: ``nothing``, the ``negatives``, the
             ``mixtures`` of negatives, or ``everything`` except the anchor.
@@ -89,20 +89,20 @@ class Objective:
 
     @property
     def coupling(self) -> Coupling:
-        """How anchors depend on each other; the default, ``batch``, is true of every formula."""
+        """How the losses of the anchors depend on each other; ``batch`` is always right."""
         return "batch"
 
     @property
     def two_directions(self) -> bool:
-        """Whether the value is the mean of both directions (each view once as anchors)."""
+        """Whether the loss is the mean of two directions: each view serves once as anchors."""
         return False
 
     @property
     def pairwise(self) -> bool:
         """Whether the objective compares rows with each other.
 
-        If so, rows of one group are not negatives of each other. If not (VICReg, BYOL), groups have
-        no effect.
+        If True, rows of one group are not negatives of each other. If False (VICReg, BYOL), groups
+        have no effect.
         """
         return True
 
@@ -113,7 +113,7 @@ class Objective:
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The transformations of the input that leave the value unchanged."""
+        """The transformations of the embeddings that do not change the loss, such as a rotation."""
         return frozenset({"rotation", "permutation", "scale"})
 
     def __init_subclass__(
@@ -129,7 +129,7 @@ class Objective:
             return
         if paper is None:
             raise TypeError(
-                f"class {cls.__name__} must name its source: "
+                f"name the source of class {cls.__name__}: "
                 f"class {cls.__name__}(Objective, paper=Paper(...))"
             )
         cls.paper = paper
@@ -137,7 +137,9 @@ class Objective:
         take_preset(cls, cls.presets)
         other = Objective.registered.get(cls.name)
         if other is not None and other.__module__ != cls.__module__:
-            raise TypeError(f"rename {cls.__name__}: {other.__module__} has the name {cls.name!r}")
+            raise TypeError(
+                f"rename {cls.__name__}: {other.__module__} also registers {cls.name!r}"
+            )
         Objective.registered[cls.name] = cls
 
     def __post_init__(self) -> None:
@@ -152,21 +154,22 @@ class Objective:
     # the two halves that the file of an objective defines
 
     def formula(self, pairs: Pairs) -> Tensor:
-        """The loss of one direction as in the paper: n values, or one if ``batch_level``."""
+        """Return the loss with the first view as anchors: n values, or one if ``batch_level``."""
         raise TypeError(f"{type(self).__name__} has no formula")
 
     def components(self, pairs: Pairs) -> Terms:
-        """Dissipation, weight and ratio of one direction, with ``scale`` for the whole objective.
+        """Return dissipation, weight and ratio of the loss with the first view as anchors.
 
         Raises:
-            NoTerms: the objective is not on the sphere (see ``space``).
+            NoTerms: ``space`` is not ``sphere``.
         """
         raise NoTerms(type(self).__name__, self.space)
 
     def swapped_components(self, pairs: Pairs) -> Terms:
-        """The components of the direction in which the positives are the anchors.
+        """Return the components of the loss with the positives as anchors.
 
-        They give the gradients of the compared vectors. Constant vectors have weight 0 here.
+        They give the gradient on the vectors that anchors are compared with. The default is right
+        if ``holds`` names what is constant.
         """
         terms = self.components(pairs)
         if self.holds == "nothing":
@@ -174,17 +177,17 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # positives receive a gradient
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """The pulling part of ``formula``; by default -GD_i pull_i s_ii' with constant GD and pull.
+        """Return the pulling part of the loss; by default -GD_i pull_i s_ii', constant GD, pull.
 
-        Its gradient is the contribution of the positive. If the paper names the two parts, a
-        subclass overrides this and ``repulsion``; attraction + repulsion must then equal formula.
+        If the paper splits its loss, a subclass overrides ``attraction`` and ``repulsion``. Their
+        sum must be ``formula``.
         """
         terms = _constant(self, pairs)
         positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        """The pushing part of ``formula``; by default GD_i sum_j W_ij s_ij with constant GD, W."""
+        """Return the pushing part of the loss; by default GD_i sum_j W_ij s_ij, constant GD, W."""
         terms = _constant(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()
@@ -193,19 +196,19 @@ class Objective:
 
     @property
     def space(self) -> Space:
-        """Input of the formula: unit rows (``sphere``), columns standardised over the batch
-        (``batchnorm``), or unchanged rows (``raw``, ``logits``). Only ``sphere`` has components.
+        """Input of the formula. ``sphere``: each row is normalised; ``batchnorm``: each column is
+        standardised over the batch; ``raw``, ``logits``: unchanged. Components need ``sphere``.
         """
         return "sphere"
 
     @property
     def has_terms(self) -> bool:
-        """Whether there are components: if the class defines them and ``space`` is ``sphere``."""
+        """Whether GD, W and R exist: ``components`` is defined, and ``space`` is ``sphere``."""
         return self.space == "sphere" and type(self).components is not Objective.components
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """How anchors' losses are combined: the mean, or the sum if each has the factor 1/n."""
+        """How the losses of the anchors are combined: the mean, or the sum if they contain 1/n."""
         return "mean"
 
     # public calls
@@ -306,14 +309,14 @@ class Objective:
         *,
         groups: Tensor | None = None,
     ) -> Tensor:
-        """Return n losses, unreduced.
+        """Return the losses of the n anchors.
 
         Raises:
             NoPerAnchor: the objective is a statistic of the whole batch.
         """
         if self.batch_level:
             raise NoPerAnchor(
-                f"call {type(self).__name__} itself: it is one number for the whole batch"
+                f"call {type(self).__name__} itself: this loss is one number for the whole batch"
             )
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
@@ -340,18 +343,18 @@ class Objective:
     def modify(
         self, *, dissipation: object = None, weight: object = None, ratio: object = None
     ) -> "Paradigm":
-        """Return this objective with some of its three components replaced.
+        """Return this objective with a new dissipation, weight or ratio.
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or, for
-        the ratio, a number. Only the gradient of the result has meaning, not its value (a
-        surrogate). The result has no residual: an anchor's gradient is that of the components.
+        the ratio, a number. The result is a surrogate loss: only the gradient has meaning, not the
+        value. The components are the whole gradient of an anchor; there is no residual.
         """
         from isotrope.paradigm.compose import modify  # compose defines an Objective itself
 
         return modify(self, dissipation=dissipation, weight=weight, ratio=ratio)
 
     def symmetric(self) -> "Objective":
-        """Return the mean of both directions: each view once as anchors.
+        """Return the mean of both directions: each view serves once as anchors.
 
         An objective that treats both views alike is returned unchanged.
         """
@@ -361,10 +364,10 @@ class Objective:
 
     @property
     def parts(self) -> "Parts":
-        """The attracting and the repelling part, each a separate objective.
+        """The attracting and the repelling part of the loss, as two objectives.
 
-        Their gradients add up to that of the objective. Source: Draganov et al. 2024,
-        section 3 and figure 3; Manna et al. 2023, supplement table 2.
+        Their gradients add up to that of the objective. Draganov et al. (2024, section 3) and Manna
+        et al. (2023, supplement, table 2) split losses in this way.
         """
         from isotrope.paradigm.forms import Part, Parts  # forms defines Objectives itself
 
@@ -373,29 +376,30 @@ class Objective:
         )
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return a dict of the fields, as configurations and cards store them."""
+        """Return a dict of the names and values of the hyperparameters."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
         """Check ``views``, which are not yet normalised, and return them.
 
         Raises:
-            ValueError: negatives for an objective that takes none, or too few rows.
+            ValueError: there are negatives, but the objective takes none, or there are too few
+                rows.
         """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
-                "leave out the additional negatives, or choose an objective that takes some "
-                f"(InfoNCE): {type(self).__name__} takes no additional negatives"
+                "leave out the additional negatives, or choose an objective that takes them, such "
+                f"as InfoNCE: {type(self).__name__} takes no additional negatives"
             )
         if views.anchors.shape[0] < self.least_rows and views.negatives is None:
             raise ValueError(
-                f"pass at least {self.least_rows} rows: {type(self).__name__} compares rows of a "
-                f"batch; found {len(views.anchors)}"
+                f"pass at least {self.least_rows} rows: {type(self).__name__} compares rows with "
+                f"each other; found {len(views.anchors)}"
             )
         return views
 
     def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Convert ``views`` to the objective's space and return their row statistics.
+        """Return the pairs of anchors and negatives in ``views``, normalised as ``space`` says.
 
         Raises:
             ValueError: See :meth:`prepare`.
@@ -427,9 +431,9 @@ def _square(
     views = Views(anchors, positives, negatives, groups=groups)
     if anchors.shape[0] != positives.shape[0]:
         raise InputError(
-            "pass one positive for each anchor, and other rows as negatives=, or pass positives "
-            "gathered from several processes to objective.loss(Views(anchors, positives, "
-            f"offset=...)); found {len(anchors)} anchors and {len(positives)} positives"
+            "pass one positive for each anchor (other rows as negatives=), or give gathered "
+            "positives to objective.loss(Views(anchors, positives, offset=...)): found "
+            f"{len(anchors)} anchors and {len(positives)} positives"
         )
     return views
 

@@ -1,8 +1,8 @@
-"""Runs every check of ``isotrope.paradigm.proof`` on one objective: ``isotrope check my_loss.py``.
+"""Runs all checks of ``isotrope.paradigm.proof`` on one objective (``isotrope check my_loss.py``).
 
-An error in the user's formula becomes a line of the result. A failed line names the inputs and the
-likely cause. :func:`mistakes` decomposes the formula to find out what is wrong: a factor, a sign,
-the weights or another part.
+The result has a line for each property. If a check fails or the formula raises an error, the line
+names the inputs and the likely cause. :func:`mistakes` decomposes the formula to find out what is
+wrong: a factor, a sign, the weights or another part.
 """
 
 import itertools
@@ -40,34 +40,34 @@ from isotrope.paradigm.proof import (
 
 _IGNORED = (
     "use the negatives and groups of `pairs` in formula and components, or declare takes_negatives "
-    "= False, pairwise = False: neither uses them (error inf), or only one of the two does"
+    "= False and pairwise = False: only one of the two uses them (or neither, if the error is inf)"
 )
 
 _REDUCED = (
-    "set reduction to 'sum' if the formula of this batch_level loss sums over the anchors; "
-    "otherwise, define attraction and repulsion so that their sum is the loss"
+    "set reduction to 'sum' if the formula sums over the anchors; if it does not, define "
+    "attraction and repulsion so that their sum is the loss"
 )
 _UNCOUPLED = (
-    "`coupling` or `holds` is wrong, or the formula computes a statistic without asking the pairs "
-    'for it: declare coupling = "batch", which is right for every formula of such statistics'
+    'declare coupling = "batch", which is right for every formula that takes all statistics from '
+    "`pairs`; if this does not help, correct `holds`"
 )
 _ONE_SIDED = (
-    "declare in `holds` the inputs that the formula treats as constant, or define "
+    "declare in `holds` which inputs the formula treats as constant, or define "
     "`swapped_components`, the gradient on the vectors that anchors are compared with"
 )
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the result: a property and whether it holds.
+    """The result of one check: a property of an objective, and whether it holds.
 
     Attributes:
         name: Checked property.
-        tried: Number of inputs and settings on which the property was tried.
-        worst: Largest error, or what was found, in words.
+        tried: Number of combinations of inputs and settings that were tried.
+        worst: Largest error as text, or a few words on what was found.
         passed: Whether the property holds; None if it could not be tried.
         means: Likely cause and remedy if the property does not hold.
-        mistakes: How the components differ from those of the formula, if they do.
+        mistakes: Sentences on how push and pull differ from those of the formula, if they do.
     """
 
     name: str
@@ -142,7 +142,7 @@ def _entries(
     means: str = "",
 ) -> Check:
     if not cases:
-        return Check(name, 0, "not tried: no components, or not on the sphere", passed=True)
+        return Check(name, 0, "not tried: no GD, W and R to compare", passed=True)
     errors = []
     for case, views in itertools.product(cases, batches):
         try:
@@ -165,14 +165,14 @@ def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
     """Say what the failed cases have in common."""
     case, views = wrong[0]
     shape = " x ".join(map(str, views.shape))
-    found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {shape}"
+    found = f"wrong in {len(wrong)} of {tried} cases, first in {case!r} on {shape} embeddings"
     if all(isinstance(case, Symmetric) for case, _ in wrong):
         return f"{_ONE_SIDED}: only the symmetric form is wrong; {found}"
     return found
 
 
 def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
-    """Return the line of a check that ended with an error in the loss."""
+    """Return the result of a check in which the loss raised ``error``."""
     lines = str(error).strip().splitlines() or [""]
     libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)
     frames = [
@@ -209,17 +209,17 @@ def _finite(cls: type[Objective]) -> Check:
 
 
 def mistakes(objective: Objective) -> list[str]:
-    """Say how the components differ from those of the formula, on 4 x 16 random embeddings.
+    """Return sentences on how push and pull of the components differ from those of the formula.
 
-    In this shape the weights of a gradient are unique. Pulls that differ by coordinate and
-    objectives without in-batch negatives are not analysed.
+    They are measured on 4 random rows in 16 dimensions, for which weights are unique. Objectives
+    whose pull is different in each coordinate or that have no in-batch negatives are not analysed.
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:
-        return ["check the gradient yourself: only in-batch negatives are analysed"]
+        return ["check the gradient yourself: this analysis needs in-batch negatives"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
-        return ["check the gradient yourself: a pull that differs by coordinate is not analysed"]
+        return ["check the gradient yourself: the pull is different in each coordinate"]
     rest = torch.zeros_like(anchors) if claimed.residual is None else claimed.residual
     if claimed.extra is not None:
         rest = rest + claimed.dissipation[:, None] * claimed.extra
@@ -245,10 +245,10 @@ def mistakes(objective: Objective) -> list[str]:
     if measured.misfit > EXACT:
         lines.append(
             f"correct against={claimed.against!r} or the residual: {measured.misfit:.0%} of the "
-            "gradient is along neither the positive nor the negatives"
+            "gradient has the direction of neither the positive nor the negatives"
         )
     elif all(line.endswith("is that of the formula") for line in lines):
-        lines = ["push and pull are right on 4 x 16 random embeddings: try the batch named above"]
+        lines = ["try the batch named above: push and pull are right on 4 x 16 random embeddings"]
     return lines
 
 
@@ -261,7 +261,7 @@ def _relation(claimed: Tensor, right: Tensor) -> str:
         return f"{float(factor):.4g} times that of the formula"
     factors = (claimed * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
     if claimed.shape[1] > 1 and _alike(claimed, factors * right):
-        return "that of the formula times a factor that differs by anchor: check GD"
+        return "that of the formula times a factor that is different for each anchor: check GD"
     return "not that of the formula"
 
 

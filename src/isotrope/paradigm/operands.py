@@ -15,7 +15,7 @@ _SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 
 def tables(given: Similarity) -> list[Compared]:
-    """Return the pairs that an operation compared: one table, or one for each direction of a loss.
+    """Return the pairs that an operation compared: one table, or two if a loss has two directions.
 
     The list is empty if the backward pass did not reach the operation.
     """

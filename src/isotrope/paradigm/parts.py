@@ -1,7 +1,8 @@
-"""The named parts of a gradient: dissipations, ratios, weights (Li et al. 2024, tables 1 and 2).
+"""Dissipations, ratios and weights that gradients consist of (Li et al. 2024, tables 1 and 2).
 
-A new objective calls ``parts.Hardest(metric="dot")(pairs)`` in its method ``components``. An
-existing one exchanges a part by ``objective.modify(weight=parts.Softmax(temperature=0.05))``.
+A new objective calls ``parts.Hardest(metric="dot")(pairs)`` in its method ``components``. To
+exchange a part of an existing objective, call
+``objective.modify(weight=parts.Softmax(temperature=0.05))``.
 """
 
 import math
@@ -42,10 +43,10 @@ def active(gap: Tensor, margin: float | Tensor) -> Tensor:
 
 
 class Component:
-    """A part of a gradient, such as a weight, computed from the similarities of each anchor.
+    """A dissipation, ratio or weight, computed from the similarities of each anchor.
 
     Attributes:
-        by_name: A dict from names, such as ``margin``, to the subclasses of one kind of part.
+        by_name: A dict from short names, such as ``margin``, to the parts of one kind.
     """
 
     by_name: ClassVar[dict[str, type["Component"]]]
@@ -61,7 +62,7 @@ class Component:
 
     @property
     def coupling(self) -> Coupling:
-        """How an anchor's value depends on other anchors; see :class:`Objective`."""
+        """How the value of an anchor depends on other anchors; see :class:`Objective`."""
         return "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -69,7 +70,7 @@ class Component:
         raise TypeError(f"{type(self).__name__} must define __call__")
 
     def short(self, *, exact: bool = False) -> str:
-        """Return the short form, ``"margin:0.3:dot"``; numbers to six digits, or ``exact``."""
+        """Return the short form (margin:0.3:dot); numbers have 6 digits, or all if ``exact``."""
         name = next((name for name, cls in self.by_name.items() if cls is type(self)), "")
         values = [getattr(self, field) for field in hypers(type(self))]
         written = [
@@ -80,7 +81,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Dissipation(Component):
-    """Dissipation GD_i of anchor i as a function of the statistics of its row."""
+    """Base class of dissipations GD_i, computed from the similarities of anchor i."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,10 @@ class Margin(Dissipation):
 
 @dataclass(frozen=True)
 class Fraction(Dissipation):
-    """GD = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_k e^{s_ik'/tau}) (InfoNCE; ArcCon: u > 0)."""
+    """Dissipation of InfoNCE (u = 0) and ArcCon (u > 0): the softmax share of the negatives.
+
+    GD_i = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_{k != i} e^{s_ik'/tau}).
+    """
 
     coupling = "none"
     temperature: Temperature = 0.05
@@ -125,12 +129,12 @@ class Fraction(Dissipation):
 
 @dataclass(frozen=True)
 class Ratio(Component):
-    """Ratio R_i of anchor i as a function of s_ii' and of its hardest negative's similarity."""
+    """Base class of ratios R_i, computed from the similarities of anchor i."""
 
 
 @dataclass(frozen=True)
 class Static(Ratio):
-    """Ratio R = r for every anchor: 1 in InfoNCE and MPT, a setting of the modified losses."""
+    """Ratio R = r for every anchor: r is 1 in InfoNCE and MPT, and a setting of modified losses."""
 
     coupling = "none"
     ratio: Annotated[
@@ -145,8 +149,8 @@ class Static(Ratio):
 class ArcRatio(Ratio, name="arccon"):
     """Ratio R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
-    For u = 0 (InfoNCE), R is 1 everywhere. Otherwise R is 0 if theta + u >= pi, or if the angle is
-    clamped because the anchor is closer than 0.01 to the positive or to its antipode.
+    For u = 0 (InfoNCE), R is 1 everywhere. Otherwise R is 0 if theta + u >= pi, or if theta is
+    closer than 0.01 to 0 or pi.
     """
 
     coupling = "none"
@@ -164,11 +168,11 @@ class ArcRatio(Ratio, name="arccon"):
 class MetricRatio(Ratio, name="met"):
     """Ratio R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
 
-    p is the positive, n the hardest negative. R is 0 if d or theta of p or n is clamped.
+    p is the positive, n the hardest negative. R is 0 if the distance or angle of p or n is clamped.
     """
 
     coupling = "none"
-    metric: Annotated[Metric, Hyper("", "measure of the margin")] = "distance"
+    metric: Annotated[Metric, Hyper("", "measure of d_n and d_p")] = "distance"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         push = slope(pairs.hardest(), self.metric)
@@ -176,23 +180,24 @@ class MetricRatio(Ratio, name="met"):
 
 
 _BY = Hyper(
-    "", "similarity of W: cross h_i.h'_j, anchors h_i.h_j, positives h'_i.h'_j, both the first two"
+    "",
+    "s in W: h_i.h'_j (cross), h_i.h_j (anchors), h'_i.h'_j (positives), cross and anchors (both)",
 )
 
 
 @dataclass(frozen=True)
 class Weight(Component):
-    """Weight W_ij as a function of a similarity and of one statistic of the row or the batch.
+    """Base class of weights W_ij, computed from a similarity and a statistic of the row or batch.
 
     A call returns n x c weights, 0 for columns that are not negatives. For ``SurrogatePairs`` it
-    returns ``kernels.surrogate_sums.LazyWeights``, which have only products and sums.
+    returns ``kernels.surrogate_sums.LazyWeights``, which do not store the n x c matrix.
 
     Attributes:
         by: Similarity that the weight depends on: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j,
             ``positives`` h'_i.h'_j, ``both`` h_i.h'_j and h_i.h_j (as in SimCLR).
         against: View of the negatives, as in ``Terms.against``. If ``by`` is ``cross``, the
             negatives are h'_j; if it is ``both``, h'_j and h_j; otherwise h_j.
-        batch_wide: Whether one number divides all weights, which then have the factor 1/n.
+        batch_wide: Whether one sum over the batch divides all weights, so that they contain 1/n.
     """
 
     @property
@@ -221,7 +226,7 @@ class Softmax(Weight):
     temperature: Temperature = 0.05
     by: Annotated[By, _BY] = "cross"
     normaliser: Annotated[
-        Literal["row", "batch"], Hyper("", "which weights sum to 1: those of a row or of the batch")
+        Literal["row", "batch"], Hyper("", "whether the weights of a row or of the batch sum to 1")
     ] = "row"
 
     @property
@@ -247,7 +252,7 @@ class Softmax(Weight):
 class Energy(Weight):
     """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): W of MHE (Li et al., 2024, table 2).
 
-    It is the derivative of log sum_{k<l} e^{s_kl/tau} with respect to s_ij. The sum is over all
+    W_ij is the derivative of log sum_{k<l} e^{s_kl/tau} with respect to s_ij. The sum is over all
     pairs of rows, by default of the anchors' view.
     """
 
@@ -303,9 +308,7 @@ class Hardest(Weight):
     is 1/sin theta_n (MAT). With these metrics, W is 0 if the hardest negative is closer than 0.01.
     """
 
-    metric: Annotated[Metric, Hyper("", "metric that the push increases: -s, distance, angle")] = (
-        "dot"
-    )
+    metric: Annotated[Metric, Hyper("", "what the push increases: -s, distance or angle")] = "dot"
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -319,7 +322,7 @@ class Hardest(Weight):
 
 
 def nothing(pairs: Pairs) -> Tensor:
-    """Return zero weights on the other view, for objectives without a push."""
+    """Return weights of 0 for all rows of the other view, for objectives without a push."""
     views, none = pairs.views, torch.zeros_like(pairs.positive)
     if isinstance(pairs, SurrogatePairs):
         return pairs.single("cross", none.long(), none)
@@ -327,13 +330,13 @@ def nothing(pairs: Pairs) -> Tensor:
 
 
 def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) -> Tensor:
-    """Return weights r_i.x_j, n x c and 0 for j = i, of losses of second moments (Barlow Twins).
+    """Return the weights r_i.x_j (n x c, 0 for j = i) of losses such as Barlow Twins.
 
     Args:
-        pairs: Square pairs without additional negatives.
+        pairs: Pairs of n anchors and n positives, without additional negatives.
         rows: The vectors r_i, n x d.
-        compared: The vectors x_j, n x d for each view that the columns come from.
-        against: Views that the columns come from.
+        compared: The vectors x_j, n x d for each view.
+        against: Views of the negatives, to which the columns belong.
     """
     if isinstance(pairs, SurrogatePairs) and len(rows) > rows.shape[1]:
         return pairs.products(against, rows, *compared)

@@ -1,8 +1,8 @@
-"""Evaluates the three components of an objective for one anchor at given angles.
+"""Computes GD, W and R of an objective for one anchor with given angles to the other vectors.
 
-The anchor is a unit vector. The positive and the negatives have given angles to it. Their parts
-perpendicular to the anchor are also perpendicular to each other. Both views of a negative are the
-same vector, so the batch is the same for objectives that compare within a view or across views.
+All vectors are unit vectors. Apart from their parts along the anchor, the positive and the
+negatives are perpendicular to each other. Both views of a negative are the same vector, so the
+angles are the same within a view and across views.
 """
 
 import math
@@ -26,10 +26,10 @@ class Portrait:
     """Dissipation GD, weight W and ratio R of one anchor; angles are in radians.
 
     Attributes:
-        near: Angles to the positive, p values.
-        far: Mean angles to the negatives, q values.
+        near: Angles between anchor and positive, p values.
+        far: Mean angles between anchor and negatives, q values.
         dissipation: Values of GD, p x q.
-        ratio: Values of R, p x q, NaN where the weights are 0; None if all would be NaN.
+        ratio: Values of R, p x q. A value is NaN if the weights are 0. None if all are NaN.
         angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
         weight: Values of W for these k negatives.
     """
@@ -55,7 +55,7 @@ def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
 
 
 def paint(objective: Objective, steps: int = 14) -> Portrait:
-    """Return the components: GD and R at ``steps`` x ``steps`` angles, W at 31 angles."""
+    """Compute GD and R at ``steps`` x ``steps`` pairs of angles, and W at 31 angles."""
     near = torch.linspace(0.05, 0.5, steps, dtype=torch.float64) * math.pi
     far = torch.linspace(0.05, 1, steps, dtype=torch.float64) * math.pi
     quantiles = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES
@@ -83,7 +83,7 @@ def summary(objective: Objective) -> dict[str, str]:
     weight: ``hardest`` (one negative has weight), ``all`` (several have weight), ``signed`` (some
     weights are negative), or ``none``.
     ratio: a number, ``dynamic``, ``matrix`` (one for each coordinate), or ``only pull``.
-    All are ``-`` for an objective without components.
+    If an objective has no components, all three are ``-``.
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "weight", "ratio"), "-")
@@ -106,7 +106,7 @@ def summary(objective: Objective) -> dict[str, str]:
 
 
 def rows(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return a dict from names to dissipation, weight, ratio, paper, equation and settings."""
+    """Return a dict: for each name, a list of GD, weight, ratio, paper, equation and settings."""
     rows_ = {}
     for name in names:
         cls = Objective.registered[name]

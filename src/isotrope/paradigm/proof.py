@@ -1,10 +1,10 @@
 """Tests whether the components of an objective give the gradient of its formula.
 
 An objective is written twice: as a formula and as the three components of its gradient. This module
-compares formula and components by autograd in float64 on batches that reveal mistakes. It also
-tests what a class declares (invariances, coupling), the sum of attraction and repulsion, and
-whether values are finite on degenerate input. The test suite calls these checks for every
-registered objective and setting; ``isotrope.paradigm.objective_check`` runs all on one class.
+compares formula and components by autograd, in float64, on several kinds of batches. It also tests
+what a class declares (invariances, coupling), the sum of attraction and repulsion, and whether
+values are finite on degenerate input. ``isotrope.paradigm.objective_check`` runs all checks on one
+class.
 """
 
 import math
@@ -69,13 +69,13 @@ BATCHES: dict[str, Callable[[int, int, Generator], tuple[Tensor, Tensor]]] = {
 
 
 def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Return anchors and positives of one of ``BATCHES``, n x d float64, not normalised."""
+    """Return random anchors and positives of a kind in ``BATCHES``, n x d float64, of any norm."""
     a, b = BATCHES[kind](n, d, Generator().manual_seed(seed))
     return a.double(), b.double()
 
 
 def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
-    """Yield the settings to test: the defaults, each other choice of a field, and each preset."""
+    """Yield the settings to test: the defaults, every other choice of a field, every preset."""
     yield {}
     for field, hyper in hypers(cls).items():
         for choice in hyper.choices:
@@ -86,7 +86,7 @@ def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
 
 
 def extremes(cls: type[Objective]) -> Iterator[dict[str, float]]:
-    """Yield settings, each with one number at an end of its declared range."""
+    """Yield settings in which one number is the lowest or the highest that its field allows."""
     for field, hyper in hypers(cls).items():
         if not hyper.choices:
             yield {field: _lowest(hyper)}
@@ -100,7 +100,7 @@ def _lowest(hyper: Hyper) -> float:
 
 
 def further(objective: Objective, anchors: Tensor) -> Tensor | None:
-    """Return 4 random negatives (4 x d) if an objective has none in the batch, else None."""
+    """Return 4 random negatives (4 x d) if the objective has ``in_batch=False``, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
     numbers = Generator().manual_seed(2)
@@ -128,7 +128,7 @@ def _largest(*tensors: Tensor) -> float:
 
 
 def largest(errors: Iterable[float]) -> float:
-    """Return the largest error; NaN if any is NaN (``max`` would skip it), 0 without errors."""
+    """Return the largest error: NaN if any error is NaN, and 0 if there are no errors."""
     values = list(errors)
     return math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
 
@@ -141,10 +141,10 @@ def double_entry(
     negatives: Tensor | None = None,
     groups: Tensor | None = None,
 ) -> float:
-    """Return the error of the components' gradient against autograd of the formula.
+    """Compare the components' gradient with autograd of the formula; return the largest error.
 
-    The error is divided by the largest push plus pull on an anchor, or by the largest gradient if
-    that is larger. Push, pull and gradient contain the 1/n of a mean.
+    The error is the largest difference, divided by the largest push plus pull on an anchor or, if
+    it is larger, by the largest gradient. Push, pull and gradient contain the 1/n of a mean.
 
     Args:
         objective: Objective with gradient components.
@@ -164,10 +164,10 @@ def double_entry(
 
 
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the larger error of :func:`double_entry` with additional negatives and with groups.
+    """Run :func:`double_entry` with additional negatives and with groups; return the larger error.
 
-    The result is infinite if the objective declares that it uses negatives or groups, but they
-    change nothing: training would silently ignore them.
+    The result is infinite if the objective declares that it uses negatives or groups, but they do
+    not change the gradient.
     """
     half, usual, errors = len(anchors) // 2, further(objective, anchors), [0.0]
 
@@ -189,9 +189,9 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the error of the gradients of attraction plus repulsion against those of the loss.
+    """Compare the gradients of attraction + repulsion with those of the loss; return the error.
 
-    The error is relative as in :func:`double_entry`.
+    The error is relative, as in :func:`double_entry`.
     """
     views = Views(anchors, positives, further(objective, anchors)).unit()
     a, b, more = views.anchors, views.positives, views.negatives
@@ -205,12 +205,12 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
 
 
 def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the largest error of a loss and its gradients in faster ways than ``eager``.
+    """Compute a loss in all faster ways; return the largest difference from ``eager``.
 
-    The ways are the default, the row blocks and, for anchors declared as uncoupled, the summed
-    shares of two processes. Each is tried with and without groups and additional negatives. The
-    gradients are those of both views, of the negatives and of a temperature. The bfloat16
-    backend takes the same passes over the formula and is left out.
+    The ways are the default, the row blocks and, if ``coupling="none"``, the sum of the shares of
+    two processes. Each way is tried with and without groups and additional negatives. The gradients
+    on both views, the negatives and a temperature are compared too. The bfloat16 backend is left
+    out.
 
     Args:
         objective: Any objective.
@@ -273,10 +273,11 @@ def _at(objective: Objective, temperature: Tensor) -> Objective:
 
 
 def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
-    """Return how much the value changes under one of ``INVARIANCES``.
+    """Return how much the loss changes under a transformation, one of ``INVARIANCES``.
 
-    ``rotation``: one orthogonal matrix on all rows; ``permutation``: one order for both views;
-    ``view swap``: anchors and positives exchanged; ``scale``: each row times its own factor.
+    ``rotation`` multiplies all rows by one orthogonal matrix. ``permutation`` reorders both views
+    alike. ``view swap`` exchanges anchors and positives. ``scale`` multiplies every row by a
+    different number.
     """
     n, d = anchors.shape
     more = further(objective, anchors)
@@ -332,8 +333,8 @@ def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tenso
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
     """Return the names of values, gradients and components that are not finite.
 
-    A batch of one group, in which nothing may be pushed, is tried as well. An objective may refuse
-    an input with an ``OverflowError``, because the dtype would overflow.
+    The batch is also tried with all rows in one group, so that nothing is pushed. The list is empty
+    if the objective raises an ``OverflowError``.
     """
     names = []
     more = further(objective, anchors)

@@ -21,9 +21,9 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "", "encoder with tuned values in a paper; they replace defaults, but not given values"
+        "", "use the values that a paper tuned for this encoder; values that you set override them"
     ),
-    "symmetric": Hyper("", "average two losses, each view once as anchors", choices=(False, True)),
+    "symmetric": Hyper("", "mean of two losses, with each view as anchors", choices=(False, True)),
     "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
 }
 
@@ -35,10 +35,10 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Objective]:
-    """Return the class registered under ``name``, in upper or lower case.
+    """Return the class that is registered under ``name``; upper and lower case are the same.
 
     Raises:
-        InputError: there is no such objective; the message names similar ones.
+        InputError: there is no such objective; the message suggests similar names.
     """
     objectives = names()
     if name.lower() not in objectives:
@@ -47,18 +47,18 @@ def find(name: str) -> type[Objective]:
 
 
 def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
-    """Return the objective ``name`` with the given hyperparameters and exchanged components.
+    """Return the objective ``name`` with the given settings.
 
     Args:
         name: Registered name.
-        settings: Hyperparameters by field name. ``dissipation``, ``weight`` and ``ratio`` exchange
-            a component (see :meth:`Objective.modify`), unless the class has a hyperparameter of
-            that name and the value is a number. ``preset`` fills in a paper's tuned values,
+        settings: Hyperparameters by field name. ``dissipation``, ``weight`` and ``ratio`` replace a
+            component (see :meth:`Objective.modify`). But if the class has a hyperparameter of this
+            name, a number sets the hyperparameter. ``preset`` takes a paper's tuned values,
             ``symmetric`` averages both directions, and ``part`` keeps only the ``attraction`` or
-            the ``repulsion``.
+            ``repulsion``.
 
     Raises:
-        InputError: an unknown setting, or a value out of its bounds.
+        InputError: a setting is unknown, or a value is out of its bounds.
     """
     cls = find(name)
     fields = hypers(cls)
@@ -86,21 +86,21 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
         if part == "repulsion" and objective.has_terms and not pushes(objective):
-            raise ValueError("set part to attraction, because nothing is pushed away")
+            raise ValueError("set part to attraction: this objective pushes nothing away")
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
 
 
 def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
-    """Return a tuple, name and settings, from which :func:`build` makes an equal objective.
+    """Return a tuple of the name and the settings with which :func:`build` makes this objective.
 
     Args:
-        objective: Instance of a registered class. It may be changed by ``modify``, then
-            ``symmetric``, then ``parts``, in this order, as :func:`build` does.
+        objective: Instance of a registered class, after any calls of ``modify``, ``symmetric`` and
+            ``parts`` in this order.
 
     Raises:
-        InputError: an objective that no settings describe.
+        InputError: no settings describe the objective.
     """
     from isotrope.paradigm.compose import Paradigm  # compose defines Objectives itself
     from isotrope.paradigm.forms import Part, Symmetric  # forms does too
@@ -121,9 +121,8 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     if Objective.registered.get(name) is type(base) and build(name, settings) == objective:
         return name, settings
     raise InputError(
-        "change the components first (modify), then take both directions (symmetric), then one of "
-        "the parts, or write a class MyLoss(Objective, paper=...): no settings describe the "
-        f"objective {brief(objective)}"
+        "call modify first, then symmetric, then parts, or write a class MyLoss(Objective, "
+        f"paper=...): no settings describe the objective {brief(objective)}"
     )
 
 
@@ -165,7 +164,7 @@ def run_file(path: Path) -> ModuleType:
 
 
 def load_plugin(path: str | Path) -> list[str]:
-    """Run a Python file that defines objectives and return the names it registered.
+    """Run a Python file that defines objectives; return the names that the file registered.
 
     Raises:
         InputError: the file is missing, fails, or defines no objective.
@@ -186,13 +185,13 @@ def load_plugins(files: Iterable[str | Path]) -> None:
 
 
 def check_plugins(plugins: object, folder: Path) -> None:
-    """Refuse a plugin that the folder names, unless the user has loaded it (``--plugin``)."""
+    """Raise an error if ``folder`` names a plugin that the user has not loaded (``--plugin``)."""
     for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
         path = Path(str(plugin))
         if path.resolve() not in _plugin_files and path.name not in {
             file.name for file in _plugin_files
         }:
             raise InputError(
-                f"add `--plugin {path}` if you trust the code in this file: {folder} needs it, but "
-                "code that only a folder names is not run"
+                f"add `--plugin {path}` if you trust the code in this file: {folder} needs this "
+                "file, but code that only a folder names is not run"
             )

@@ -25,14 +25,14 @@ _separable: set[tuple[object, ...]] = set()
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
     """Return the part of ``objective.loss(views)`` that is the loss of some anchors.
 
-    If both views are anchors, the same rows are taken from each.
+    If both views serve as anchors, the same rows are taken from each view.
 
     Args:
         objective: Objective with ``coupling="none"``. The results of all slices add up to its loss.
         views: Embeddings of the batch, of any norm, with one positive for every anchor.
         rows: Slice of consecutive anchors.
         backend: Name of a backend, see ``objective.loss``. Here ``"auto"`` never takes ``"eager"``,
-            which sees only these rows and cannot notice a wrong declaration.
+            which cannot notice that ``coupling`` is wrong.
     """
     one_way = OneWay(objective=objective) if objective.two_directions else objective
     directions = [views, views.swapped()] if objective.two_directions else [views]
@@ -45,14 +45,13 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
 
 
 def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "auto") -> Tensor:
-    """Return the loss of the whole batch; its gradient is this process's part, scaled for DDP.
+    """Return the loss of the whole batch; backpropagate it in every process under DDP.
 
-    Let L be the loss of the whole batch, and let each process p of P backpropagate P s_p, where the
-    shares s_p add up to L. Through the gather a row h of process p receives sum_q P ds_q/dh = P
-    dL/dh. The parameters of process p then receive P (dL/dh_p) dh_p/dtheta. DDP takes the mean over
-    processes: dL/dtheta. The same holds for a parameter of the objective (a temperature). If an
-    objective declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise
-    each process computes the whole loss, s_p = L / P.
+    Each process p of P backpropagates P s_p, where the shares s_p add up to the loss L of the
+    batch. If the objective declares ``coupling="none"``, s_p is the part of the anchors of process
+    p. If not, s_p is L / P. An embedding h of process p receives, through the gather, sum_q P
+    ds_q/dh = P dL/dh. The parameters of process p receive P (dL/dh_p) dh_p/dtheta, and DDP takes
+    the mean over processes, which is dL/dtheta. The same holds for a learnt temperature.
     """
     processes = world_size()
     few = batch.fewest < objective.least_rows

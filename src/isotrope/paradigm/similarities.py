@@ -1,20 +1,19 @@
-"""Finds the pairs of embeddings that a loss compares, and its gradient on each pair.
+"""Finds the pairs of embeddings that a loss compares, and the gradient of the loss on each pair.
 
-A loss compares two embeddings by an entry of some similarity S: a product of two activations (rows
-with rows, each row with a few candidates, tokens with tokens), a cosine or a negated distance.
-dL/dS is the signed weight of that pair. Below zero, the pair is pulled together; above zero, it is
-pushed apart. GD, W and R of the papers (docs/notation.md) follow from these weights, whatever the
-loss, the trainer, the module and the layout of rows are.
+A loss L compares two embeddings by their similarity S: a product of two activations (rows with
+rows, each row with a few candidates, tokens with tokens), a cosine or a negated distance. dL/dS is
+the signed weight of the pair. If dL/dS is below 0, the loss pulls the pair together; if it is above
+0, the loss pushes the pair apart. Dissipation GD, weights W and ratio R (docs/notation.md) follow
+from these signed weights, for every loss, trainer, module and layout of rows.
 
-S is found in the autograd graph of a loss that is already computed; the operations that compute it
-are not intercepted. So a compiled model is not compiled again, and operations that torch fuses (a
-triplet loss, a cosine) appear as their parts. Hooks on a few nodes read gradients in the training's
-own backward pass, so no collective operation runs twice. Some losses cannot be read, and the
-reading says why: values that autograd does not keep, compiled losses, custom autograd functions.
+The similarities are found in the autograd graph of a loss that is already computed. Therefore a
+compiled model is not compiled again, and operations that torch fuses (a triplet loss, a cosine)
+appear as their parts. Hooks on a few nodes read gradients in the backward pass of the training, so
+no collective operation runs twice. A loss cannot be read if autograd does not keep its values, if
+it is compiled, or if it is a custom autograd function; ``GraphReading.reason`` then says why.
 
-The share of the gradient that the pairs explain follows from the graph. It is 1 unless the loss
-reaches an embedding by a path without pairs. Then the gradient of that path is compared with that
-of the pairs.
+The graph also shows which share of the gradient the pairs explain. The share is below 1 if the loss
+also uses embeddings without comparing them, such as in a penalty on their norms.
 """
 
 from collections import defaultdict
@@ -55,7 +54,7 @@ _SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", 
 _SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
-_NOTHING = "the loss is 0: with one row, one label, or labels that all differ, nothing is compared"
+_NOTHING = "the loss is 0, because nothing is compared: one row, one label, or no equal labels"
 _MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
@@ -64,10 +63,11 @@ _FEW = 2  # most scores of an anchor in pairs or triplets, which have no in-batc
 
 
 class GraphReading:
-    """The pairs that one loss compares, and their gradients, read in its backward pass.
+    """The pairs that one loss compares, and their gradients, read in the backward pass.
 
-    Create it from a loss before ``backward()``. Call :meth:`end` afterwards; if ``done`` is given,
-    the backward pass calls it. An error within the backward pass is stored, never raised there.
+    Create the reading before ``backward()`` and call :meth:`end` afterwards. If ``done`` is given,
+    the backward pass calls :meth:`end`. An error within the backward pass is stored in ``error``,
+    not raised.
 
     Args:
         loss: Scalar with a graph.
@@ -76,14 +76,15 @@ class GraphReading:
     Attributes:
         loss: Value of the loss.
         compared: Similarities in the order in which they were computed.
-        explained: Share of the gradient of the embeddings that the pairs explain; None without any.
+        explained: Share of the gradient on the embeddings that the pairs explain; None if no pairs
+            were found.
         known: A tuple for each objective of isotrope in the loss: the objective and its views.
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
-        rows: Number of anchors in the batch or, if the loss picks anchors, of all embeddings.
-        divisors: Numbers that the whole loss was divided by, such as the number of batches whose
-            gradients a trainer accumulates.
+        rows: Number of anchors in the batch. If the loss selects anchors, number of all embeddings.
+        divisors: Numbers by which the loss was divided at the end, such as the number of batches
+            whose gradients a trainer accumulates.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class GraphReading:
             into[key] = gradient.detach().clone() if before is None else before + gradient
 
     def end(self) -> None:
-        """Read the values that the hooks kept and release the graph; later calls do nothing."""
+        """Compute the attributes and release the graph; later calls do nothing."""
         if self._over:
             return
         self._over = True
@@ -476,13 +477,12 @@ class _Graph:
         """Return why no pair was found."""
         names = [node.name() for node in self.nodes]
         if any(name.startswith("CompiledFunction") for name in names):
-            return "the loss is compiled and cannot be read: compile only the model"
+            return "the loss is compiled and cannot be read; compile only the model"
         of_python: Any = torch.autograd.function.BackwardCFunction
         own = [node.name() for node in self.nodes if isinstance(node, of_python)]
         if own:
-            return f"the loss is a custom autograd function ({own[0]}), whose pairs cannot be read"
+            return f"the loss is a custom autograd function ({own[0]}), which cannot be read"
         return (
-            "the loss does not compare embeddings with each other: it may compare them with class "
-            "weights, prototypes or fixed targets, or compare dimensions instead of rows (as "
-            "Barlow Twins does)"
+            "the loss does not compare embeddings with each other, but perhaps with class weights, "
+            "prototypes or fixed targets; or it compares dimensions, as Barlow Twins does"
         )

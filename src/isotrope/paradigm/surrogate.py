@@ -1,13 +1,12 @@
-"""Builds a loss from gradient components (:class:`~isotrope.Terms`); only the anchor is variable.
+"""Builds a loss from gradient components (:class:`~isotrope.Terms`).
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i + h_i.extra_i) + h_i.residual_i
 
-has the gradient that these components describe (Li et al. 2024, eq. 5). The value of the loss has
-no meaning: watch the components.
+has the gradient that these components describe (Li et al. 2024, eq. 5), if everything but the
+anchor h_i is constant. The value of the loss has no meaning: watch the components.
 
-Components that a user inspects hold matrices of weights. In the loss of a large batch, components
-hold only the products of the weights with the compared vectors
-(``isotrope.kernels.surrogate_sums``).
+``objective.terms`` returns matrices of weights. In the loss of a large batch, components hold only
+the products of the weights with the compared vectors (``isotrope.kernels.surrogate_sums``).
 """
 
 import contextlib
@@ -35,7 +34,7 @@ class Surrogate:
     """The formula of an objective that is defined by ``components`` alone.
 
     A subclass lists this class before ``Objective`` among its bases. Each view serves once as
-    anchors, and the two directions are averaged. A residual counts as attraction.
+    anchors, and the two losses are averaged. ``attraction`` includes the residual.
     """
 
     holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "everything"
@@ -60,7 +59,7 @@ class Surrogate:
 
 
 def constant_components(objective: _Given, pairs: Pairs) -> Terms:
-    """Return the detached components; for a large batch, they store no matrix of weights."""
+    """Return constant components; for a large batch, they store no matrix of weights."""
     return _components(objective, pairs).detached()
 
 

@@ -13,7 +13,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One cell of a table: its text, a label (``note``) and why it has no number (``title``)."""
+    """One cell of a table. ``note`` is a label; ``title`` says why a cell has no number."""
 
     text: str
     title: str = ""
@@ -111,13 +111,13 @@ def verdict(run: Run) -> str:
 
 
 def twins(run: Run, runs: Sequence[Run]) -> str:
-    """Return a sentence that names the runs with the same saved weights; empty without any."""
+    """Return a sentence that names the runs with the same saved weights; empty if none has them."""
     same = [
         other.name
         for other in runs
         if other is not run and run.weights is not None and other.weights == run.weights
     ]
-    return f"Its saved model has the same weights as that of {', '.join(same)}." if same else ""
+    return f"The saved model has the same weights as in {', '.join(same)}." if same else ""
 
 
 def _score_name(run: Run) -> str:
@@ -141,9 +141,9 @@ def _why_missing(run: Run, key: str) -> str:
         missing = "labelled test images" if run.of_images else "--dev data"
         return f"not measured: the run had no {missing}"
     if key == "ratio":
-        return "not defined: the ratio differs between coordinates, or no negative had a weight"
+        return "not defined: the ratio differs between coordinates, or all weights were 0"
     if key == "hardest_share":
-        return "not defined: dissipation was below 0.01 for all anchors when last measured"
+        return "not defined: at the last measurement, dissipation was below 0.01 for all anchors"
     return "not measured in this run"
 
 

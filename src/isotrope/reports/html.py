@@ -326,7 +326,7 @@ def write_audit(audited: Audit, folder: Path) -> None:
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return text and CSS class of a run's label: ``healthy``, ``even`` or ``faulty``."""
+    """Return the text of a run's label, and its CSS class: ``healthy``, ``even`` or ``faulty``."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"
@@ -339,7 +339,7 @@ def command(folder: Path) -> str:
 
 
 def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
-    """Return sentences on which runs are healthy; empty if no run has a diagnosis."""
+    """Return sentences that say which runs are healthy; empty if no run has a diagnosis."""
     diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
     unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
     if not diagnosed:

@@ -31,10 +31,10 @@ class Scale:
 
     Attributes:
         across: The quantity on the horizontal axis.
-        along: Whether the cursor shows all lines at its x position; if not, the nearest point.
+        along: Whether the cursor shows all lines at its x position, instead of the nearest point.
         box: Left, top, right and bottom of the axes.
         x: Offset and slope that convert a horizontal position to a number.
-        lines: For each line, a dict of ``run``, ``column``, ``name``, ``spread`` and ``y`` (as x).
+        lines: A dict for each line: ``run``, ``column``, ``name``, ``spread`` and a vertical ``y``.
         log: Whether the vertical axis is logarithmic.
     """
 
@@ -54,7 +54,7 @@ class ReportPanel:
         key: The key of the quantity, unique on the page.
         title: The heading.
         note: A line on how to read the picture.
-        names: The names of a run's lines (solid, dotted) if it has several; otherwise empty.
+        names: The names of the solid and the dotted line of a run; empty if runs have one line.
         svg: The SVG element.
         wide: A wider SVG element with the names of the runs at the ends of their lines, or empty.
         scales: A dict from ``KEY`` and ``KEY-wide`` to the scales of ``svg`` and ``wide``.
@@ -74,7 +74,7 @@ class ReportPanel:
 def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
     """Draw the measured quantities by subject, and list those that no run has measured.
 
-    Returns: For each subject, a tuple of its section, its pictures, and titles without a picture.
+    Returns: A tuple for each subject: the section, the pictures, and the titles that have none.
     """
     sections_ = []
     for section in SECTIONS:

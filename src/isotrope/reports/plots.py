@@ -33,7 +33,7 @@ _DECADES = 30  # a logarithmic axis is allowed if largest / smallest value is ab
 
 @dataclass(frozen=True)
 class Style:
-    """Colour (``#rrggbb``) and dash pattern (empty: solid) of one run."""
+    """Colour (``#rrggbb``) and dash pattern of a run's lines; an empty pattern is solid."""
 
     colour: str
     dash: tuple[float, ...]
@@ -50,7 +50,7 @@ class Curve:
         y: Vertical positions of the points, m values.
         spread: Standard deviations of y, m values, or None.
         origin: Number that is subtracted from y before the line is drawn.
-        unit: Number by which y - origin is divided. If runs share a unit, origin is 0 and unit 1.
+        unit: Number by which y - origin is divided. If runs are comparable, origin is 0 and unit 1.
     """
 
     run: int
@@ -80,9 +80,9 @@ def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return the quantities to draw; the dev score is repeated once for each dev metric.
+    """Return the quantities to draw. Each dev metric has its own picture of the dev score.
 
-    An unfinished run counts to the dev metric of another run with the same ``dev`` setting.
+    An unfinished run is drawn with the finished runs that have the same ``dev`` setting.
     """
     names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}
@@ -120,7 +120,7 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     if _share_no_unit(quantity, runs):
         return (
             "Loss, scaled to 0-1",
-            "The loss of each run is scaled separately, because losses have no common unit.",
+            "Each run's loss is scaled separately: different objectives have no common unit.",
         )
     return quantity.title, quantity.note
 

@@ -1,4 +1,4 @@
-"""The pictures of a report, by subject, and the glossary, both from the table of metrics."""
+"""Defines the pictures of a report, by subject, and its glossary, from the table of metrics."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace

@@ -39,7 +39,7 @@ class Run:
         settings: Settings in config.yaml; empty if a custom training loop wrote the log.
         steps: Numbers of the t logged steps, in ascending order.
         series: Values of each column of metrics.csv at these steps, NaN if not measured.
-        result: Contents of result.json; None while the run is in progress (or was stopped).
+        result: Contents of result.json; None if the run is in progress or was stopped.
         judgement: Whether training helped; None if no scores were stored.
     """
 
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def method(self) -> str:
-        """Name of the training method of a run on images, with its ``--cut`` if it is not 1."""
+        """The training method of a run on images, followed by ``--cut`` if this is not 1."""
         details = self.result.details if self.result else {}
         recorded = details.get("method", self.settings.get("method", ""))
         name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
@@ -113,8 +113,8 @@ class Run:
     def dev_data(self) -> str:
         """Fingerprint of the scored data. Dev scores with equal fingerprints are comparable.
 
-        Older versions recorded none. For their runs, the name and the settings of the score stand
-        in and, for ``--dev auto`` and kNN, the fingerprint of the training data.
+        Older versions of isotrope recorded none. For their runs, this is the score's name and
+        settings; for ``--dev auto`` and kNN, also the fingerprint of the training data.
         """
         if recorded := self._dev("data"):
             return recorded
@@ -131,7 +131,7 @@ class Run:
 
     @property
     def dev_settings(self) -> str:
-        """The settings that determine the scored data as one text, for runs without a result."""
+        """A text of the settings that determine the scored data, for runs without a result."""
         names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 

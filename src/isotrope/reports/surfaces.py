@@ -210,7 +210,7 @@ def written(figure: Figure) -> Picture:
 
 
 def slices(study: "optuna.Study", score: str) -> bytes:
-    """Return an SVG by Optuna: one panel for each setting of a study, with the scores."""
+    """Return an SVG, drawn by Optuna: the scores of a study, in one panel for each setting."""
     import matplotlib.pyplot as plt
     from optuna.visualization.matplotlib import plot_slice
 

@@ -31,7 +31,7 @@ _PLACES = ("encoder", "dev", "data", "files")  # settings that name files or mod
 
 
 def grid(spec: Sweep) -> list[dict[str, str]] | None:
-    """Return a dict for each combination, the last setting fastest; None if values are drawn."""
+    """Return a list of dicts, one for each combination of values; None if values are drawn."""
     if spec.sampler != "grid":
         return None
     names = [setting.name for setting in spec.varied]
@@ -62,14 +62,14 @@ def check_sweep(spec: Sweep) -> None:
 
 def _check_scored(spec: Sweep) -> None:
     """Refuse to vary the data on which the runs are scored."""
-    score, remedies = "`--dev`", {"dev": "make one sweep for each"}
+    score, remedies = "`--dev`", {"dev": "make one sweep for each value"}
     if spec.metric.startswith("dev_"):
         if spec.base.get("dev") == "auto":
-            remedies |= dict.fromkeys(HELD_OUT_BY, "give a file instead of auto")
+            remedies |= dict.fromkeys(HELD_OUT_BY, "give `--dev` a file instead of auto")
     elif spec.metric.startswith(("knn_", "linear")):
         names = ("data", "classes", "holdout", "knn_images")
         score = f"`--metric {spec.metric}`"
-        remedies = dict.fromkeys(names, "make one sweep for each")
+        remedies = dict.fromkeys(names, "make one sweep for each value")
     else:
         return
     for setting in spec.varied:

@@ -2,8 +2,8 @@
 
 ``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range. Values
 of a range are drawn on a logarithmic scale if its upper end is at least ten times its lower end,
-otherwise on a linear scale. A suffix ``:log`` or ``:linear`` sets the scale, ``:whole`` draws whole
-numbers (the default for settings that need them), and ``:5`` takes five values, for a grid.
+otherwise on a linear scale. A suffix ``:log`` or ``:linear`` sets the scale. ``:whole`` draws whole
+numbers; settings that need whole numbers need no suffix. ``:5`` makes a list of five values.
 """
 
 import math
@@ -42,7 +42,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return as text the value at ``share`` (0 to 1) of the way from low to high."""
+        """Return a value of the range as text: ``low`` for share 0, ``high`` for share 1."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:
@@ -73,7 +73,7 @@ class Varied:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The values of a list, or the ends of a range; if they are valid, so is every value."""
+        """The values of a list, or the ends of a range. If these are valid, every value is."""
         return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
 
 
@@ -124,13 +124,13 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
             points = int(word)
         else:
             raise ValueError(
-                f"a range may be followed by :log, :linear, :whole or :N; found {word!r}"
+                f"write only :log, :linear, :whole or a number (:5) after a range; found {word!r}"
             )
     if log and low <= 0:
-        raise ValueError("a logarithmic range must begin above 0")
+        raise ValueError("begin a logarithmic range above 0, or write :linear after it")
     span = Span(low, high, log, integers)
     if integers and not (low.is_integer() and high.is_integer()):
-        raise ValueError("its ends must be whole numbers")
+        raise ValueError("give whole numbers as the ends of the range")
     if points is None:
         return (), span
     if points > _MOST:
@@ -143,7 +143,7 @@ def _ends(text: str) -> tuple[float, float]:
     try:
         ends = float(low), float(high)
     except ValueError:
-        raise ValueError("a range is LOW..HIGH with two numbers") from None
+        raise ValueError("write a range as LOW..HIGH, with two numbers") from None
     if not (math.isfinite(ends[1] - ends[0]) and ends[0] < ends[1]):
-        raise ValueError("a range goes from a smaller to a larger number")
+        raise ValueError("write a range from a smaller to a larger number")
     return ends

@@ -39,7 +39,7 @@ class SweepSettings(Settings):
     vary: list[str] = setting([], "Setting to vary, and its values.", "NAME=VALUES")
     output: Path = setting(..., "Folder for the runs, the table and the picture.", "DIR")
     sampler: Literal["grid", "random", "tpe"] | None = setting(
-        None, "How values are chosen.", shown="grid; random if a range has no :N"
+        None, "How values are chosen.", shown="grid, or random for a range without :N"
     )
     trials: int = setting(20, "Number of trials (random, tpe).", ge=1, used=_drawn)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every trial with.")
@@ -57,7 +57,7 @@ class SweepSettings(Settings):
         used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "a run takes all `--devices`"),
     )
     draws: int = setting(0, "Random seed of the samplers random and tpe.", ge=0, used=_drawn)
-    keep: Literal["all", "best"] = setting("all", "Models to keep: all, or of the best trial.")
+    keep: Literal["all", "best"] = setting("all", "Models to keep: all, or the best trial's.")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Sweep:
         base: Settings that all runs share: a dict from flags or YAML keys to values.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if all combinations fit in the trials.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if there are trials for all combinations.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.

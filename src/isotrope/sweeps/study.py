@@ -5,8 +5,8 @@ of SQLite, and Optuna's dashboard opens it. A trial is one combination of values
 the mean over the seeds. Results are read from the run folders, so a new study repeats no training.
 
 The combinations of a grid are added as trials in order, because Optuna's ``GridSampler`` shuffles
-them. Each trial has a seed, because a sampler with a single seed would draw the same values in each
-process. So the same command draws the same values, whatever ran before.
+them. Each trial has its own seed: with one seed for the sampler, all processes would draw the same
+values. Therefore the same command draws the same values, whatever ran before.
 """
 
 import warnings
@@ -75,7 +75,7 @@ class SweepStudy:
             ) from error
 
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield number and values of each trial, until there are ``count`` different combinations.
+        """Yield number and values of each trial, until ``count`` combinations have been tried.
 
         The trials of earlier commands come first, because some of their runs may be unfinished.
         """
@@ -124,7 +124,7 @@ class SweepStudy:
         return trial.number, self._spelled(trial.params)
 
     def tell(self, number: int, score: float | None) -> None:
-        """Record the score of a trial, or with None its failure. A trial keeps its first score."""
+        """Record the score of a trial; None records a failure. A trial keeps its first score."""
         failed = TrialState.FAIL if score is None else None
         with os_errors_as_input_errors(self._journal):
             self.study.tell(number, score, state=failed, skip_if_finished=True)

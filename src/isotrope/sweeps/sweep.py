@@ -55,7 +55,7 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
     def take(self, seed: int, result: Result | str | InputError | None) -> None:
-        """Add the outcome of a run: a result, a reason or an error; None if it is not finished."""
+        """Add a run's outcome: a result, a reason, an error, or None if the run is not finished."""
         if isinstance(result, Result):
             self.results[seed] = result
         elif result is not None:

@@ -1,16 +1,16 @@
 """Training on text and images: settings, run folders, and trainers of Hugging Face.
 
-``settings`` declares the settings of a training (and imports no heavy library). ``run`` creates the
-folder, the processes and the outcome of a run. ``loop`` performs the steps: ``trainers`` extends
-the trainers of sentence-transformers and transformers, ``callbacks`` works between the steps,
+``settings`` declares the settings of a training. ``run`` creates the folder, starts the processes
+and returns the outcome of a run. ``loop`` performs the steps. ``trainers`` extends the trainers of
+sentence-transformers and transformers. ``callbacks`` logs, scores and saves between the steps.
 ``checkpoints`` finds complete checkpoints, ``progress`` prints the progress, and ``nan_guard``
 stops a run at a number that is not finite.
 
-Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run, ``text_module`` the trained module,
-and ``card`` the model card. Images: the package ``images`` has the methods, which use ``recipe``,
-``optimisers`` and, for batches larger than memory, ``gradient_cache``.
+For text, ``fit_text`` has ``isotrope.fit``, ``text`` performs the whole run, ``text_module`` has
+the trained module, and ``card`` writes the model card. For images, the package ``images`` has the
+training methods.
 
-Several processes: ``launch`` starts and watches them; each runs ``worker``.
+If a run has several processes, ``launch`` starts and watches them, and each runs ``worker``.
 """
 
 from typing import TYPE_CHECKING

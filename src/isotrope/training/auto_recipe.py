@@ -1,12 +1,12 @@
 """``--recipe auto``: looks at the data and the encoder to choose settings that a user left out.
 
 The choices replace the defaults before a run begins. config.yaml therefore has every choice, and
-the same command with the choices as flags repeats the run. docs/LOG.md describes our trials.
+the same command with the choices as flags repeats the run.
 
 For pairs, it chooses a contrastive loss in both directions, no head, the encoder's own length
-limit, and a high learning rate for several epochs. The saved weights lie between the original and
-the trained weights. In our trials, they scored about as well as the trained weights, and the model
-forgot less. For single texts, it chooses SimCSE's settings (``--recipe papers``). Held-out records
+limit, and a high learning rate for several epochs. The saved weights are a mean of the original and
+the trained weights. In our trials (docs/LOG.md), this mean scored about as well as the trained
+weights and forgot less. For single texts, it chooses SimCSE's settings. Held-out records
 decide only whether the run saves the trained model or the original one.
 """
 
@@ -84,15 +84,14 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     if not planned:
         if "objective" in given and not {"recipe", "learning_rate", "epochs"} & given:
             warn(
-                "set what you want to change of SimCSE's defaults (learning rate "
-                f"{settings.learning_rate:g}, {settings.epochs:g} epoch, "
-                f"{settings.max_length} tokens, head {settings.head}): an objective other than "
-                f"{OBJECTIVE} turns --recipe auto off"
+                f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
+                f"length limit ({settings.max_length} tokens) and head ({settings.head}): they are "
+                f"SimCSE's, because --recipe auto works only for the objective {OBJECTIVE}"
             )
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
-    warn("recipe auto reads the data and measures the encoder on a part of it, to choose settings")
+    warn("choosing settings: reading the data, and measuring the encoder on a part of it")
     facts = _facts(encoder, settings)
     rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # the choice includes what is given
@@ -108,7 +107,8 @@ def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
     kind = "scored pairs" if facts.scored else kinds[facts.columns]
     linked = f", {facts.linked:.0%} of which share a text with others" if facts.linked else ""
-    yield f"recipe auto for {facts.records:,} {kind}{linked} (SimCSE's settings: --recipe papers)"
+    chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
+    yield f"{chose} for {facts.records:,} {kind}{linked}:"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
@@ -230,13 +230,13 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
-        Choice("between", 0.7, "the saved weights lie between the original and the trained ones"),
+        Choice("between", 0.7, "the saved weights are a mean of original and trained weights"),
     ]
 
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for scored pairs; only loss and prompts differ from those for pairs."""
-    query, why = own_prompts(encoder)[0], "both texts of a scored pair get the prompt of queries"
+    query, why = own_prompts(encoder)[0], "both texts of a scored pair get the query prompt"
     return [
         Choice("loss", "CoSENTLoss", "this loss learns the order of the scores"),
         *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),
@@ -259,7 +259,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
         Choice("epochs", _within(1.0, facts, settings), "each text is seen once"),
-        Choice("between", 0.5, "the mean of old and new weights: single texts teach little"),
+        Choice("between", 0.5, "the saved weights are the mean of original and trained ones"),
     ]
 
 
@@ -275,7 +275,7 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     if "dev" in settings.model_fields_set:
         return ends
     held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
-    few = "too few records to hold some out: nothing is scored, unless you give `--dev FILE`"
+    few = "too few records to hold some out; add `--dev FILE` to score the model"
     return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, few)]
 
 
@@ -284,7 +284,7 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     several = settings.devices > 1 or without_mean(settings)
     if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
-    why = "a second training includes the held-out pairs; the weights of both are averaged"
+    why = "a second training includes the held-out pairs; both trained models are averaged"
     return [Choice("refit", True, why)]
 
 

@@ -70,13 +70,13 @@ def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
 def _refuse(settings: TrainSettings) -> None:
     """Refuse settings that the audit does not cover."""
     if settings.head != "none":
-        problem = "needs `--head none`, because the audit embeds texts without a head"
+        problem = "the audit embeds texts without a head, and this training has one"
         raise _refusal(problem, "add `--head none`, or give a number")
     if settings.encoder == "scratch":
-        raise _refusal("an encoder from scratch has learnt nothing to audit", "give a number")
+        raise _refusal("the audit needs a trained encoder, not scratch", "give a number")
     if launched_processes()[0] > 1:
-        problem = "needs a single process, and torchrun has started several"
-        raise _refusal(problem, "run `isotrope audit` first, and give the number")
+        problem = "the audit needs a single process, and torchrun has started several"
+        raise _refusal(problem, "run `isotrope audit` first, and give its temperature")
 
 
 def _refusal(problem: str, remedy: str) -> SettingError:
@@ -113,8 +113,8 @@ def _recommended(
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if found is None:
         raise InputError(
-            f"give a number: the audit cannot recommend a temperature for {name}. Either it has no "
-            "temperature, or no temperature is better than another, or no anchor has a negative"
+            f"give a number: the audit cannot recommend a temperature for {name}. This objective "
+            "has no temperature, or all temperatures are equally good, or no anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -1,4 +1,4 @@
-"""The work between the steps of a run: logging, dev score, early stopping, requests to stop."""
+"""Logs, scores and saves between the steps of a run, and ends it early if needed."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ COLUMNS = columns("text")
 
 
 class Timer:
-    """Counts the seconds of the steps: data, forward and backward passes, and updates."""
+    """Counts the seconds that the steps take, including the reading of data."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -53,7 +53,7 @@ class Timer:
         self._since, self._resting = time.perf_counter(), 0.0
 
     def step(self) -> None:
-        """Add the step that has just ended, including the time to fetch its data."""
+        """Add the time of the step that has just ended, including the reading of its data."""
         now = time.perf_counter()
         if self._since is not None:
             self.seconds += now - self._since - self._resting
@@ -138,7 +138,7 @@ class Metrics:
         self._log({name: value for name, value in values.items() if value is not None}, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the row of metrics.csv that is not yet written, for a checkpoint."""
+        """Return what a checkpoint saves: the row that is not yet in metrics.csv."""
         if self.path.is_file():
             with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
                 os.fsync(handle.fileno())
@@ -167,7 +167,7 @@ class Metrics:
         return ",".join(cells) + "\n"
 
     def step(self, step: int) -> None:
-        """Add a row for ``step`` (counted from 0), which has just ended, if it was measured."""
+        """If the step that has just ended was measured, add its row. Steps count from 0."""
         module = self.module
         if not module.measured:
             return
@@ -195,12 +195,12 @@ class Dev:
 
     Args:
         history: Evaluations so far, the name of the score, and which model to save.
-        score: Function that evaluates the current encoder. If there is nothing to score it on:
-            the sentence to print at the end of the run, in place of the verdict.
+        score: Function that evaluates the current encoder. Without data to score, a string: the
+            sentence that is printed at the end of the run in place of the verdict.
         column: Column of the score in metrics.csv, and prefix of the scores in result.json.
-        every: Number of steps between scores; 0 for scores at the start and the end only.
-        patience: The run ends after this number of evaluations without a new best score, if given.
-        curves: Function that returns a dict from column to loss of held-out records, or None.
+        every: Number of steps between scores. With 0, only the start and the end are scored.
+        patience: End the run after this number of scores in a row without a new best, if given.
+        curves: Function that returns a dict: a column, and the loss of held-out records. Optional.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
     """
@@ -230,7 +230,7 @@ class Dev:
     def attach(
         self, metrics: Metrics, timer: Timer, progress: Progress, keep: Callable[[int], str]
     ) -> None:
-        """Set where scores are written, and the function ``keep`` that saves the best model."""
+        """Set the objects that receive the scores, and the function that saves the best model."""
         self.metrics, self.timer, self.progress, self.keep = metrics, timer, progress, keep
 
     @property
@@ -280,7 +280,7 @@ class Dev:
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.history.name} {value:.2f}", change, best)
         if self.exhausted and step != self.metrics.module.steps:
-            self.progress.say(f"early stopping at step {step:,}: no score is above the {best}")
+            self.progress.say(f"early stopping at step {step:,}: no later score beats the {best}")
         self.timer.rest(time.perf_counter() - start)
 
     def begin(self, step: int) -> None:
@@ -354,8 +354,8 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
     before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
     if before not in (None, now["versions"]):
         warn(
-            "warning: numbers may differ in their last digits, because this run is resumed with "
-            f"other versions of packages ({path} lists the old and the new versions)"
+            "warning: numbers may differ in their last digits, because package versions changed "
+            f"before this run was resumed ({path} lists the old and the new versions)"
         )
     write_text(path, json_text([*parts, now]))
 
@@ -365,14 +365,14 @@ _ENOUGH = 1_000
 
 
 class Between(TrainerCallback):
-    """Logs, scores and saves between the steps. The logged records per second exclude this time.
+    """Logs, scores and saves between the steps. Logged speeds exclude the time for this.
 
     After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
     Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.
 
     Args:
         watched: A tuple of the run's progress display, its metrics, and a function that is called
-            with the first step. None in all processes but the first, which alone prints and writes.
+            with the first step. None except in the first process, the only one that prints.
 
     Attributes:
         save: Function that writes a checkpoint at once. The trainer sets it.
@@ -405,7 +405,7 @@ class Between(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the log, and score the model before training; with ``--keep-every``, save it."""
+        """Begin the log, and score the original model. With ``--keep-every``, save this model."""
         step = state.global_step
         self.timer.begin()
         if self.watched is not None:

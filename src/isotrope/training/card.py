@@ -135,11 +135,9 @@ def model_card(
     base_model, base = _base_model(settings.encoder)
     way = f"; saved at {settings.between:.0%} of the way from the original weights"
     name = settings.loss or settings.objective.replace(",", ", ")
-    what = f"A sentence embedding model, {base} trained by isotrope with {name}."
+    what = f"A sentence embedding model: isotrope trained {base} with {name}."
     if rejected:
-        what = (
-            f"The sentence embedding model {base}, unchanged: a training with {name} was rejected."
-        )
+        what = f"The embedding model {base}, unchanged: training with {name} made it no better."
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         what=what,
@@ -157,7 +155,7 @@ def model_card(
         length=report.max_length,
         trained=f"{_TRAINED[settings.freeze]}{way if settings.between < 1 else ''}"
         if lora is None
-        else f"{lora_line(lora)}; merged into this model, and saved separately in `adapter/`",
+        else f"{lora_line(lora)}; the adapters are merged into this model, and also in `adapter/`",
         matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are embeddings, too: "
         f"load the model with `truncate_dim={prefixes[-1]}`"
         if prefixes
@@ -239,7 +237,7 @@ def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
         seed=settings.seed,
         evaluation=f"{table}\n\nTraining: {details['verdict']}."
         if rows
-        else "The data had no labelled test part, so nothing was scored.",
+        else "Nothing was scored, because the data had no test part with labels.",
         citation=bibtex(find(details["objective"]["name"]).paper),
     )
 

@@ -1,9 +1,9 @@
-"""Measures how a training changed the scores of dev queries and similarities of general sentences.
+"""Measures what a training changed: scores of dev queries, and similarities of general sentences.
 
-The general sentences are up to 300 first sentences of docstrings in Python's standard library,
-which need no labels and no download. They are embedded before and after training. The result is 100
-times Spearman's correlation between their similarities before and after: 100 if all pairs of
-sentences keep their order. The number does not show whether a new order is worse.
+The general sentences are up to 300 first sentences of docstrings in Python's standard library.
+They are embedded before and after the training, and each pair has a cosine. The result is 100 times
+Spearman's correlation between the cosines before and after. It is 100 if all pairs keep their
+order. The number does not show whether a new order is worse.
 """
 
 import importlib
@@ -114,20 +114,20 @@ def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterato
     if start >= _EASY and judge(history).outcome == "within noise":
         yield (
             "score both models on all your texts (`isotrope evaluate --compare ... --retrieval "
-            f"FILE --corpus FILE`): {start:.2f} before training leaves the held-out texts little "
-            "room for a gain"
+            f"FILE --corpus FILE`): the score of the held-out texts was already {start:.2f} before "
+            "training, so it could hardly rise"
         )
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
         remedy = longer if positions > report.max_length else "an encoder for longer texts"
-        cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
+        cut = f"{report.truncated_share:.0%} of the texts were cut after {report.max_length} tokens"
         yield f"try {remedy}: {cut}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
-        yield f"look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} are few"
+        yield f"look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} pairs are few"
 
 
 def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
-    """Yield the lines that the command line prints on what a training changed."""
+    """Yield lines for the terminal that say what a training changed."""
     if queries := details.get("queries"):
         worst = "; the largest falls:" if queries["worst"] else ""
         yield (
@@ -138,7 +138,7 @@ def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
             yield f"  {one['before']:.2f} to {one['after']:.2f}: {shortened(one['query'])}"
     share = details.get("kept")
     if share is not None:
-        correlation = f"correlation {share / 100:.2f} (1: no change; --between nearer 0 raises it)"
+        correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
         yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
         yield line.replace("RUN", run)

@@ -2,8 +2,8 @@
 
 ``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser and
 schedule, and ``run.pt`` with the states of the callbacks: unwritten rows, dev scores, seconds.
-``complete.json`` is written last and has a hash of each file. A folder without it is incomplete,
-because its process ended too early; no run resumes from it. Nothing in a checkpoint is executed.
+``complete.json`` is written last and has a hash of each file. A checkpoint without this file is
+incomplete, and no run resumes from it. Nothing in a checkpoint is executed.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def verify(folder: Path) -> None:
 
 
 def exists(folder: Path) -> bool:
-    """Return whether a run has a checkpoint that was once complete."""
+    """Return whether a run has a checkpoint with the file complete.json."""
     return any(folder.glob(f"checkpoint-*/{COMPLETE}"))
 
 
@@ -112,9 +112,9 @@ class Checkpoints:
 
     Args:
         folder: Folder of all checkpoints.
-        every: Number of steps between checkpoints. The last step has none without ``keep``.
-        keep: Number of steps between permanent checkpoints. The checkpoint of the last step is
-            permanent, too. With None, no checkpoint is permanent.
+        every: Number of steps between checkpoints.
+        keep: Number of steps between permanent checkpoints. The last step also gets a permanent
+            checkpoint. With None, no checkpoint is permanent, and the last step gets none.
         last: Last step of the run.
     """
 
@@ -133,5 +133,5 @@ class Checkpoints:
                 remove(checkpoint)
 
     def due(self, step: int) -> bool:
-        """Return whether to save after a step: see ``every`` and ``keep``."""
+        """Return whether the trainer saves a checkpoint after a step."""
         return self.stays(step) or (step % self.every == 0 and step != self.last)

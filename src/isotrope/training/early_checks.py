@@ -24,7 +24,7 @@ OBJECTIVE = "ntxent"
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` chooses settings (for example, not with ``--lora``)."""
+    """Return whether ``--recipe auto`` chooses settings; with ``--lora``, it chooses none."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -46,7 +46,7 @@ def chosen_later(settings: RunSettings) -> frozenset[str]:
 
 
 def takes_scores(settings: TrainSettings) -> bool:
-    """Return whether the given or chosen loss can read scored pairs."""
+    """Return whether the loss, given or chosen by ``--recipe auto``, can read scored pairs."""
     own = "objective" in settings.model_fields_set
     return settings.loss in OF_SCORES or (recipe_applies(settings) and not own)
 
@@ -59,7 +59,7 @@ def check_not_taken(output: Path) -> None:
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return the settings, with the values that recipe and audit chose when the run began."""
+    """Return the settings with the values that were chosen automatically when the run began."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
     chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
     if not (chosen or AUTO in own.values()) or not config.is_file():
@@ -80,7 +80,7 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 
 
 def check_given(settings: RunSettings) -> None:
-    """Refuse settings without effect, unless ``--recipe auto`` will first choose other settings."""
+    """Refuse settings that have no effect. If ``--recipe auto`` applies, this is checked later."""
     if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
         settings.check_used(lambda line: None)
 
@@ -147,7 +147,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
             raise CannotResume(
-                f"cannot resume {output}: its {named(name)} was {old!r}, now {new!r}",
+                f"cannot resume {output}: {named(name)} was {old!r} there, and is {new!r} now",
                 remedy="repeat the command that began the run, or choose another output folder",
             )
     if RunFolder(output).result.is_file():

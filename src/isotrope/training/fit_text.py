@@ -101,14 +101,14 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     separate = [name for name in options if name.startswith("objective") and name != "objective"]
     if separate:
         raise InputError(
-            f"set the values in {type(objective).__name__}(...): {separate[0]} is only for an "
-            "objective given by name"
+            f"set the objective's values in {type(objective).__name__}(...): the keyword "
+            f"{separate[0]} is only for an objective that you give by name"
         )
     learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
     if learnt:
         raise InputError(
-            f"give a number as {learnt[0]} of {objective.name}, because this training cannot learn "
-            "it; or train with ObjectiveLoss in the trainer of sentence-transformers"
+            f"set {learnt[0]} of {objective.name} to a number: this training cannot learn it. To "
+            "learn it, use ObjectiveLoss in the trainer of sentence-transformers"
         )
     name, values = registry.as_settings(objective)
     home = type(objective).__module__.partition(".")[0]

@@ -4,7 +4,7 @@ The loss needs the embeddings of the whole batch at once, but not their activati
 pass computes the activations again, chunk by chunk, from the same random states and therefore with
 the same dropout masks. The price is one more forward pass. The method is from Gao, Zhang, Han and
 Callan 2021, "Scaling deep contrastive learning batch size under memory limited setup", section 3.
-This file serves images; text has the code of sentence-transformers (``CachedObjectiveLoss``).
+Only trainings on images use this file. On text, ``CachedObjectiveLoss`` does the same.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ def refuse_batch_statistics(module: nn.Module) -> None:
     for name, part in module.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
-                "train without `--micro-batch` (gradient caching), or keep "
-                f"{name or 'this module'} ({type(part).__name__}) in eval(), or replace it by "
-                "GroupNorm or LayerNorm: batch normalisation would use the statistics of each "
-                "chunk, not of the whole batch"
+                "train without `--micro-batch` (gradient caching): batch normalisation would use "
+                "the statistics of each chunk alone. Or replace "
+                f"{name or 'this module'} ({type(part).__name__}) by GroupNorm or LayerNorm, or "
+                "keep it in eval()"
             )

@@ -1,7 +1,7 @@
 """Starts several processes on this machine, watches them, and ends them together.
 
 ``launch`` runs one training in several processes (ranks), with the environment variables that
-torchrun would set. Under torchrun, which several machines need, this file is not used. ``each``
+torchrun would set. For several machines, use torchrun itself instead of this file. ``each``
 runs many tasks, several at a time; each process has its share of the cores and one GPU.
 
 The parent process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a

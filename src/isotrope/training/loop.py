@@ -97,7 +97,7 @@ class TrainingTask(ABC):
 
         A task must define this if its ``dev`` chooses the step to save.
         """
-        raise TypeError(f"{type(self).__name__} does not choose a step: it saves the last one")
+        raise TypeError(f"define keep() in {type(self).__name__}: its dev score chooses the model")
 
     @abstractmethod
     def finish(self) -> Result:

@@ -73,8 +73,8 @@ def checks_in(
     losses = _losses(vars(module), module.__name__, name)
     if not losses:
         raise InputError(
-            "give FILE:NAME, where NAME is a function of (anchors, positives) or a module; without "
-            f"NAME, names with 'loss' are checked: {file} has no {name or 'loss'}"
+            "give FILE:NAME, where NAME is a function of (anchors, positives) or a module: "
+            f"{file} has {f'no {name}' if name else 'no objective, and no name with loss in it'}"
         )
     # build all first: a loss that cannot be built is reported before the slow checks of others
     built = {
@@ -130,14 +130,14 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
     for parameter in needed:
         if parameter.kind is parameter.KEYWORD_ONLY:
             raise InputError(
-                f"{file}: give {parameter.name} a default, or bind it with functools.partial: "
-                f"{key} needs {parameter.name}= at every call; found {signature}"
+                f"{file}: give {parameter.name} a default, or bind it with functools.partial: the "
+                f"check does not pass the keyword {parameter.name} to {key}{signature}"
             )
         if parameter.name in _LABELS:
             raise InputError(
-                f"{file}: write a function of anchors and positives that makes {parameter.name} "
-                f"itself, and check it: {key} takes {parameter.name}, but the check passes only "
-                "anchors, positives and negatives"
+                f"{file}: check a function of anchors and positives that makes {parameter.name} "
+                f"and calls {key}: the check passes only anchors, positives and negatives, not "
+                f"{parameter.name}"
             )
     return loss
 
@@ -167,7 +167,8 @@ def checks_of(
     Args:
         loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
             third parameter without a default receives negatives. A module is copied for each call.
-        source: File and name from which two processes load the loss; None to skip their check.
+        source: File and name from which two processes load the loss; None skips the check on two
+            processes.
         dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
 
     Yields: A ``Check`` for each comparison; ``passed`` is None if the comparison was impossible.
@@ -201,39 +202,38 @@ def checks_of(
     yield from _collapsed(subject)
 
 
-_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; this call passed {}"
-
-
+_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; the check used {}"
 _DRAWS = (
-    "not compared with the rows permuted, in chunks, on two processes and in bfloat16: the loss "
-    "draws random numbers, which differ in these cases"
+    "not checked with permuted rows, in chunks, on two processes and in bfloat16, because the loss "
+    "draws other random numbers there"
 )
 _REMEMBERS = (
-    "checked only for finite values: a second call on the same batch, after the same "
-    "torch.manual_seed, gives another value, as a loss with a queue does"
+    "checked only for finite values: two calls on the same batch with the same seed give different "
+    "values, as if the loss had a queue"
 )
 _PERMUTED = (
-    "check masks, labels and seeds: the value depends on the order of the rows. Either a mask or a "
+    "check masks, labels and seeds: the loss depends on the order of the rows. Either a mask or a "
     "label is at the wrong place, or every call draws the same random numbers (a fixed seed)"
 )
-_CACHED = (
-    "do not train this loss with gradient caching: it uses embeddings outside one backward pass"
+_CACHED = "do not train this loss with gradient caching: it would change the gradient"
+_CHUNKS = (
+    "look for chunks without a gradient or with wrong row numbers: the gradient in chunks differs "
+    "from the gradient of the whole batch"
 )
-_CHUNKS = "look for dropped gradients or a missing offset: chunks differ from the whole batch"
 _GATHERED = (
-    "check reductions and positives: two processes differ from one. Either no gradient flows "
-    "through a reduction, which halves it, or rows of another process are taken for positives"
+    "check reductions and positives: two processes give another gradient than one. Either no "
+    "gradient flows through a reduction, or rows of another process are taken for positives"
 )
 _TURNED = (
     "use a constant margin: a larger margin raises the loss of some pairs and lowers the loss of "
     "others. If a margin is multiplied by a similarity, it changes its sign with the similarity"
 )
 _UNUSED = (
-    "check that the margin is used: a larger margin changes neither the loss of this batch, nor "
-    "that of the batch with all anchors multiplied by -1"
+    "check that the margin is used: a larger margin does not change the loss, also if all anchors "
+    "are multiplied by -1"
 )
-_OWN = "not a fault; the loss gathers no rows, so each process compares only its own rows"
-_BF16 = "compute in float32: arithmetic in bfloat16 loses more than the rounding of the inputs"
+_OWN = "not a fault; the loss gathers no rows, so each process compares only the rows that it has"
+_BF16 = "compute in float32: bfloat16 arithmetic causes a larger error than rounding the inputs"
 _COLLAPSE = "clamp norms, or return 0 for an empty batch: one value that is not finite ends a run"
 
 

@@ -1,4 +1,4 @@
-"""Learning-rate schedules and random seeds of steps; parameter groups and LARS for image methods.
+"""Defines learning-rate schedules, seeds of steps, parameter groups, and the optimiser LARS.
 
 The learning rate and the weight decay depend only on the step and are set before every update. No
 scheduler has a state, so a resumed run continues exactly.
@@ -77,7 +77,7 @@ def build_optimizer(
         module: Module to train.
         plan: Plan of the run.
         predictor: Part of the module with a separate learning rate.
-        times: Learning rate of the predictor divided by that of the other parameters.
+        times: Factor on the predictor's learning rate.
         constant: Whether the learning rate of the predictor stays at its peak.
         fused: Whether AdamW updates all parameters in one kernel.
     """

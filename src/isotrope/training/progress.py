@@ -12,7 +12,7 @@ from isotrope.core.distributed import rank
 def warn(line: str) -> None:
     """Print a line on stderr, above the bar if there is one.
 
-    Only the first of several processes prints it. No setting mutes it.
+    If there are several processes, only the first prints the line. No setting turns this off.
     """
     if rank() == 0:
         tqdm.write(line, file=sys.stderr)
@@ -34,7 +34,7 @@ class Progress:
         self._bar: Any = None
 
     def say(self, message: str) -> None:
-        """Print a line of information if the run shows a bar or prints lines."""
+        """Print a line of information, unless the run shows no progress."""
         if self.shown or self._lines:
             warn(message)
 

@@ -35,13 +35,13 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Rates):
-    """The optimiser settings of one run: durations in steps, learning rate for the batch size.
+    """The optimiser settings of one run; the learning rate is for the batch size of the run.
 
     Attributes:
         steps: Number of steps of the whole run.
         steps_per_epoch: Number of steps of one pass over the data.
         warmup_steps: Number of steps over which the learning rate rises linearly.
-        scheduler: Path of the learning rate from its peak to ``last_learning_rate``.
+        scheduler: Way in which the learning rate goes from its peak to ``last_learning_rate``.
     """
 
     steps: int
@@ -58,12 +58,12 @@ class Recipe(Rates):
         objective: Registered name of the objective.
         objective_settings: Defaults of hyperparameters, by the name of the objective; they replace
             the objective's own defaults.
-        augment: Name in ``data.augment.RECIPES``.
+        augment: Name of the augmentation, such as ``simclr``.
         source: Publication that the numbers are from.
         batch_size: Batch size for which the learning rate was chosen. With a batch of B, the
             learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
-        epochs: Passes over the data.
-        warmup_epochs: Epochs of warm-up. A shorter run warms up for the same share of its steps.
+        epochs: Number of epochs.
+        warmup_epochs: Epochs of warm-up. A shorter run has the same share of warm-up steps.
         clip: Norm above which gradients are clipped, or None.
         scaled: Whether the learning rate is proportional to the batch size.
     """

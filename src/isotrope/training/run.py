@@ -73,12 +73,12 @@ class Outcome:
     """The outcome of a training; it can be used as the path of its run folder.
 
     Attributes:
-        result: Numbers and provenance; for an interrupted run, the state so far.
+        result: Numbers and provenance; for an interrupted run, those of the steps so far.
         output: The run folder.
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: The encoder after the last step; ``model/`` may have that of an earlier step with a
+        encoder: The encoder after the last step. The saved model may be from an earlier step with a
             better score. None if the run was already finished, or ran in other processes.
-        first: Whether this is the first or only process. Other processes have and print no numbers.
+        first: Whether this is the first or only process. Other processes have no numbers.
     """
 
     result: Result
@@ -184,7 +184,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         lost = _lost(error)
         if lost is None and not is_peer_failure(error):
             raise
-        what = lost or "another process of this run has ended"
+        what = lost or "this process ended, because another process of the run has ended"
         saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
@@ -273,7 +273,7 @@ def _taken(
 
 
 def check_devices(settings: RunSettings) -> str:
-    """Return the kind of device to train on; refuse more processes than devices or inputs."""
+    """Return the kind of device to train on; refuse a run with too many processes."""
     kind = find_device(settings.device).type
     total, here = launched_processes()
     settings.check_used(
@@ -284,7 +284,7 @@ def check_devices(settings: RunSettings) -> str:
     )
     if settings.batch_size < (total := max(total, settings.devices)):
         raise SettingError(
-            f"leaves some of {total} processes without an input",
+            f"is smaller than the number of processes, {total}",
             setting="batch_size",
             value=settings.batch_size,
             remedy=f"use a batch size of at least {total}",

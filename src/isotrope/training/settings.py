@@ -31,14 +31,14 @@ in_run = partial(setting, group="run")
 of_trained = Used(
     lambda encoder: encoder != "scratch", "an encoder from scratch has no trained weights to keep"
 )
-no_loss = Used(lambda loss: loss is None, "leave it out: `--loss` uses `--loss.ARGUMENT` instead")
+no_loss = Used(lambda loss: loss is None, "cannot be used with `--loss`; see `--loss.ARGUMENT`")
 no_prompt = Used(
     lambda prompt: not prompt,
     "set no prompt, or remove default_prompt_name from config_sentence_transformers.json: the "
     "encoder puts its own prompt {prompt!r} before every text",
 )
 with_dev = Used(lambda dev: dev is not None, "there is no dev score; add `--dev`", note=True)
-with_lora = Used(lambda lora: lora, "needs `--lora RANK`, the rank of the matrices")
+with_lora = Used(lambda lora: lora, "needs `--lora RANK`, which trains LoRA's matrices")
 of_objective = partial(in_objective, used=no_loss)
 of_dev = partial(in_watch, used=with_dev)
 
@@ -78,9 +78,9 @@ class RunSettings(Settings, ABC):
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        "Hyperparameters of the objective, such as --objective.temperature 0.05. For text, auto is "
-        "the temperature that `isotrope audit` recommends. Also replacements of components of the "
-        "gradient: --objective.dissipation margin:0.3.",
+        "Hyperparameters of the objective, such as --objective.temperature 0.05. For text, "
+        "--objective.temperature auto takes the temperature that `isotrope audit` recommends. "
+        "--objective.dissipation margin:0.3 replaces a component of the gradient.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -89,8 +89,8 @@ class RunSettings(Settings, ABC):
     )
     micro_batch: int | None = in_steps(
         None,
-        "Number of inputs to encode at a time, to save memory. The gradient is still that of the "
-        "whole batch; each step takes one more forward pass.",
+        "Number of inputs to encode at a time, to save memory. The gradient does not change; each "
+        "step takes one more forward pass.",
         ge=1,
         used=no_loss,
     )
@@ -102,15 +102,16 @@ class RunSettings(Settings, ABC):
     )
     cut: float = in_model(
         1.0,
-        "Experimental: divisor of the initial weights (cut-initialization, Draganov et al., 2024: "
-        "3 for contrastive methods, 9 for others). In our trainings, the division raised the score "
-        "at 1/30 of the recipe's learning rate and lowered the score at the full rate. Pretrained "
+        "Experimental: divisor of the initial weights (cut-initialization). Draganov et al., 2024, "
+        "use 3 for contrastive methods and 9 for others. In our trainings, the division raised the "
+        "score at 1/30 of the recipe's learning rate, and lowered it at the full rate. Pretrained "
         "weights are not divided.",
         gt=0,
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
-        "Parameters that --cut divides. weights: as Draganov et al. write. all: as in their code.",
+        "Parameters that --cut divides. weights: matrices and kernels of layers, as in the paper. "
+        "all: every parameter, as in the authors' code.",
         used=Used(lambda cut: cut != 1, "needs `--cut`", note=True),
     )
     max_steps: int | None = in_steps(None, "Number of steps after which the run ends.", ge=1)
@@ -138,7 +139,7 @@ class RunSettings(Settings, ABC):
                 lambda accelerator: accelerator != "mps",
                 "add `--device cpu`: an Apple GPU is one device",
             ),
-            Used(lambda devices, gpus: devices <= gpus, "the number of GPUs here is {gpus}"),
+            Used(lambda devices, gpus: devices <= gpus, "use at most {gpus}, one per GPU"),
             Used(lambda own: not own, "use torchrun: other processes cannot see your encoder"),
         ],
     )
@@ -148,8 +149,8 @@ class RunSettings(Settings, ABC):
     checkpoint_every: int = in_run(500, "Number of steps between checkpoints.", ge=1)
     keep_every: int | None = in_run(
         None,
-        "Number of steps between checkpoints that are kept; step 0 and the last step are kept "
-        "too. Default: only the newest two checkpoints are kept.",
+        "Number of steps between checkpoints that are never deleted; step 0 and the last step also "
+        "get one. Default: only the newest two checkpoints are kept.",
         ge=1,
     )
     log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
@@ -239,14 +240,14 @@ class TrainSettings(RunSettings):
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        "How the settings that you leave out are chosen. auto: from the data and the encoder; but "
-        "as with papers if you name an objective other than ntxent, or if the encoder is from "
-        "scratch. papers: SimCSE's values, which this help lists.",
+        "How the settings that you leave out are chosen. papers: SimCSE's values, which this help "
+        "lists. auto: by the data and the encoder. If you name an objective other than ntxent, or "
+        "use --encoder scratch, auto is the same as papers.",
     )
     columns: Names = in_data(
         [],
-        "Columns that hold the text, or the anchor, the positive and hard negatives, by name or "
-        "number: --columns question,answer.",
+        "Names or numbers of the columns with the text, or with the anchor, the positive and hard "
+        "negatives: --columns question,answer.",
         used=Used(
             lambda mixed: not mixed,
             "name columns 'anchor' and 'positive', or 'text', because some data sets are in memory",
@@ -280,7 +281,7 @@ class TrainSettings(RunSettings):
                 lambda single, query_prompt, passage_prompt: (
                     not single or passage_prompt == query_prompt
                 ),
-                "both views of a single text are anchors, so this prompt is only saved, not used",
+                "single texts get the query prompt twice; the passage prompt is only saved",
                 note=True,
             ),
         ],
@@ -294,15 +295,15 @@ class TrainSettings(RunSettings):
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score of data whose texts are ranked; for scored pairs, it is Spearman's correlation.",
+        "Dev score of retrieval data and of pairs. Scored pairs have Spearman's correlation.",
         used=[
             with_dev,
-            Used(lambda ranked: ranked, "leave it out: scored pairs have Spearman's correlation"),
+            Used(lambda ranked: ranked, "leave it out: scored pairs use Spearman's correlation"),
         ],
     )
     eval_every: int = in_watch(
         125,
-        "Number of steps between dev evaluations; 0: only before and after training.",
+        "Number of steps between dev scores. 0: only before and after training.",
         ge=0,
         used=Used(lambda dev, holdout: dev or holdout, "there is no score; add `--dev`", note=True),
     )
@@ -313,16 +314,15 @@ class TrainSettings(RunSettings):
     )
     patience: int | None = in_watch(
         None,
-        "Early stopping: the run ends after this number of dev evaluations in a row without a new "
-        "best score. Needs --dev.",
+        "End the run after this number of dev scores in a row without a new best. Needs --dev.",
         ge=1,
         used=replace(with_dev, note=False),
     )
     holdout: float = in_data(
-        0.0, "Share of the records to hold out. With --dev auto, 0 means 0.1.", ge=0, le=0.5
+        0.0, "Share of the records to keep out of training. --dev auto: 0 means 0.1.", ge=0, le=0.5
     )
     batch_size: int = in_steps(64, "Number of texts or pairs per step, on all devices.", ge=2)
-    epochs: float = in_steps(1.0, "Passes over the data, unless --max-steps is given.", gt=0)
+    epochs: float = in_steps(1.0, "Number of epochs, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
         "Number of minutes that the training may take. --recipe auto measures the time of a step. "
@@ -330,7 +330,7 @@ class TrainSettings(RunSettings):
         gt=0,
         used=Used(
             lambda planned: planned,
-            "use `--epochs` or `--max-steps`: here `--recipe auto` does not choose the epochs",
+            "use `--epochs` or `--max-steps`: `--minutes` needs `--recipe auto`, which is off here",
         ),
     )
     streaming: int | None = in_data(
@@ -339,7 +339,7 @@ class TrainSettings(RunSettings):
         "fit on the disk. Needs --max-steps.",
         ge=2,
         used=[
-            Used(lambda max_steps: max_steps, "add `--max-steps`: no epoch has a known length"),
+            Used(lambda max_steps: max_steps, "add `--max-steps`: an epoch's length is unknown"),
             Used(lambda processes: processes == 1, "only with one process"),
             Used(lambda files: len(by_dataset(files)) == 1, "only with one data set"),
             Used(
@@ -370,9 +370,9 @@ class TrainSettings(RunSettings):
     )
     refit: bool = in_steps(
         False,
-        "Train a second model on all records, including held-out records, with the next seed, and "
-        "save the mean of the weights of both models. No second model is trained if the original "
-        "model is saved, if you use LoRA or torchrun, or if the encoder is from scratch.",
+        "After the training, train a second model on all records, with the next seed, and save the "
+        "mean of the weights of both models. With --lora, --encoder scratch or torchrun, or if the "
+        "original model is saved, there is no second training.",
         used=[
             with_dev,
             Used(lambda averaged: averaged, "not with LoRA, scratch or torchrun", note=True),
@@ -389,7 +389,7 @@ class TrainSettings(RunSettings):
         "Pooling: mean, cls, max, ... Default: the pooling in the model folder, otherwise mean.",
         used=Used(
             lambda encoder, pooling: encoder != "scratch" or pooling == "mean",
-            "an encoder from scratch has mean pooling",
+            "leave it out: an encoder from scratch has mean pooling",
         ),
     )
     head: Literal["mlp", "linear", "none"] = in_model(
@@ -399,8 +399,8 @@ class TrainSettings(RunSettings):
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
-        "Part of the encoder that is not trained: none, or embeddings (vectors of tokens and "
-        "positions, and their layer norm; Li et al. 2024).",
+        "Part of the encoder that is not trained. none: all parts are trained. embeddings: vectors "
+        "of tokens and positions, and their layer norm (Li et al. 2024).",
         used=[
             of_trained,
             Used(lambda lora: lora is None, "LoRA already freezes the encoder", note=True),
@@ -411,8 +411,8 @@ class TrainSettings(RunSettings):
     )
     matryoshka: list[int] = in_model(
         [],
-        "Lengths of shorter embeddings to train too. Each consists of the first coordinates of "
-        "the whole embedding, and the loss is the mean over all lengths. Needs --head none.",
+        "Lengths of shorter embeddings to train as well. They are the first coordinates of the "
+        "whole embedding, and the loss is the mean over all lengths. Needs --head none.",
         used=[
             no_loss,
             Used(

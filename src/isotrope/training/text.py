@@ -281,8 +281,8 @@ class TextTask(TrainingTask):
     Attributes:
         batches: The records that each step trains on, and the tokenised texts of each data set.
         watch: Computes the dev score; None if no dev score is measured.
-        general: Cosines between sentences on general subjects before training, to measure how much
-            training changes them; None if this is not measured.
+        general: Similarities of general sentences before training, as ``training.changes`` computes
+            them; None if they are not measured.
     """
 
     kind = "train"
@@ -324,23 +324,23 @@ class TextTask(TrainingTask):
                 f"{whose}{own.kept:,} {_unit(own)} "
                 f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out{held}"
                 f"{empty if own.empty_skipped else ''}), "
-                f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
+                f"{own.truncated_share:.1%} of the texts cut after {own.max_length} tokens"
             )
             if own.groups_dropped:
                 group = settings.groups or "label"
                 warn(
                     "warning: join groups that share a record, as `isotrope audit --groups` does "
-                    f"in grouped.jsonl: {own.groups_dropped:,} records repeat an earlier record of "
-                    f"another {group} and were dropped. Training pushes that record apart from the "
-                    f"rows of the dropped record's {group}"
+                    f"in grouped.jsonl: {own.groups_dropped:,} records were dropped, because "
+                    f"another {group} has the same record. Training pushes the record that remains "
+                    f"apart from the {group} of the dropped record"
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
             warn(_seen_in_training(self.watch, settings, known=known))
         twice = ", and about as many for a second training" if settings.refit else ""
         say(
-            f"{self.module.steps:,} steps of {settings.batch_size}{pieces}{twice}; "
-            f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
+            f"{self.module.steps:,} steps with batches of {settings.batch_size}{pieces}{twice}; "
+            f"views: {report.views}; dropout {dropout}; pooling {encoder.pooling}"
         )
         if lora := lora_facts(encoder):
             say(lora_line(lora))
@@ -461,12 +461,12 @@ def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool)
         )
     if settings.dev == "auto":
         return (
-            f"{counts} held-out records share a text with a training record (the same answer, or "
-            "the reversed pair), so the dev score is too high"
+            f"the dev score is too high, because {counts} held-out records share a text with a "
+            "training record (the same answer, or the reversed pair)"
         )
     return (
-        f"warning: {counts} queries of {settings.dev} are in the training data (ignoring case and "
-        "punctuation), so the dev score is too high"
+        f"warning: remove the queries of {settings.dev} from the training data: {counts} are in it "
+        "(ignoring case and punctuation), so the dev score is too high"
     )
 
 
@@ -480,8 +480,8 @@ def summary(outcome: Outcome) -> str:
     metrics = outcome.result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (
-        f"gradient dissipation {metrics['dissipation']:.2g}: {dead:.0%} of the last batch's "
-        "anchors had nothing left to learn from this objective\n"
+        f"{dead:.0%} of the anchors in the last batch had nothing left to learn from this "
+        f"objective (gradient dissipation {metrics['dissipation']:.2g})\n"
         if dead >= 0.9 and outcome.result.details["judgement"]["outcome"] != "improved"
         else ""
     )

@@ -62,7 +62,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
 
 
 def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return an array, True for held-out records; None if no records must be held out together."""
+    """Return whether each record is held out, or None if held-out pairs need not stay together."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     return held_out_together(records_of(settings, name), settings.held_out, settings.seed)
@@ -153,7 +153,7 @@ def batch_at(
 
 
 def check_store(objective: Objective, store: TokenStore) -> None:
-    """Refuse hard negatives if the objective takes no negatives, and data of a single group."""
+    """Refuse data that the objective cannot use: hard negatives, or rows of a single group."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(ONE_GROUP.format(len(store)))
@@ -211,7 +211,7 @@ def held_out_losses(
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
     Dropout is on, as in a training batch: without dropout, the two views of a single text would be
-    equal. Dropout masks are the same at every call. ``trained`` records get InfoNCE only.
+    equal. Dropout masks are the same at every call. ``trained`` records have InfoNCE only.
 
     Returns:
         A dict from each name in :data:`HELD_OUT_COLUMNS` to a number.

@@ -7,8 +7,8 @@ embeddings themselves and the norms are logged. Each data set has its own ``Obje
 text are two passes with dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed,
 step and process; a run that is resumed within an epoch therefore has the same dropout masks.
 
-A loss of sentence-transformers may replace the objective (:func:`host_loss`) if the loss takes
-pairs, scored pairs, or pairs with hard negatives that have scores.
+A loss of sentence-transformers may replace the objective (:func:`host_loss`). It must take pairs,
+scored pairs, or pairs with scored hard negatives.
 """
 
 import inspect
@@ -62,7 +62,7 @@ class TrainingHead(nn.Module):
         self.network = network
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the features with the network applied to the embeddings."""
+        """Return the features, in which the network has transformed the embeddings."""
         return {**features, "sentence_embedding": self.network(features["sentence_embedding"])}
 
 
@@ -75,10 +75,10 @@ class TextModule(nn.Module):
         head: Network on top of the encoder in training only, or None.
         objectives: Objective of each data set, by the name of the data set.
         plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
-        prefixes: Lengths of shorter embeddings to train; the loss is the mean over the whole
-            embeddings and their first coordinates of each length.
-        loss: Function that takes the model and returns a loss of sentence-transformers, to train
-            with instead of the objectives.
+        prefixes: Lengths of shorter embeddings to train: the first coordinates of the whole ones.
+            The loss is the mean over all lengths.
+        loss: Function that takes the model and returns a loss of sentence-transformers. This loss
+            replaces the objectives.
 
     Attributes:
         model: The module to train: the encoder without its Normalize modules, and the head.
@@ -241,7 +241,7 @@ def check_loss(settings: TrainSettings) -> None:
 
 
 def check_scores(loss: str | None, store: TokenStore) -> None:
-    """Refuse scores that the loss cannot learn: above 1 for a cosine, or all equal."""
+    """Refuse scores that the loss cannot learn: equal scores, or scores above 1 as cosines."""
     if not store.report.scored:
         return
     scores = store.scores(np.arange(len(store)))
@@ -257,7 +257,7 @@ def check_scores(loss: str | None, store: TokenStore) -> None:
 def host_loss(
     model: "SentenceTransformer", name: str, arguments: Mapping[str, float | str]
 ) -> nn.Module:
-    """Build a loss of sentence-transformers; a ``guide`` among the arguments is a model name."""
+    """Build a loss of sentence-transformers. The argument ``guide`` is the name of a model."""
     kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}
     values = {key: _value(value, kinds[key]) for key, value in arguments.items()}
     loss: nn.Module = getattr(losses, name)(model, **values)

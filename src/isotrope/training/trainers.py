@@ -1,8 +1,8 @@
 """The trainers of a run: sentence-transformers' trainer for text, transformers' for images.
 
 Subclasses extend both trainers. Batches and random numbers depend only on seed and step, so a
-resumed run repeats them. Learning rates follow the plan, numbers that are not finite end the run
-before they change the weights, and complete checkpoints are marked.
+resumed run repeats them. Learning rates follow the plan. A number that is not finite ends the run
+before it changes the weights. Complete checkpoints are marked.
 """
 
 import copy
@@ -46,7 +46,7 @@ class RunTrainer(Trainer):
         batches: DataLoader[Any],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
-        """Set the callback and the checks of each step, the batches, and the user's callbacks."""
+        """Store the batches and what runs at each step: callbacks and the check of numbers."""
         self.between, self.module, self.guard = between, between.module, guard
         self.batches, between.save = batches, self._save_now
         self.remove_callback(PrinterCallback)
@@ -150,7 +150,7 @@ class RunTrainer(Trainer):
                 raise error.__context__ from None
             if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
                 raise
-            raise InputError(f"{folder} cannot be written; free some space on the disk") from error
+            raise InputError(f"free some space on the disk: cannot write {folder}") from error
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert output_dir is not None

@@ -380,7 +380,7 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
     )
     assert "of the anchors learn almost nothing (gradient dissipation < 0.01); " in first
     assert "of the push is from the hardest negative (" in first
-    assert "% of the push is from the hardest negative (an even share is 14%)" in first
+    assert "% of the push is from the hardest negative (14% if all negatives" in first
     assert last == f"isotrope: verdict: healthy (nothing was found); see {tmp_path / 'isotrope'}"
     told = [one for one in logged if "loss" in one]
     assert len(told) == 2

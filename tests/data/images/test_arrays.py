@@ -113,15 +113,15 @@ class TestNpz:
         [
             (
                 {"z": X},
-                "call the array of pictures images or x or x_train or train_images; the file has z",
+                "call the array of pictures images or x or x_train or train_images; .*: z",
             ),
-            ({}, "call the array of pictures images or .*; the file has no arrays"),
+            ({}, "call the array of pictures images or .*; the arrays in the file are: none"),
             ({"x": X / 255}, r"give 'x' as uint8 from 0 to 255, not float64"),
             ({"x": X.astype(np.int64)}, "give 'x' as uint8 from 0 to 255, not int64"),
             ({"x": X[..., :2]}, r"give pictures as n x h x w .* 'x' has the shape \(6, 8, 8, 2\)"),
             ({"x": X[0, 0]}, r"has the shape \(8, 3\)"),
             ({"x": X[None]}, r"has the shape \(1, 6, 8, 8, 3\)"),
-            ({"x": X[:0]}, r"add pictures to 'x'; it has the shape \(0, 8, 8, 3\)"),
+            ({"x": X[:0]}, r"add pictures to the array 'x' of shape \(0, 8, 8, 3\)"),
             ({"x": X[:1]}, "give at least 2 pictures to train on, not 1"),
             (
                 {"x": X, "y": Y[:5]},
@@ -250,12 +250,12 @@ class TestStrips:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"labels": np.zeros(4)}, "copy this file again; it has 6 pictures, but 4 labels"),
-            ({"labels": np.zeros(7)}, "6 pictures, but 7 labels"),
-            ({"offsets": np.array([0])}, "strip 0 in it is damaged"),
-            ({"offsets": np.array([0.0, 9.0])}, "strip 0 in it is damaged"),
-            ({"webp": np.zeros((3, 3))}, "strip 0 in it is damaged"),
-            ({"webp": np.zeros(99, np.uint8)}, "strip 0 in it is damaged"),
+            ({"labels": np.zeros(4)}, "copy this file again; 6 pictures have 4 labels"),
+            ({"labels": np.zeros(7)}, "6 pictures have 7 labels"),
+            ({"offsets": np.array([0])}, "strip 0 of the file is damaged"),
+            ({"offsets": np.array([0.0, 9.0])}, "strip 0 of the file is damaged"),
+            ({"webp": np.zeros((3, 3))}, "strip 0 of the file is damaged"),
+            ({"webp": np.zeros(99, np.uint8)}, "strip 0 of the file is damaged"),
         ],
     )
     def test_damaged(self, tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -131,7 +131,8 @@ def test_chosen_classes(tmp_path: Path) -> None:
         assert found.test.labels is not None
         assert found.test.labels.tolist() == [0, 1]
     with pytest.raises(
-        InputError, match=r"correct or add the class 'C3'.*'c3'.*; 1 of 2 classes have no folder"
+        InputError,
+        match=r"correct or add the class 'C3'.*'c3'.*; 1 of the 2 requested classes have no folder",
     ):
         load_images(tmp_path, classes=["c1", "C3"])
     with pytest.raises(InputError, match="name at least 2 classes to train on, not 1"):
@@ -201,7 +202,9 @@ def test_folders_that_will_not_do(
 
 
 def test_a_folder_that_goes_away(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing: cannot be read .No such file"):
+    with pytest.raises(
+        InputError, match=r"missing: check the path; it cannot be read .No such file"
+    ):
         load_folder(tmp_path / "missing")
 
 

@@ -121,13 +121,15 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
         numbers, "numbers"
     )
     floats = table().add_column("label", [0.5, 1.0, 2.0, 3.0])
-    assert "correct the labels in column 'label'; some are not numbers" in message(floats, "floats")
+    assert "correct the labels in column 'label'; some labels are neither" in message(
+        floats, "floats"
+    )
     splits = {"train": table(label=list("abab")), "test": table(2, label=list("az"))}
-    assert "or name classes that the training part does not have" in message(
+    assert "neither numbers nor names of classes of the training part" in message(
         datasets.DatasetDict(splits), "splits"
     )
     unnamed = datasets.DatasetDict({"one": table(), "two": table()})
-    assert "call one of the splits 'train': one, two" in message(unnamed, "unnamed")
+    assert "call the training split 'train'; the splits are one, two" in message(unnamed, "unnamed")
 
 
 def test_damaged(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_folder(tmp_path: Path) -> None:
         load_labelled(tmp_path)
     (tmp_path / "test.csv.bz2").rename(tmp_path / "test.csv.gz")
     write(tmp_path / "test.tsv", tsv(*ROWS))
-    with pytest.raises(InputError, match=r"it has several, test\.tsv, test\.csv\.gz"):
+    with pytest.raises(InputError, match=r"it has test\.tsv, test\.csv\.gz"):
         load_labelled(tmp_path)
 
 
@@ -110,7 +110,11 @@ class TestSplit:
         ("a.tsv", "a\tb\tx\nc\td\t0\n", "the file is read as pairs"),
         ("a.csv", "label,text\n0,a\n0,b\n", "at least 2 different labels; these 2 texts have 1"),
         ("a.csv", "label,txt\n0,a\n", "no column has a usual name"),
-        ("a.jsonl", '{"label": [1], "text": "a"}\n', "line 1: column 'label' holds .1. .list."),
+        (
+            "a.jsonl",
+            '{"label": [1], "text": "a"}\n',
+            "line 1: choose a column of text; column 'label' holds .1. .list.",
+        ),
         ("a.doc", "{}", "unknown kind of file '.doc'"),
         ("a.tsv", "", "is empty"),
     ],
@@ -129,5 +133,5 @@ def test_a_test_part_may_hold_one_class(tmp_path: Path) -> None:
 
 def test_labels_that_were_never_trained_on(tmp_path: Path) -> None:
     train, test = write(tmp_path / "a.tsv", tsv(*ROWS)), write(tmp_path / "b.tsv", "x\t1\ny\t0\n")
-    with pytest.raises(InputError, match=r"b\.tsv: give two files .* \('x' \.\.\.\) is in .*a\.t"):
+    with pytest.raises(InputError, match=r"b\.tsv: give two files .* has 'x' \.\.\., but .*a\.t"):
         load_labelled(train, test)

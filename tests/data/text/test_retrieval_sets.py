@@ -74,8 +74,8 @@ def test_gzip(folder: Path) -> None:
         ("q9\td1\t1\n", "line 1: add the query 'q9' to queries.jsonl, or remove"),
         ("q1\td1\t1\n\nq1\td9\t1\n", "line 3: add the document 'd9' to corpus.jsonl, or remove"),
         ("q1\td1\n", "line 1: give 3 tab-separated fields, query-id<TAB>"),
-        ("q1\td1\thigh\n", "line 1: score 'high' is not a finite number"),
-        ("q1\td1\tnan\n", "line 1: score 'nan' is not a finite number"),
+        ("q1\td1\thigh\n", "line 1: correct the score 'high', or remove the line"),
+        ("q1\td1\tnan\n", "line 1: correct the score 'nan', or remove the line"),
         (
             "q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n",
             "query 'q1' and document 'd1', which have the scores 1 and 0",
@@ -95,16 +95,20 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("corpus", [{"_id": "d1"}], "the table has no column 'text', but has '_id'"),
-        ("corpus", [{"text": "a"}], "the table has no column '_id', but has 'text'"),
-        ("corpus", [{"_id": "a", "text": 3}], "line 1: column 'text' holds 3 .int., not text"),
+        ("corpus", [{"_id": "d1"}], "the table has no column 'text' among '_id'"),
+        ("corpus", [{"text": "a"}], "the table has no column '_id' among 'text'"),
+        (
+            "corpus",
+            [{"_id": "a", "text": 3}],
+            "line 1: choose a column of text; column 'text' holds 3 .int., not text",
+        ),
         (
             "corpus",
             [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}],
             "line 2: give each text its own _id; an earlier text has 'a'",
         ),
-        ("queries", [{"_id": "q1", "text": " "}], "query 'q1' is empty"),
-        ("queries", [{}], "the table has no column '_id', but has no columns"),
+        ("queries", [{"_id": "q1", "text": " "}], "remove the query 'q1'"),
+        ("queries", [{}], "the table has no column '_id' among no columns"),
         (
             "queries",
             [{"text": "a"}, {"_id": "b", "text": "c"}],
@@ -123,7 +127,9 @@ def test_missing_files(folder: Path, name: str) -> None:
     with pytest.raises(InputError, match="leave corpus out"):
         load_retrieval(folder, corpus=folder / "corpus.jsonl")
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file; give a folder with"):
+    with pytest.raises(
+        InputError, match=f"{name}: give a folder with .*; this file does not exist"
+    ):
         load_retrieval(folder)
 
 
@@ -167,7 +173,7 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"remove or complete 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")
     (tmp_path / "a.csv").write_text("frage,antwort\na,b\n")
-    with pytest.raises(InputError, match=r"no column has a usual .* in 'frage', 'antwort'"):
+    with pytest.raises(InputError, match=r"no column has a usual .* found 'frage', 'antwort'"):
         load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")

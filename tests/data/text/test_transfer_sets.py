@@ -94,10 +94,12 @@ def test_some_tasks_and_gzip(trec: Path) -> None:
 def test_what_is_not_there(trec: Path) -> None:
     with pytest.raises(InputError, match=r"unknown transfer task 'SST' \(did you mean 'SST2'\?\)"):
         load_transfer(trec, ["SST"])
-    with pytest.raises(InputError, match="nothing: no such folder of transfer tasks"):
+    with pytest.raises(
+        InputError, match="nothing: check the path; no such folder of transfer tasks"
+    ):
         load_transfer(trec / "nothing")
     (trec / "trec" / "test.tsv").unlink()
-    with pytest.raises(InputError, match=r"test.tsv: no such file; add it for the task TREC"):
+    with pytest.raises(InputError, match=r"test.tsv: add this file for TREC"):
         load_transfer(trec, ["TREC"])
 
 
@@ -112,7 +114,7 @@ def test_what_is_not_there(trec: Path) -> None:
         ("\ta", "line 3: .* TREC has no label ''"),
         ("ABBR\t  ", "line 3: download this file again; a text in this line is empty"),
         ("ABBR\t\udcff", "line 3: invalid UTF-8"),
-        ("HUM\ta", "rows by label are 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*, not"
+        ("HUM\ta", "its labels are 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*, not"
          " 9 of ABBR"),
     ],
 )  # fmt: skip
@@ -126,12 +128,12 @@ def test_rows_that_are_no_labelled_text(trec: Path, row: str, message: str) -> N
 
 def test_other_counts(whole: Path, tmp_path: Path) -> None:
     write(tmp_path / "cr" / "all.tsv", rows_of("cr/all")[:-1])
-    with pytest.raises(InputError, match=r"rows by label are .*, not 1368 of 0, 2"):
+    with pytest.raises(InputError, match=r"its labels are .*, not 1368 of 0, 2"):
         load_transfer(tmp_path, ["CR"])
     rows = rows_of("cr/all")
     rows[7] = rows[7].partition("\t")[0] + "\t "
     write(tmp_path / "cr" / "all.tsv", rows)
-    with pytest.raises(InputError, match=r"all.tsv: .* 5 empty texts, not 4"):
+    with pytest.raises(InputError, match=r"all.tsv: .* 5 texts are empty, not 4"):
         load_transfer(tmp_path, ["CR"])
     write(
         tmp_path / "mrpc" / "train.tsv", [row.rpartition("\t")[0] for row in rows_of("mrpc/train")]

@@ -19,10 +19,12 @@ def test_auto_follows_the_first_record() -> None:
 
 
 def test_views_that_do_not_fit() -> None:
-    with pytest.raises(InputError, match=r"line 1: use .* views 'pairs' need two or more texts"):
+    with pytest.raises(InputError, match=r"line 1: use .* a record needs two or more texts"):
         resolve("pairs", records("a")[0])
     for views in ("dropout", "adjacent"):
-        with pytest.raises(InputError, match=r"use views='pairs', or choose one column: views"):
+        with pytest.raises(
+            InputError, match=r"use views='pairs', or choose one column; with views="
+        ):
             resolve(views, records(("a", "b"))[0])
 
 

@@ -116,7 +116,7 @@ def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     assert list(audit.files()) == ["grouped.jsonl"]
     assert list(audit.unwritten) == ["cleaned.jsonl", "mined.jsonl"]
     assert "fewer than two rows are left" in audit.unwritten["cleaned.jsonl"]
-    assert "fewer than two hard negatives are outside" in audit.unwritten["mined.jsonl"]
+    assert "fewer than two hard negatives are below" in audit.unwritten["mined.jsonl"]
 
 
 def test_every_file_has_the_groups_of_the_data(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_it_is_printed_as_tables() -> None:
     text = str(audited(InfoNCE()))
     assert text.startswith("200 pairs of the data, drawn, infonce, batches of 64")
     assert "18 and 121" in text
-    assert "the positive is farther than most other positives" in text
+    assert "the anchor is nearer to most other positives" in text
     quiet = audited(InfoNCE(), suspect=2.0)
-    assert "no two rows are as alike" in str(quiet)
+    assert "no two rows seem to belong together" in str(quiet)
     assert repr(quiet).endswith("0 likely false negatives)")
 
 
@@ -175,7 +175,7 @@ def test_why_no_temperature_is_recommended_is_printed() -> None:
 def test_objectives_without_a_push_between_rows_are_refused() -> None:
     with pytest.raises(InputError, match="compares coordinates, not rows, so rows do not push"):
         checked_objective("barlowtwins")
-    with pytest.raises(InputError, match="dino has no components"):
+    with pytest.raises(InputError, match="dino has no gradient components"):
         checked_objective("dino")
     with pytest.raises(InputError, match=r"infonce cannot be audited: .* in_batch=True"):
         checked_objective("infonce", {"in_batch": "false"})

@@ -225,9 +225,7 @@ def test_an_objective_off_the_sphere_has_no_components() -> None:
 
 
 def test_a_part_has_no_components_of_its_own() -> None:
-    with pytest.raises(
-        InputError, match=r"no gradient components: use the components of the whole"
-    ):
+    with pytest.raises(InputError, match=r"no gradient components: use the whole objective"):
         dissipation([INFONCE.parts.repulsion], Angles([0.5], [0.7], batches=2))
 
 
@@ -243,11 +241,11 @@ def test_where_it_never_crosses() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"positive": []}, "the positive means must be a list of finite angles"),
-        ({"negative": [math.nan]}, "the negative means must be a list of finite angles"),
-        ({"negative": 0.5}, "the negative means must be a list of finite angles"),
-        ({"spread_positive": -0.1}, "the spreads must be 0 or more radians; found -0.1 "),
-        ({"spread_negative": math.nan}, "the spreads must be 0 or more radians"),
+        ({"positive": []}, "give .positive. as a list of finite angles"),
+        ({"negative": [math.nan]}, "give .negative. as a list of finite angles"),
+        ({"negative": 0.5}, "give .negative. as a list of finite angles"),
+        ({"spread_positive": -0.1}, "must be 0 or more radians; found spread_positive=-0.1 and"),
+        ({"spread_negative": math.nan}, "the standard deviations must be 0 or more radians"),
         ({"negatives": 0}, "at least 1 negative and 2 batches; found negatives=0 and batches=1000"),
         ({"batches": 1}, "at least 1 negative and 2 batches; found negatives=127 and batches=1"),
     ],

@@ -98,7 +98,7 @@ def test_what_a_killed_process_left_of_a_finished_cell_goes(toys: Path) -> None:
 def test_a_second_command_is_refused_before_it_does_anything(toys: Path) -> None:
     with (
         JobStore(toys / "cells").writing(),
-        pytest.raises(InputError, match="another process is measuring"),
+        pytest.raises(InputError, match="an earlier call of this process is measuring"),
     ):
         measure(toys, [job(value=1)])
     assert asked_for(toys) == []

@@ -131,7 +131,9 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
     with JobStore(tmp_path).writing():
-        refused = pytest.raises(InputError, match="another process is measuring into")
+        refused = pytest.raises(
+            InputError, match="an earlier call of this process is measuring into"
+        )
         with refused, JobStore(tmp_path).writing():
             raise AssertionError
         assert JobStore(tmp_path).find(job(0)) is None  # looking is always possible

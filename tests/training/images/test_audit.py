@@ -81,7 +81,7 @@ def test_pictures_keep_their_numbers_in_the_file(pictures: Path) -> None:
 
 def test_a_queue_of_noise_is_refused(pictures: Path) -> None:
     with pytest.raises(
-        InputError, match="the negatives of mocov2 are in a queue, which has only noise"
+        InputError, match="mocov2 takes negatives from a queue, and the queue contains only noise"
     ):
         isotrope.audit_images(pictures, encoder=encoder(batch_norm=False), method="mocov2")
     with pytest.raises(InputError, match="method_settings"):

@@ -90,7 +90,9 @@ def test_caching_changes_nothing_but_the_number_of_graphs(name: str, norm: bool)
 
 
 def test_caching_is_refused_with_batch_statistics_in_the_encoder_only() -> None:
-    with pytest.raises(InputError, match=r"keep model\.1 \(BatchNorm2d\) in eval"):
+    with pytest.raises(
+        InputError, match=r"replace model\.1 \(BatchNorm2d\) by .* or keep it in eval"
+    ):
         method("byol", batch_norm=True, caching=4)
     method("byol", encoder=encoder(batch_norm=False), batch_norm=True, caching=4)
 
@@ -169,7 +171,7 @@ def test_a_method_that_writes_nothing_says_so() -> None:
 
 
 def test_a_task_that_saves_the_last_step_has_no_best_one() -> None:
-    with pytest.raises(TypeError, match="does not choose a step: it saves the last"):
+    with pytest.raises(TypeError, match="define keep"):
         TrainingTask.keep(object(), 3)  # type: ignore[arg-type]
 
 
@@ -275,7 +277,7 @@ def test_a_cut_that_will_do_harm_is_told_before_the_first_step(
     made.before_update(made.step, optimizer)
     told = capsys.readouterr().err
     assert "warning: train without --cut 1.5, or with --learning-rate" in told
-    assert "the direction of the weights by 0.79 radians; above 0.02 radians, --cut" in told
+    assert "will turn the weights by 0.79 radians; above 0.02 radians, --cut" in told
     made.step = 1
     made.before_update(made.step, optimizer)
     assert capsys.readouterr().err == ""

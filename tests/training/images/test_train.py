@@ -201,7 +201,7 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"precision": "16", "device": "cpu"}, r"precision=16 \(needs a GPU"),
         ({"optimizer": "lars"}, "also give learning_rate: the method's default rate is for sgd"),
         ({"warmup_epochs": 50}, "warmup_epochs=50 is .* steps, but the run has"),
-        ({"classes": __file__}, "digits: leave out the classes"),
+        ({"classes": __file__}, "digits: do not choose classes"),
     ],
 )
 def test_what_is_wrong_leaves_nothing_behind(
@@ -419,4 +419,4 @@ def test_grey_values_that_are_lost_are_told(
         Image.fromarray(values).save(folder / f"p{i}.png")
     settings = {"encoder": "resnet9", "width": 4, "batch_size": 2, "max_steps": 1}
     fit_images(str(folder), output=str(tmp_path / "run"), progress=False, **settings)
-    assert "p0.png: only 256 of 4,084 grey values are read (8 bits)" in capsys.readouterr().err
+    assert "p0.png: 8-bit reading keeps 256 of 4,084 grey values" in capsys.readouterr().err

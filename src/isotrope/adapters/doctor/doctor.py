@@ -159,7 +159,7 @@ class Doctor:
         logger.warning("the training continues, but the Doctor no longer measures it: %s", why)
 
     def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
-        """Measure the loss of a custom training loop in its backward pass, every ``every`` steps.
+        """Measure the loss of a custom training loop in its backward pass, if the step is measured.
 
         Call ``observe(loss)`` before ``loss.backward()``; afterwards, ``rows[-1]`` has the new
         numbers. ``observe(anchors, positives, loss)`` does the same: the embeddings are ignored.
@@ -209,7 +209,7 @@ class Doctor:
         self._verdict = (HEALTHY,)
 
     def noted(self, name: str, row: Row) -> None:
-        """Record a loss after its measurement ``row``; print the verdict if it has changed."""
+        """Record a loss and the measured ``row``; print the verdict if it has changed."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind

@@ -39,7 +39,7 @@ def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
 
     Only backward passes of this thread count: ``torch.autograd.backward`` is replaced until the
     block ends. Trainers, accelerate, DeepSpeed and the first pass of a gradient cache all call this
-    function. Backward passes within another, as gradient checkpointing runs them, are ignored.
+    function. Backward passes within another backward pass (gradient checkpointing) are ignored.
 
     Args:
         received: Function of a loss that has a ``grad_fn``. It must not raise an error.
@@ -86,7 +86,7 @@ class HuggingFaceEvents:
     def on_train_begin(
         self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
     ) -> None:
-        """Wrap ``training_step``. If the training is resumed, read the rows logged before."""
+        """Wrap ``training_step``. If the training is resumed, read the earlier rows of the log."""
         self.close()  # an interrupted training may have left its replacement
         doctor = self.doctor
         trainer = _trainer(args)

@@ -1,7 +1,7 @@
 """Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end.
 
-The advice names settings as the user's trainer or loss library does, if ``HOSTS`` has a record of
-this package. Otherwise the advice is in general words.
+``HOSTS`` has the names that trainers and loss libraries give to settings. The advice uses these
+names if it knows the library, and general words otherwise.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ HOSTS: dict[str, Words] = {
         copies="batch_sampler=BatchSamplers.NO_DUPLICATES; for near duplicates, "
         "GISTEmbedLoss(model, guide=...)",
         views="a second column with another text, or a model whose dropout is not 0",
-        related="columns in the order (anchor, positive, negative): use "
+        related="columns in the order (anchor, positive, negative), set by "
         "train_dataset.select_columns([...]); if the order is right, rows whose texts belong "
         "together",
         shorter="models.Normalize() as the last module, or a lower learning_rate",
@@ -100,7 +100,7 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
             f"{row['dead']:.0%} of the anchors learn almost nothing (gradient dissipation < 0.01)"
         )
     if share is not None and count:
-        even = f"an even share is {1 / count:.0%}"
+        even = f"{1 / count:.0%} if all negatives pushed equally"
         parts.append(f"{share:.0%} of the push is from the hardest negative ({even})")
     return "; ".join(parts)
 
@@ -146,9 +146,9 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
 
 
 def words_of(things: Iterable[object]) -> Words:
-    """Return the record of the first package in ``HOSTS`` that defines one of the objects.
+    """Return the names in ``HOSTS`` for the first library that defines one of ``things``.
 
-    The record names ``temperature`` or ``scale`` only if one of the objects has this attribute.
+    The names include ``temperature`` or ``scale`` only if one of ``things`` has this attribute.
     """
     known = list(things)
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}

@@ -51,9 +51,9 @@ class ObjectiveLoss(nn.Module):
             trainer store only the model's parameters.
         gather_across_devices: Whether to compute one loss over the rows of all processes. By
             default, each process compares only its own rows.
-        groups: Whether rows of one group do not push each other. Their column ``label`` or
-            ``score`` has the number of their group, as in ``grouped.jsonl`` of ``isotrope audit``.
-        backend: How row statistics are computed, see ``isotrope.kernels.choose``.
+        groups: Whether rows of one group do not push each other. The column ``label`` or ``score``
+            has the number of each row's group, as in ``grouped.jsonl`` of ``isotrope audit``.
+        backend: Way to compute the loss, see ``isotrope.kernels.choose``.
         prefixes: Lengths of prefixes of the embeddings. The loss is the mean over these prefixes
             and the whole embeddings (Kusupati et al. 2022, "Matryoshka representation learning",
             section 3). ``MatryoshkaLoss`` adds the losses instead, and normalises each prefix.
@@ -196,7 +196,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             ``backend``, ``prefixes``, and the objective's hyperparameters.
 
     Raises:
-        InputError: As for :class:`ObjectiveLoss`; or embeddings are static, or a size is below 1.
+        InputError: As for :class:`ObjectiveLoss`. Also if embeddings are static, or a size is 0.
     """
 
     def __init__(
@@ -237,8 +237,8 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         """Return the loss of a batch, whose gradient is computed piece by piece.
 
         Raises:
-            InputError: ``MatryoshkaLoss`` wraps the loss, and would not train the ``nn.Parameter``
-                that is one of the objective's hyperparameters.
+            InputError: A hyperparameter is an ``nn.Parameter``, and ``MatryoshkaLoss`` wraps the
+                loss. This parameter would not be trained.
         """
         if self._learnt and "calculate_loss" in vars(self):
             raise InputError(
@@ -305,10 +305,10 @@ def _groups(labels: Tensor | None) -> Tensor:
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return a tensor of embeddings (n x d) for each column of a batch.
 
-    If columns cannot be joined, the model embeds one at a time: images whose patches are not rows,
-    inputs without padding, columns for different ``Router`` routes, and columns from which a
-    wrapper (``AdaptiveLayerLoss``) reads other outputs. Every process makes the same number of
-    forward passes, as DDP, FSDP and ZeRO-3 require.
+    The columns are joined if possible. Otherwise, the model embeds one column at a time. For
+    example, inputs may have no padding, columns may have different ``Router`` routes, or
+    ``AdaptiveLayerLoss`` may read other outputs. Every process makes the same number of forward
+    passes, as DDP, FSDP and ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:

@@ -1,14 +1,14 @@
 """Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
 An ``.npz`` file holds a uint8 array ``images`` or ``x`` (or ``x_train``, ``train_images``). Its
-shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels. An array
-that fits the first two counts as n x h x w x channels. The file may also hold ``labels`` or ``y``
-(n integers or names), ``class_names``, and a test part: ``x_test`` and ``y_test``, ``test_images``
-and ``test_labels``, or ``x_val`` and ``y_val`` (also ``images_test``, ``val_images``).
+shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels. If the
+first two shapes are both possible, the last axis holds the channels. The file may also hold
+``labels`` or ``y`` (n integers or names), ``class_names``, and a test part, such as ``x_test`` with
+the labels ``y_test``. Other names of test parts are ``test_images``, ``x_val`` and ``val_images``.
 
-A strip is a WebP image of square pictures, one below the other. A folder of strips has
-``train*.npz`` and optionally ``test.npz``, with the arrays ``webp`` (the bytes of all strips),
-``offsets`` (the first byte of each strip, and the end), ``labels`` and optionally ``class_names``.
+A strip is a WebP image of square pictures, one below the other. A folder of strips has files
+``train*.npz`` and optionally ``test.npz``. Each file has the arrays ``webp`` (bytes of all strips),
+``offsets`` (bytes where strips begin, and the end), ``labels`` and optionally ``class_names``.
 """
 
 import io
@@ -91,8 +91,8 @@ def load_npz(path: Path) -> ImageSet:
         key = arrays.one_of(_IMAGES)
         if key is None:
             raise InputError(
-                f"{place(path)}: call the array of pictures {' or '.join(_IMAGES)}; the file has "
-                f"{quoted(', '.join(arrays.names), 200)[1:-1] or 'no arrays'}"
+                f"{place(path)}: call the array of pictures {' or '.join(_IMAGES)}; the arrays in "
+                f"the file are: {quoted(', '.join(arrays.names), 200)[1:-1] or 'none'}"
             )
         names = arrays.strings("class_names")
         train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
@@ -216,7 +216,7 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
             f"n x h x w, with 1, 3 or 4 channels; {name!r} has the shape {shape}"
         )
     if not array.size:
-        raise InputError(f"{place(path)}: add pictures to {name!r}; it has the shape {shape}")
+        raise InputError(f"{place(path)}: add pictures to the array {name!r} of shape {shape}")
     if array.shape[1] == 1:
         array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
     if array.shape[1] == 4:
@@ -239,7 +239,7 @@ def is_strips(folder: Path) -> bool:
 
 
 def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
-    """Open a folder of strips; ``limit`` is the number of training pictures that are needed."""
+    """Open a folder of strips; decode no more files than ``limit`` training pictures need."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:
@@ -278,13 +278,12 @@ def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str,
         rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
     except (Unreadable, ValueError, TypeError) as error:
         raise InputError(
-            f"{place(path)}: copy this file from its source again; strip {len(decoded)} in it is "
-            f"damaged ({quoted(str(error), 80)})"
+            f"{place(path)}: copy this file from its source again; strip {len(decoded)} of the "
+            f"file is damaged ({quoted(str(error), 80)})"
         ) from error
     if len(labels) != len(rows):
         raise InputError(
-            f"{place(path)}: copy this file again; it has {len(rows)} pictures, but {len(labels)} "
-            "labels"
+            f"{place(path)}: copy this file again; {len(rows)} pictures have {len(labels)} labels"
         )
     return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels), names
 
@@ -293,8 +292,8 @@ def load_digits(share: float, seed: int) -> ImageSet:
     """Open scikit-learn's 1,797 handwritten digits as RGB pictures of 8 x 8.
 
     Args:
-        share: Share of the pictures of every class to test on, drawn at random; 0 means 0.2.
-        seed: Seed of the draw.
+        share: Share of each class's pictures that form the test part; 0 means 0.2.
+        seed: Seed of the random choice of the test pictures.
     """
     with needs_extra("image", "sklearn"):
         from sklearn.datasets import load_digits as bundled

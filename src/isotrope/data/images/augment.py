@@ -5,9 +5,9 @@ changes the images of one process, on the device of the images, by the numbers d
 view has one :class:`Augment`; :func:`two_views` returns the augmentations of a published recipe.
 
 Order, ranges and distributions are torchvision's. The order is crop and flip, colour jitter, grey,
-blur, solarisation. With strength b, a factor of brightness, contrast or saturation is uniform in
-[max(0, 1 - b), 1 + b]. With strength h, the hue turns by a share of the colour wheel that is
-uniform in [-h, h].
+blur, solarisation. For a jitter of strength b, the factor of brightness, contrast or saturation is
+drawn uniformly from [max(0, 1 - b), 1 + b]. For a jitter of strength h, the hue turns by a share of
+the colour wheel that is drawn uniformly from [-h, h].
 """
 
 import math
@@ -35,11 +35,11 @@ class AugmentDraws(NamedTuple):
         ratios: Ratio width / height of each candidate, n x 10.
         places: Row and column of the crop, n x 2, in [0, 1); 0 is the top or the left edge.
         flip: Whether each image is mirrored horizontally, n booleans.
-        order: Order of the four colour changes: numbers of columns of ``factors``, int64, n x 4.
+        order: Columns of ``factors`` in the order in which they are applied, int64, n x 4.
         factors: Factors of brightness, contrast and saturation (1 changes nothing) and the turn of
             the hue (0 changes nothing), n x 4.
         grey: Whether each image is converted to grey, n booleans.
-        sigma: Width of the blur of each image in pixels, n values; 0 for no blur.
+        sigma: Standard deviation of each image's blur in pixels, n values; 0 for no blur.
         solarize: Whether bright values of each image are inverted, n booleans.
     """
 
@@ -68,16 +68,15 @@ class Augment:
         ratio: Smallest and largest width / height of the crop; its logarithm is drawn uniformly.
         bicubic: Whether to resize with PIL's cubic filter. If False, the filter is linear.
         flip: Probability of mirroring.
-        jitter: Strengths of the changes of brightness, contrast, saturation and hue. The strength
-            for hue is at most 1/2.
+        jitter: Strengths of the changes of brightness, contrast, saturation and hue (at most 1/2).
         jitter_probability: Probability of the jitter.
         jitter_together: Whether an image gets either all four changes, in random order, or none
             (torchvision's ``RandomApply([ColorJitter])``). If False, each change has the
-            probability ``jitter_probability``, and the order is that of ``jitter``. The code of
-            Draganov et al. (2024) does this.
+            probability ``jitter_probability``, and the order is that of ``jitter``, as in the code
+            of Draganov et al. (2024).
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
-        blur_sigma: Smallest and largest width of the blur, in pixels.
+        blur_sigma: Smallest and largest standard deviation of the blur, in pixels.
         solarize: Probability of inverting values of one half or more.
     """
 
@@ -95,7 +94,7 @@ class Augment:
     solarize: float = 0.0
 
     def draw(self, n: int, generator: torch.Generator) -> AugmentDraws:
-        """Draw all random numbers for n images. How many are drawn depends only on n."""
+        """Draw all random numbers for n images; the settings do not change how many are drawn."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
             return low + (high - low) * torch.rand(n, columns, generator=generator)
@@ -149,11 +148,11 @@ class Augment:
 
     @torch.no_grad()
     def apply(self, images: Tensor, draws: AugmentDraws) -> Tensor:
-        """Return a view of each image, float32 n x 3 x size x size in [0, 1], channels last.
+        """Return a view of each image, float32 n x 3 x size x size, with values in [0, 1].
 
         Args:
             images: Images on any device, n x 3 x height x width, uint8, or float in [0, 1].
-            draws: Random numbers for these images, on the CPU, so that no read waits for a GPU.
+            draws: Random numbers for these images, on the CPU.
         """
         device = images.device
         with torch.autocast(device.type, enabled=False):
@@ -271,11 +270,11 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
     "vicreg": _vicreg,
     "dino": _dino,
 }
-"""Published recipes by name. A recipe is a function of the size of the views; it returns them."""
+"""Published recipes by name: functions that get the size of the views and return augmentations."""
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return a recipe's two augmentations, and above 64 pixels eight small crops for ``"dino"``."""
+    """Return a recipe's two augmentations. Above 64 pixels, ``"dino"`` adds eight small crops."""
     if name not in RECIPES:
         raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

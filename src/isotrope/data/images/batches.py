@@ -57,7 +57,7 @@ class ImageBatches:
 
 
 class ImageSteps(IterableDataset[ImageBatch]):
-    """The batches of the steps ``start`` to ``stop`` of a run, in order.
+    """The batches of the steps ``start`` to ``stop - 1`` of a run, in order.
 
     Give it to ``DataLoader(..., batch_size=None, num_workers=k)``. Worker w yields the steps start
     + w, start + w + k and so on. The loader restores the order, so the batches do not depend on k.

@@ -2,9 +2,9 @@
 
 A subfolder ``train/`` or ``training/`` (in upper or lower case) is the training part. The test part
 is the first of ``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` that has folders
-of classes. If none has classes, it is the first that has pictures. A class is a folder with all
-pictures below it. Hidden files are ignored. Links are followed, but not into a folder that contains
-the link. If a folder has only one folder in it, that folder is read. Names are sorted.
+of classes. If none has classes, the test part is the first that has pictures. Pictures at any depth
+below the folder of a class belong to it. Hidden files are ignored. Links are followed, but not into
+a folder that contains the link. A folder that holds only one folder stands for the inner folder.
 """
 
 import os
@@ -31,13 +31,13 @@ _TEST = ("test", "testing", "validation", "valid", "val")
 class EncodedImages:
     """Pictures that are decoded when they are read.
 
-    A picture that cannot be decoded is replaced by the next picture of the same label, or of any
-    label if no picture of that label can be decoded. The replacement is the same in every process.
-    Broken pictures that a worker finds are recorded in memory that the main process shares.
+    A picture that cannot be decoded is replaced by the next picture of the same label. If no
+    picture of this label can be decoded, the next picture of any label replaces it. Every process
+    chooses the same replacement.
 
     Attributes:
         keys: Key of each picture: the path of its file, or the number of its row.
-        opened: Function from a key to the bytes of the picture, or to the path of its file.
+        opened: Function of a key that returns the path or the opened bytes of the picture.
         facts_of: Width, height, length in bytes and checksum of each picture, int64, n x 4. The
             checksum covers the first and the last kilobyte.
         labels: Class of each picture, int64 (n), or None.
@@ -155,8 +155,8 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
     """Open a folder of pictures.
 
     Args:
-        folder: Folder of pictures, of one folder for each class, or of ``train/`` and a test part.
-        classes: Names of the classes to use, or lines whose first word is a name; None for all.
+        folder: Folder with pictures, with a folder for each class, or with ``train/``, ``test/``.
+        classes: Names of the classes to use, or lines that begin with such a name; None for all.
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
@@ -234,7 +234,7 @@ class _Scan:
         self.class_names = sorted(set(tops))
         if len(self.class_names) > 1 and self.class_names[0] == "":
             raise InputError(
-                f"{place(folder)}: put all pictures into folders of classes, or all into one "
+                f"{place(folder)}: put every picture into the folder of its class, or all into one "
                 f"folder; {tops.count('')} pictures lie beside {len(self.class_names) - 1} folders"
             )
         if len(self.class_names) == 1:  # one folder is not a label
@@ -246,8 +246,8 @@ class _Scan:
         if missing:
             raise InputError(
                 f"{place(self.folder)}: correct or add the class "
-                f"{missing[0]!r}{nearest(missing[0], self.class_names)}; {len(missing)} of "
-                f"{len(classes)} classes have no folder"
+                f"{missing[0]!r}{nearest(missing[0], self.class_names)}; {len(missing)} of the "
+                f"{len(classes)} requested classes have no folder"
             )
         wanted = set(classes)
         self.class_names = sorted(wanted)
@@ -298,7 +298,8 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        raise InputError(f"{place(folder)}: cannot be read ({error.strerror})") from error
+        why = error.strerror
+        raise InputError(f"{place(folder)}: check the path; it cannot be read ({why})") from error
 
 
 def _is_picture(entry: "os.DirEntry[str]") -> bool:

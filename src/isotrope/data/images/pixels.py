@@ -2,7 +2,6 @@
 
 Every function takes one or more numbers for each image, and changes all images at once. Images are
 RGB in [0, 1], float, n x 3 x height x width, unless the function says otherwise.
-``benchmarks/images_speed.py --parts`` measures the speed of these functions.
 """
 
 import torch
@@ -94,11 +93,11 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 
 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Return the images with hues turned around the colour wheel; HSV's value and chroma stay.
+    """Return the images with other hues, and with the same HSV value and chroma in each pixel.
 
-    The model is hexagonal HSV, with the hue h in [0, 6). Red is ``max - chroma [2 - |h - 3|]``,
-    green is ``max - chroma [|h - 2| - 1]`` and blue is ``max - chroma [|h - 4| - 1]``. The number
-    in square brackets is cut off at 0 and 1. A grey pixel has no chroma and does not change.
+    The colour model is hexagonal HSV with the value V, the chroma C and the hue h in [0, 6). Then
+    red is V - C [2 - |h - 3|], green is V - C [|h - 2| - 1] and blue is V - C [|h - 4| - 1]. Square
+    brackets clip a number to [0, 1]. A grey pixel has the chroma 0 and does not change.
 
     Args:
         images: Images, n x 3 x height x width.

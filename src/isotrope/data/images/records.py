@@ -101,7 +101,7 @@ class ImageSet:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded so far and were replaced."""
+        """Names of the pictures that could not be decoded so far; other pictures replace them."""
         parts = [self.train] if self.test is None else [self.train, self.test]
         return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
 
@@ -129,9 +129,9 @@ def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def held_out(
     labels: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return two arrays: the positions of the training pictures, and of the held-out pictures.
+    """Return the positions of the training pictures, and the positions of the held-out pictures.
 
-    The same share of every class is held out (rounded), but never all pictures of a class.
+    Every class gives ``share`` of its pictures (rounded), but always keeps at least one picture.
     """
     if not 0 < share < 1:
         raise InputError(f"give a held-out share between 0 and 1, not {share}")
@@ -143,7 +143,7 @@ def held_out(
     if not out.any():
         raise InputError(
             f"give a larger held-out share than {share}, more pictures of each class, or a folder "
-            f"test/ beside train/; no picture is left to score on in the {len(np.unique(labels))} "
-            f"classes of {len(labels)} pictures"
+            f"test/ beside train/; this share holds out none of the {len(labels)} pictures of "
+            f"{len(np.unique(labels))} classes"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -45,12 +45,12 @@ def load_images(
 
     Args:
         path: Folder, ``.npz`` file, or ``"digits"``.
-        side: Side of the pictures in pixels. The shorter side is resized to it, then the centre is
-            cut out. By default, squares of one size of 4 to 96 pixels keep their size. For other
-            pictures, the default is the largest of 32, 64, 96, 128 and 256 that is not above the
-            median of the shorter sides, and at least 32.
-        holdout: Share of every class to test on, if the set has no test part.
-        seed: Seed of the choice of the pictures to test on.
+        side: Side of the pictures in pixels. The shorter side of a picture is resized to ``side``,
+            then the centre is cut out. By default, pictures keep their size if all are squares of
+            the same size, of 4 to 96 pixels. For other pictures, the default is the largest of 32,
+            64, 96, 128 and 256 that is not above the median shorter side, and at least 32.
+        holdout: Share of each class's pictures that form the test part if the set has none.
+        seed: Seed of the random choice of the test pictures.
         limit: Largest number of training pictures; they are taken from all classes in turn.
         classes: Classes to use: names, or a file with one name on each line.
     """
@@ -104,7 +104,7 @@ def _recognise(
     """Open a path with the loader for its kind of set."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(
-            f"{place(Path(path))}: leave out the classes, or give a folder with one subfolder for "
+            f"{place(Path(path))}: do not choose classes, or give a folder with one subfolder for "
             "each class"
         )
     if path == "digits":
@@ -136,8 +136,7 @@ def _side(sizes: NDArray[np.int64], requested: int | None) -> int:
     if requested is not None:
         if not _BOUNDS[0] <= requested <= _BOUNDS[1]:
             raise InputError(
-                f"give a side of the pictures between {_BOUNDS[0]} and {_BOUNDS[1]} pixels, not "
-                f"{requested}"
+                f"give a side between {_BOUNDS[0]} and {_BOUNDS[1]} pixels, not {requested}"
             )
         return requested
     if (sizes == sizes[0, 0]).all() and _BOUNDS[0] <= sizes[0, 0] <= _LARGEST_OWN:

@@ -1,9 +1,8 @@
-"""Reads pictures from a Hugging Face dataset folder: from ``save_to_disk``, or of parquet files.
+"""Reads pictures from a Hugging Face dataset folder: parquet files, or what ``save_to_disk`` wrote.
 
 The pictures are in the first column of type Image, or in ``image``, ``img`` or ``images``. The
 labels are in the first column of type ClassLabel, or in ``label``, ``labels`` or ``fine_label``.
-The name of a parquet file tells its split (``train-...``, ``test-...``). The library datasets
-caches a converted copy.
+The name of a parquet file tells its split (``train-...``, ``test-...``).
 """
 
 import functools
@@ -106,7 +105,9 @@ def load_table(folder: Path) -> ImageSet:
             datasets.enable_progress_bars()
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
     if len(splits) > 1 and TRAIN not in splits:
-        raise InputError(f"{place(folder)}: call one of the splits 'train': {', '.join(splits)}")
+        raise InputError(
+            f"{place(folder)}: call the training split 'train'; the splits are {', '.join(splits)}"
+        )
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     train, names, skipped = _part(train_rows, folder)
     test_name = next((name for name in _TEST if name in splits), None)
@@ -162,8 +163,8 @@ def _labels(
         values = [number.get(value) for value in values]
     if not all(isinstance(value, int) for value in values):
         raise InputError(
-            f"{place(folder)}: correct the labels in column {column!r}; some are not numbers, or "
-            "name classes that the training part does not have"
+            f"{place(folder)}: correct the labels in column {column!r}; some labels are neither "
+            "numbers nor names of classes of the training part"
         )
     labels = np.array(values, np.int64)
     return (None if (labels < 0).all() else labels), names  # -1 marks an unpublished label

@@ -1,7 +1,7 @@
 """Chooses the data set and the records of a training step, and pads the texts of each column.
 
 :func:`cut` divides texts, sorted by length, into chunks with little padding. The loss embeds the
-texts chunk by chunk; the negatives of a text are those of the whole batch.
+texts chunk by chunk, but compares each text with the negatives of the whole batch.
 """
 
 import hashlib
@@ -27,8 +27,7 @@ class Batches:
         self.n, self.batch_size, self.seed = len(store), batch_size, seed
         if batch_size < 2:
             raise InputError(
-                f"use a batch size of at least 2: a batch of {batch_size} has no negatives to "
-                "learn from"
+                f"use a batch size of at least 2: a batch of {batch_size} has no negatives"
             )
         if batch_size > self.n:
             raise InputError(
@@ -67,7 +66,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """All views of a batch.
+    """The texts of a batch in columns, and the groups of its records.
 
     Attributes:
         columns: The n anchors, the n positives, and the hard negatives, if any. Hard negatives that
@@ -104,7 +103,7 @@ def collate(
         store: The tokens.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Records that this process embeds; groups and repeats are of the whole batch.
+        part: Records that this process embeds; groups are found in the whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]

@@ -63,9 +63,9 @@ class Features:
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
     """Load a training and a test set from two files or a folder, or split a single file.
 
-    A single file is split by class: four fifths of the texts of each class, at random and rounded
-    up, are for training. If a class has two texts or more, at least one is for testing. A repeated
-    text can be in both parts; the scores report how many texts are in both.
+    A single file is split by class: four fifths of the texts of each class (rounded up), drawn at
+    random, are for training. If a class has two texts or more, at least one is for testing. If a
+    text is repeated, it can be in both parts.
     """
     path = Path(path)
     if test is None and is_folder(path):
@@ -74,9 +74,9 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
         split = LabelledSplit(_load(path), _load(Path(test), classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
-                f"{place(Path(test))}: give two files of one set, each with lines label<TAB>text "
-                f"or a header; no label of this file ({quoted(split.test.labels[0])} ...) is in "
-                f"{place(path)} ({quoted(split.train.labels[0])} ...)"
+                f"{place(Path(test))}: give two files with the same labels, each with lines "
+                f"label<TAB>text or with a header; this file has {quoted(split.test.labels[0])} "
+                f"..., but {place(path)} has {quoted(split.train.labels[0])} ..."
             )
         return split
     return _split(_load(path), path)
@@ -85,7 +85,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
 def _part(folder: Path, name: str) -> Path:
     candidates = [folder / (name + end) for end in _ENDINGS if (folder / (name + end)).exists()]
     if len(candidates) != 1:
-        what = f"several, {', '.join(path.name for path in candidates)}" if candidates else "none"
+        what = ", ".join(path.name for path in candidates) or "none"
         raise InputError(
             f"{place(folder)}: put exactly one file called {name}.tsv, .txt, .csv, .jsonl or "
             f".parquet into this folder; it has {what}"
@@ -127,8 +127,8 @@ def _split(data: LabelledText, path: Path) -> LabelledSplit:
     if first.all():
         raise InputError(
             f"{place(path)}: give at least two texts of each label, or a folder with two files "
-            f"called train and test; each of these {len(data)} labels has only one text, so none "
-            "is left to test on"
+            f"called train and test; each of these {len(data)} labels has only one text, so no "
+            "text is left to test on"
         )
     train, test = (
         LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])

@@ -18,9 +18,8 @@ _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
 def near_identical(text: str) -> bytes:
     """Return a key of the text; two texts with the same key are near-identical.
 
-    The text is NFKC-normalised and case-folded. Its letters, digits and combining marks (vowels and
-    tones of many scripts) are the key. The key of a text without any of these, such as an emoji, is
-    the text.
+    The key has the letters, digits and combining marks (vowels and tones of many scripts) of the
+    text, NFKC-normalised and case-folded. The key of a text without these (an emoji) is the text.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
@@ -51,8 +50,8 @@ def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[A
 def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
     """Write a byte for each record to ``repeated``: 1 if an earlier record has the same hash.
 
-    Each pass over the hashes handles one bucket of values, which has about ``_BUCKET`` different
-    hashes and fits into memory.
+    Each pass over the file handles a part of the possible hashes, about ``_BUCKET`` different
+    hashes, which fit into memory.
     """
     with repeated.open("wb") as handle:
         # a sparse file would hide here that the disk is full
@@ -80,7 +79,7 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return an id for each row, int64 (n), the same for connected rows.
+    """Return an id for each row, int64 (n); connected rows have the same id.
 
     Two rows are connected if they share a hash, directly or through other rows. The shared hash may
     be in different columns: the anchor of one record may be the positive of another.
@@ -102,10 +101,10 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Count the repeated records with a group that no earlier record of the same texts has.
+    """Count the repeated records that have another group than all earlier records of their texts.
 
     Args:
-        grouped: File with one hash of each record and its group; 0 for a record without a group.
+        grouped: File with a hash of the texts and the group of each record; 0 without a group.
         repeated: File that :func:`mark_repeated` wrote from hashes of the texts alone.
     """
     again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
@@ -121,7 +120,7 @@ def new_groups(grouped: Path, repeated: Path) -> int:
 def have_tokens(
     offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return, for each record, whether all its texts have tokens; True if it is held out."""
+    """Return, for each record, whether it is held out or has tokens for all its texts."""
     if held.all():
         return held
     # texts are stored in the order of the records, so the texts of these records are contiguous

@@ -1,10 +1,9 @@
-"""Reads queries, documents and their relevance: a folder in the BEIR layout, or a file of pairs.
+"""Reads queries and relevant documents from a folder in the BEIR layout, or from a file of pairs.
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
 allowed). The files may end in ``.gz`` (Thakur et al. 2021). In a file of pairs, each anchor is a
-query and each positive is its relevant document; negatives are other documents. A second file can
-add documents.
+query and its positive is a relevant document. Negatives and a second file add other documents.
 
 A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
 file. A query is a relevant document for itself only if qrels or a pair says so.
@@ -28,11 +27,11 @@ class RetrievalSet:
     Attributes:
         queries: The texts of the queries.
         corpus: The texts of the documents, title first.
-        relevant: For each query, a dict from the position in ``corpus`` of every relevant document
-            to its score above 0. No dict is empty.
+        relevant: A dict for each query, with at least one entry. The keys are the positions of the
+            relevant documents in ``corpus``, and the values are their scores, above 0.
         left_out: Number of queries without a relevant document; they are not in ``queries``.
-        itself: A dict from the position of each query that is also a document, but not relevant for
-            itself, to the position of this document. A search must skip the document.
+        itself: The queries that are also documents, but not relevant for themselves: a dict from
+            the position of the query to that of the document. A search must skip the document.
         ids: The ids of the queries and of the documents of a folder; two empty lists for a file.
         how: Sentences that say how the files were read.
     """
@@ -55,8 +54,8 @@ def load_retrieval(
         path: The folder or file.
         columns: Columns of queries and answers in the file; by default recognised by their names.
         corpus: A file with more documents: single texts, or the texts of pairs except the anchors.
-            If it has the columns of answers that ``columns`` names, only these are read.
-        choose: Most columns that errors propose, see :class:`isotrope.data.schemas.Reading`.
+            If this file has the columns of answers that ``columns`` names, only these are read.
+        choose: As in :class:`isotrope.data.schemas.Reading`.
     """
     path = Path(path)
     if is_folder(path):
@@ -69,8 +68,7 @@ def load_retrieval(
     pairs = [record.texts for record in reading]
     if reading.kind == "texts":
         raise InputError(
-            f"{place(path)}: give pairs of a query and a document (anchor and positive); this file "
-            "holds single texts"
+            f"{place(path)}: give pairs of a query and a document; this file holds single texts"
         )
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
@@ -121,7 +119,7 @@ def _load_folder(folder: Path) -> RetrievalSet:
     for number, query in enumerate(queries):
         if not query:
             name = list(query_ids)[number]
-            raise InputError(f"{place(queries_path)}: query {name!r} is empty; remove it")
+            raise InputError(f"{place(queries_path)}: remove the query {name!r}; its text is empty")
     one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
     qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
     relevant: list[dict[int, float]] = [{} for _ in queries]
@@ -162,8 +160,8 @@ def _present(folder: Path, name: str) -> Path:
         if path.exists():
             return path
     raise InputError(
-        f"{place(folder / name)}: no such file; give a folder with corpus.jsonl, queries.jsonl, "
-        "and qrels.tsv or qrels/test.tsv"
+        f"{place(folder / name)}: give a folder with corpus.jsonl, queries.jsonl, and qrels.tsv "
+        "or qrels/test.tsv; this file does not exist"
     )
 
 
@@ -188,8 +186,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         texts.append(" ".join(parts).strip())
     if not texts:
         raise InputError(
-            f"{place(path)}: write a JSON object with _id and text on each line; this file holds "
-            "no text"
+            f"{place(path)}: write an object with _id and text on each line; this file has no text"
         )
     return places, texts
 

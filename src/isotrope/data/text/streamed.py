@@ -3,15 +3,15 @@
 A buffer holds the next ``size`` records. After the last record, reading starts again at the first.
 A buffer is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
 is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
-current buffer, the next buffer while it is built, and the first buffer, on whose held-out records
-the training is scored. For all other buffers, only the counts are stored. The records of a step
-depend only on (data, seed, step), so resuming is exact. If the buffer of a step is no longer on the
-disk, the data before it are read again and skipped.
+current buffer, the next buffer while it is built, and the first buffer. The training is scored on
+the held-out records of the first buffer. For all other buffers, only the counts are stored. The
+records of a step depend only on (data, seed, step), so a resumed training has the same steps. If
+the buffer of a step is no longer on the disk, the data are read again from the beginning.
 
-There are no epochs, records are not shuffled across buffers, and duplicates in different buffers
-are not dropped: each of these would need all data on the disk at once. Whether a record is held out
-depends on a hash of its text, so a text is held out of every buffer. Adjacent texts are paired only
-within a buffer. A later buffer with less than a full batch of records gives no training step.
+Epochs, shuffling across buffers, and dropping duplicates in different buffers would need all data
+on the disk at once, so none of them happens. Whether a record is held out depends on a hash of its
+text, so a text is held out of every buffer. Adjacent texts are paired only within a buffer. A later
+buffer with less than a full batch of records gives no training step.
 """
 
 import json

@@ -112,13 +112,13 @@ class _Source:
 
 
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
-    """Return a dict from each of ``tasks`` to a list of its subsets in the folder.
+    """Return a dict from the name of each task in ``tasks`` to a list of :class:`Subset`.
 
     For STS-B and SICK-R the test split is loaded, and the dev split if there is one.
     """
     folder = Path(folder)
     if not is_folder(folder):
-        raise InputError(f"{place(folder)}: no such folder of STS sets; check the path")
+        raise InputError(f"{place(folder)}: check the path; there is no such folder of STS sets")
     for task in tasks:
         if task not in _PAIRS:
             raise InputError(unknown("unknown STS task", task, TASKS))
@@ -131,8 +131,7 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
         )
     if absent:
         raise InputError(
-            f"{place(folder)}: add the tasks {', '.join(absent)}; all of {', '.join(tasks)} are "
-            "needed"
+            f"{place(folder)}: add the tasks {', '.join(absent)}; {', '.join(tasks)} are needed"
         )
     return {task: _load_task(folder, task) for task in tasks}
 
@@ -146,7 +145,7 @@ def _load_task(folder: Path, task: str) -> list[Subset]:
             continue
         if lacking:
             raise InputError(
-                f"{place(lacking[0])}: no such file; add it to the folder for the task {task}"
+                f"{place(lacking[0])}: add this file for the task {task}; it does not exist"
             )
         split = name if name in _SPLITS else "test"
         subset = _load(source, task, name, split, (1 if task == "SICK-R" else 0, 5))
@@ -240,8 +239,8 @@ def _year_rows(path: Path) -> Rows:
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
             raise InputError(
-                f"{place(longer, line)}: download both files again; {shorter.name} ends before "
-                "this line, but must have as many lines"
+                f"{place(longer, line)}: download this file and {shorter.name} again; "
+                f"{shorter.name} ends before this line"
             )
         if score[1].strip():
             yield pair[0], score[1], *pair[1]

@@ -8,10 +8,10 @@ duplicates. Memory does not grow with the corpus. A store is a folder:
 - ``groups.bin``: uint64, a hash of each text, equal for near-identical texts (see ``repeats``);
 - ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record. Single
   texts have one column, pairs two (anchor and positive). With hard negatives, two more columns hold
-  the first of them and their number. A text that two adjacent records share is stored once. If
-  there are scores or groups, more columns hold the bits of the scores and a hash of the group;
+  the text number of the first and the count of all. A text that two adjacent records share is
+  stored once. More columns hold the bits of the scores and a hash of the group, if any;
 - ``holdout.jsonl``: the held-out records, each a list of texts and, if any, scores;
-- ``answers.json``: the different positives, if at most 1,000, each with 3 or more pairs on average;
+- ``answers.json``: the different positives, if at most 1,000 and in 3 or more pairs on average;
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
 - ``manifest.json``: a description of the store and a digest of each file, written last.
 """
@@ -67,7 +67,7 @@ class StoreSettings:
     Attributes:
         vocabulary: Number of token ids.
         max_length: Largest number of tokens in a text, including special tokens.
-        prompts: Prompt of the anchors, and prompt of the positives and negatives.
+        prompts: Prompt before the anchors, and prompt before the positives and negatives.
         holdout: Share of the records to hold out (:class:`isotrope.data.text.views.Former`).
         seed: Seed of the choice of held-out records.
         views: Source of the positives: a value of ``isotrope train --views``.
@@ -93,18 +93,18 @@ class StoreReport:
         views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
         columns: 1 for single texts (dropout), 2 for pairs, 3 for pairs with hard negatives.
         kept: Number of training records.
-        records: Number of records, including duplicates and held-out ones.
+        records: Number of records, including duplicates and held-out records.
         duplicates_dropped: Number of exact repetitions of an earlier record.
         empty_skipped: Number of skipped records, because a text is empty or has no token.
         held_out: Number of records in ``holdout.jsonl``.
         neighbours_dropped: Number of adjacent pairs skipped because they share a held-out text.
         texts: Number of tokenised texts.
-        tokens: Number of tokens of these texts, including special ones.
+        tokens: Number of tokens of these texts, including special tokens.
         truncated_share: Share of the texts that were cut to ``max_length`` tokens.
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
         grouped: Whether the data have groups of records.
-        groups_dropped: Number of duplicates with a group that is new for their texts.
+        groups_dropped: Number of dropped duplicates whose group was not yet known for their texts.
         understood: One line that summarises what was read.
         scored: Number of scores kept for each record.
     """
@@ -143,8 +143,8 @@ class TokenStore:
         folder: Folder of the store.
         columns: Number of columns, 1 to 3; the third holds any number of hard negatives.
         report: The counts of the first pass.
-        held_out_groups: A hash of the group of each held-out record; None if no record has a group.
-            The hash of a record without a group is that of its anchor.
+        held_out_groups: A hash of the group of each held-out record, or of the anchor if the record
+            has no group; None if no record has a group.
     """
 
     def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:
@@ -185,7 +185,7 @@ class TokenStore:
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
         """Return a list of the token ids of each text in one column of the records.
 
-        Column 2 has the hard negatives of all records; :meth:`owners` tells which record has which.
+        Column 2 has the hard negatives of all records; :meth:`owners` tells the record of each.
         """
         texts = self._texts_of(indices, column)
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
@@ -208,7 +208,7 @@ class TokenStore:
         return np.asarray(np.repeat(first, count) + within)
 
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list of one array, a hash of each record's group; empty without groups."""
+        """Return a list with one array, a hash of each record's group; empty without groups."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
 
     def scores(self, indices: Indices) -> NDArray[np.float64]:
@@ -217,11 +217,12 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list of one array, an id of each pair; empty without pairs or if over 5 million.
+        """Return a list with one array, an id of each pair.
 
         Pairs have the same id if they share a text, or if a chain of pairs that share texts
         connects them, also through pairs of other batches. Chains of more than a twentieth of the
-        records are ignored, because they would leave few negatives.
+        records are ignored, because they would leave few negatives. The list is empty if the store
+        does not hold pairs, or holds more than 5 million.
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -247,7 +248,7 @@ class TokenStore:
                 yield tuple(json.loads(line))
 
     def answers(self) -> list[str]:
-        """Return a list of the different positives trained on; empty if they are too many."""
+        """Return a list of the different positives in the store; empty if they are too many."""
         path = self.folder / _ANSWERS
         return json.loads(path.read_bytes()) if path.is_file() else []
 
@@ -287,7 +288,8 @@ def build(
     Args:
         folder: Folder of the store. The folder appears when the store is complete.
         records: Records from :func:`isotrope.data.schemas.read`.
-        tokenize: Function from texts and ``max_length`` to their ids and the number of cut texts.
+        tokenize: Function of texts and ``max_length`` that returns two values: a list of token ids
+            for each text, and the number of texts that were cut.
         settings: How records become tokens.
         held: Whether each record is held out. By default, a hash of the anchor decides.
         progress: Function that is called with the number of records read since the last call.

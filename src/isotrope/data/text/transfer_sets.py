@@ -4,7 +4,7 @@ The files of a folder are ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mp
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
 in ``.gz``). Lines are label<TAB>text, or for MRPC label<TAB>text1<TAB>text2, without header or
 quoting. The number of rows of each label is checked, because scores on an incomplete set cannot be
-compared with published scores. Tasks and splits: SentEval (Conneau and Kiela 2018).
+compared with published scores. The tasks and splits are those of SentEval (Conneau and Kiela 2018).
 """
 
 from collections.abc import Sequence
@@ -81,10 +81,10 @@ class TransferTask:
 def load_transfer(
     folder: Path | str, tasks: Sequence[str] | None = None
 ) -> dict[str, TransferTask]:
-    """Return a dict from name to task: the ``tasks`` of a folder in this order, or all seven."""
+    """Return a dict from name to task: the tasks in ``tasks``, in this order, or all seven."""
     folder = Path(folder)
     if not is_folder(folder):
-        raise InputError(f"{place(folder)}: no such folder of transfer tasks; check the path")
+        raise InputError(f"{place(folder)}: check the path; no such folder of transfer tasks")
     for task in tasks or ():
         if task not in _LAYOUT:
             raise InputError(unknown("unknown transfer task", task, TASKS))
@@ -105,7 +105,7 @@ def _load_task(room: Path, task: str) -> TransferTask:
         path, zipped = room / f"{name}.tsv", room / f"{name}.tsv.gz"
         if not path.exists() and not zipped.exists():
             raise InputError(
-                f"{place(path)}: no such file; add it for the task {task}, or name other tasks"
+                f"{place(path)}: add this file for {task}, or name other tasks; it does not exist"
             )
         splits[name] = _load(path if path.exists() else zipped, task, name)
     return TransferTask(task, layout.labels, splits)
@@ -144,11 +144,9 @@ def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empt
             for counts in (counted, expected)
         ]
         raise InputError(
-            f"{place(path)}: download this file again; its rows by label are {rows[0]}, not "
-            f"{rows[1]}"
+            f"{place(path)}: download this file again; its labels are {rows[0]}, not {rows[1]}"
         )
     if empty != layout.empty:
         raise InputError(
-            f"{place(path)}: download this file again; it has {empty} empty texts, not "
-            f"{layout.empty}"
+            f"{place(path)}: download this file again; {empty} texts are empty, not {layout.empty}"
         )

@@ -42,19 +42,19 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return ``views`` (``auto`` resolved); refuse views that do not fit the first record."""
+    """Return what ``views`` means for the first record; raise an error if it does not fit."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"
     if single and views == "pairs":
         raise InputError(
-            f"{place(first.path, first.line)}: use `--views dropout` or `--views adjacent`: views "
-            "'pairs' need two or more texts in a record, but this record has one"
+            f"{place(first.path, first.line)}: use `--views dropout` or `--views adjacent`; with "
+            "`--views pairs`, a record needs two or more texts, but this record has one"
         )
     if not single and views != "pairs":
         raise InputError(
-            f"{place(first.path, first.line)}: use `--views pairs`, or choose one column: views "
-            f"{views!r} need records of one text, but this record has {len(first.texts)}"
+            f"{place(first.path, first.line)}: use `--views pairs`, or choose one column; with "
+            f"`--views {views}`, a record needs one text, but this record has {len(first.texts)}"
         )
     return views
 
@@ -72,13 +72,13 @@ def held_out_together(
     Pairs that share a text, directly or through other pairs, are held out or trained on together. A
     set of linked pairs is trained on if it is larger than a tenth of the number to hold out.
 
-    Returns None, so that a hash of the anchor decides for each record alone,
+    In three cases, the result is None, and a hash of the anchor decides for each record alone:
 
-    - if a positive has at least three pairs on average: such positives are probably the answers
-      that a search will find, so questions are held out and all answers are trained on;
-    - if the sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or
-      fewer than 40 pairs although ``holdout`` asks for 40 or more;
-    - if records have groups or only one text.
+    - A positive has at least three pairs on average. Such positives are probably the answers that a
+      search will find, so questions are held out and all answers are trained on.
+    - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for. Or they
+      have fewer than 40 pairs although ``holdout`` asks for 40 or more.
+    - Records have groups or only one text.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -123,7 +123,7 @@ class Former:
         views: ``dropout``, ``adjacent`` or ``pairs``.
         holdout: Share of the records that is never trained on.
         seed: Seed of the choice of these records.
-        held: Result of :func:`held_out_together`; unless None, it decides instead of the hash.
+        held: Result of :func:`held_out_together`, or None to let the hash decide.
         neighbours: Number of adjacent pairs that were skipped so far because they share a text with
             a held-out pair, or because the text before them is unknown.
     """
@@ -154,8 +154,7 @@ class Former:
             if record.group:
                 raise InputError(
                     f"{place(record.path, record.line)}: use `--views dropout`, or leave "
-                    "`--groups` out: adjacent views join two records, which may have different "
-                    "groups"
+                    "`--groups` out: adjacent views join records, which may differ in their groups"
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False

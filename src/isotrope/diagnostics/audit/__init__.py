@@ -1,15 +1,13 @@
 """Predicts what an objective will do to a user's data, before any training.
 
 The components of a gradient (gradient dissipation, weight, ratio of pull to push) depend only on
-the embeddings of a batch, so the initial encoder shows them. An audit combines these modules:
+the embeddings of a batch, so an audit measures them with the encoder before training. Modules:
 
-- ``rows``: the records of a file, as training pairs them, and their embeddings;
-- ``settings``: numbers of the first step for several temperatures, margins, ratios and batch sizes,
-  and recommended values with reasons;
-- ``push``: how strongly rows push each other, and the hard negatives that are mined by this push;
-- ``alike``: rows that seem to belong together and are likely false negatives;
-- ``pairs``: pairs that seem mismatched, pairs with nothing left to learn, unusual texts;
-- ``result``: the result as a table and as JSON; ``texts`` adds the files to train on.
-
-``isotrope.evaluation.uncover`` measures how much whitening improves the score on a dev set.
+- ``rows`` reads the records of a file, pairs them as training does, and embeds them.
+- ``settings`` measures the first step at several temperatures, margins, ratios and batch sizes,
+  and recommends values.
+- ``push`` measures how strongly rows push each other, and mines hard negatives by this push.
+- ``alike`` finds rows that seem to belong together: they are likely false negatives.
+- ``pairs`` finds pairs that seem mismatched, pairs with nothing left to learn, and unusual texts.
+- ``result`` writes the result as tables and as JSON. ``texts`` also writes files to train on.
 """

@@ -1,11 +1,11 @@
 """Finds rows that seem to belong together, by the similarities of their anchors and positives.
 
 Two rows have four cosines: of their anchors, of their positives, and of the anchor of one row with
-the positive of the other row, in both directions. From each cosine, a difference is computed: twice
-the cosine, minus the mean cosine of the first row with its 20 nearest rows, minus the same mean of
-the second row. The *evidence* that two rows belong together is 0.05 log of the mean of
-exp(difference / 0.05), which is about the largest of the four differences. At 0, two rows are as
-near to each other as to their nearest rows. Evidence is low for a text that is near to everything.
+the positive of the other row, in both directions. Each cosine gives a difference: twice the cosine,
+minus the mean cosine of the first row with its 20 nearest rows, minus the mean cosine of the second
+row with its 20 nearest rows. The *evidence* that two rows belong together is nearly the largest of
+the four differences: 0.05 log(mean(exp(difference / 0.05))). At evidence 0, two rows are as near to
+each other as to their nearest rows. A text that is near to all texts gets low evidence.
 """
 
 import math
@@ -23,13 +23,13 @@ _TEMPERATURE = 0.05
 
 @dataclass(frozen=True)
 class Alike:
-    """Pairs of rows that may belong together, the most likely first.
+    """The m pairs of rows that may belong together, the most likely pair first.
 
     Attributes:
         rows: Numbers of the two rows, the lower number first, int64 (m x 2).
-        evidence: Evidence that the two rows belong together, m differences of cosines.
-        push: How strongly the two rows push each other, m values; 0 if one of the rows is not among
-            the rows that push the other most.
+        evidence: Evidence that the two rows belong together (see the module), m values.
+        push: How strongly the two rows push each other, m values. 0 if one of the rows is not
+            among the *partners* of the other, the rows that push it most.
         share: Push between the two rows, divided by the push between all pairs of rows, m values.
     """
 
@@ -41,10 +41,10 @@ class Alike:
 
 @torch.no_grad()
 def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
-    """Return the pairs of near rows, with the evidence that the two rows of a pair belong together.
+    """Return the pairs of near rows, and for each pair the evidence that its rows belong together.
 
-    Two rows of one group are left out, because they are known to belong together. With more than
-    30,000 rows, pairs whose evidence is below 0 are left out too, to save memory.
+    Pairs within a group are left out, because these rows are known to belong together. If there
+    are more than 30,000 rows, pairs with evidence below 0 are left out too, to save memory.
     """
     n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0
     finite = (cosines := near.cosines[..., :NEAREST]).isfinite()

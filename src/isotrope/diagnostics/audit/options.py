@@ -16,7 +16,7 @@ for_texts = partial(setting, group=OF_TEXTS, used=of_texts)
 
 
 class AuditSettings(Settings):
-    """The settings of an audit of texts; outside the group ``OF_TEXTS``, also those of pictures."""
+    """The settings of an audit. Settings in the group ``OF_TEXTS`` do not apply to pictures."""
 
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
 
@@ -35,30 +35,30 @@ class AuditSettings(Settings):
     batch_size: int = setting(64, "Rows in a batch.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
         0.6,
-        "Smallest evidence for which two rows are listed as likely false negatives. Evidence is a "
-        "difference of cosines: at 0, two rows are as near to each other as to their nearest rows.",
+        "List two rows as likely false negatives from this evidence on. Evidence is a difference "
+        "of cosines. At 0, two rows are as near to each other as to their nearest rows.",
         gt=0,
     )
     seed: int = setting(
         0,
         "Seed of the batches, dropout and crops.",
-        shown="0; for pictures 42, the default of train-images",
+        shown="0; for pictures 42, as in `isotrope train-images`",
         ge=0,
         lt=2**32,
     )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     plugin: list[Path] = setting(
-        [], "Python file with an objective of your own; may be repeated.", "FILE"
+        [], "Python file that defines an objective of yours; may be repeated.", "FILE"
     )
-    columns: Names = for_texts([], "Columns to read from a table, as for `isotrope train`.")
-    groups: str | None = for_texts(None, "Column of groups; rows of one group belong together.")
+    columns: Names = for_texts([], "Columns to read from a table, as in `isotrope train`.")
+    groups: str | None = for_texts(None, "Column with a group; rows of one group belong together.")
     views: Literal["auto", "dropout", "adjacent", "pairs"] = for_texts(
-        "auto", "Source of the positives, as for `isotrope train`."
+        "auto", "Where positives come from, as in `isotrope train`."
     )
     max_length: int | None = for_texts(
         None,
-        "Number of tokens to which texts are cut.",
-        shown="the encoder's limit; for single texts at most 128 tokens",
+        "Cut texts to this number of tokens.",
+        shown="the encoder's limit; for single texts this limit or 128, whichever is smaller",
     )
     query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
     passage_prompt: str = for_texts(
@@ -66,7 +66,8 @@ class AuditSettings(Settings):
     )
     dev: str = for_texts(
         "auto",
-        "Data to score whitening on: an STS file, a retrieval set, or auto for a part of DATA.",
+        "Data on which whitened embeddings are scored: an STS file, a retrieval set, or auto "
+        "(a part of DATA).",
         "auto|none|PATH",
     )
     mine: int = setting(
@@ -79,7 +80,7 @@ class AuditSettings(Settings):
     )
     hardness: float = setting(
         0.3,
-        "Largest share of the push on an anchor that a mined negative may cause.",
+        "Do not mine a row that causes more than this share of the push on the anchor.",
         gt=0,
         le=1,
         group=OF_TEXTS,

@@ -1,15 +1,15 @@
 """Finds rows from which training will not learn as intended; needs no labels.
 
-There are six kinds. Each is an array of row numbers, counted from 0, in ascending order; only
-*apart* begins with the worst row.
+There are six kinds of such rows. For each kind, the result is an array of row numbers, counted
+from 0 and sorted in ascending order. Only *apart* is sorted from the worst row to the best.
 
-- *apart*: the positives of most other rows are nearer to the anchor than the row's positive. If a
-  column of the file is shifted by some lines, this is so in many rows;
-- *solved*: the row has nothing left to learn at the batch size of training (GD < 0.01);
-- *cut*: a text has more tokens than training reads;
-- *repeated*: an earlier row has the same texts and hard negatives, up to case and punctuation;
-- *lengths*: a text is far longer or shorter than the middle half of the texts in its column;
-- *scripts*: the script of a text, for example Cyrillic, is rare in the column.
+- *apart*: the anchor is nearer to the positives of most other rows than to its own positive. Many
+  rows are *apart* if a column of the file is shifted by some lines.
+- *solved*: the gradient dissipation GD is below 0.01, so the row has nothing left to learn.
+- *cut*: a text has more tokens than training reads.
+- *repeated*: an earlier row has the same texts, except for case and punctuation.
+- *lengths*: a text is far longer or shorter than the middle half of the texts in its column.
+- *scripts*: a text is in a script that is rare in its column, for example Cyrillic.
 """
 
 import functools
@@ -40,7 +40,7 @@ _ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # mixe
 def find_pairs(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Return a dict of row numbers of the kinds ``apart`` and ``solved`` (see the module)."""
+    """Return a dict with the row numbers of ``apart`` and ``solved`` (see the module)."""
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
     return {
@@ -50,7 +50,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return a dict of row numbers: kinds ``cut``, ``repeated``, ``lengths`` and ``scripts``."""
+    """Return a dict with the row numbers of ``cut``, ``repeated``, ``lengths`` and ``scripts``."""
     return {
         "cut": np.flatnonzero(embedded.cut),
         "repeated": repeated(rows.marks),

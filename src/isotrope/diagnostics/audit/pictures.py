@@ -1,4 +1,4 @@
-"""The result of an audit of pictures, whose two views are two crops.
+"""The result of an audit of pictures; anchor and positive are two crops of a picture.
 
 The audit writes no files to train on, because trainings on pictures have no groups.
 """
@@ -15,12 +15,12 @@ from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
 _TRAINED = (
-    "the rules that choose values are for texts; on pictures, a temperature that they chose made a "
-    "training collapse"
+    "the rules for recommendations were made for texts; on pictures, a temperature that they "
+    "recommended made a training collapse"
 )
 _SCRATCH = (
-    "audit a trained encoder instead (--encoder RUN): numbers of an encoder with random weights "
-    "mean little"
+    "audit a trained encoder instead (--encoder RUN), because measurements with random weights "
+    "predict little"
 )
 
 
@@ -29,8 +29,8 @@ class AuditedPictures:
     """The pictures of a training: their names, labels and hashes.
 
     Attributes:
-        names: Paths of n files in the folder or, if the pictures are arrays, numbers from 0.
-        labels: Labels, int64 (n); None if the data have no labels.
+        names: Paths of n files in the folder. If the pictures are arrays, numbers from 0.
+        labels: Class of each picture, int64 (n); None if the data have no labels.
         marks: Hashes, uint64 (n); pictures with the same pixels have the same hash.
         skipped: Number of files that were left out because they are not readable pictures.
     """
@@ -51,7 +51,7 @@ class PictureAudit(Audit):
 
     Attributes:
         pictures: The pictures of the training.
-        method: Name of the training method (such as simclr) whose crops are the two views.
+        method: Name of the training method (such as simclr) that crops the pictures.
         scratch: Whether the encoder is randomly initialised.
     """
 
@@ -60,7 +60,7 @@ class PictureAudit(Audit):
     scratch: bool
 
     meanings: ClassVar[Mapping[str, str]] = {
-        "apart": "the other crop is farther than most crops of other pictures",
+        "apart": "one crop is nearer to most other pictures than to the other crop",
         "repeated": "an earlier picture has the same pixels",
         "solved": "nothing is left to learn at the first step",
     }
@@ -80,13 +80,16 @@ class PictureAudit(Audit):
 
     @property
     def flags(self) -> str:
-        """The flags of ``isotrope train-images`` for the audited method and objective."""
+        """Flags with which ``isotrope train-images`` uses the audited method and objective."""
         # all settings, because the default of a setting there is the method's, not the objective's
         return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of equal labels among the ``listed`` likely false negatives and ``all`` pairs."""
+        """Share of the pairs whose two labels are equal; None if the data have no labels.
+
+        ``listed``: among the likely false negatives. ``all``: among all pairs.
+        """
         labels = self.pictures.labels
         if labels is None:
             return None
@@ -117,7 +120,7 @@ class PictureAudit(Audit):
             f"{share['all']:.0%} of all pairs."
         )
         skipped = (
-            f"{self.pictures.skipped:,} more files were skipped: they are no readable pictures."
+            f"{self.pictures.skipped:,} other files were skipped: they are not readable pictures."
             if self.pictures.skipped
             else ""
         )

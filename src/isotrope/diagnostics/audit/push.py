@@ -1,17 +1,17 @@
 """Computes how strongly the rows of a training file would push each other: the *ledger*.
 
-An objective pushes an anchor i from a negative j with the force GD_i W_ij: gradient dissipation
-times weight. For two rows a and b, the ledger stores how strongly b pushes a: the geometric
-mean of the push on a's anchor by b's positive and on a's positive by b's anchor. The *reciprocal
-push* of a and b is the geometric mean of how strongly b pushes a and how strongly a pushes b.
+An objective pushes an anchor i away from a negative j with the force GD_i W_ij, which is gradient
+dissipation times weight. For two rows a and b, b's positive pushes a's anchor, and b's anchor
+pushes a's positive. The ledger stores the geometric mean of these two forces: the push of b on a.
+The *reciprocal push* of a and b is the geometric mean of the push of b on a and of a on b.
 
-The push on an anchor depends on the rows that the anchor is compared with. With more rows, false
-negatives are ranked better (``benchmarks/audit.py``), so a block is larger than a batch. Up
-to 30,000 rows, each pair is compared once, in random blocks of up to 8,192 rows. With more rows, a
-row is compared with its nearest rows and with 4,096 random rows, which takes linear time. The
-ledger keeps only the strongest *partners* of each row.
+The push on an anchor depends on the rows with which the anchor is compared. It is compared with
+more rows than a batch has, because false negatives are then ranked better. Up to 30,000 rows, each
+pair is compared once, in random blocks of up to 8,192 rows. With more rows, a row is compared with
+its nearest rows and with 4,096 random rows, which takes linear time. The ledger keeps only the
+*partners* of each row: the rows that push it most.
 
-If the push on an anchor depends on other anchors (``coupling`` is not "none"), this is impossible.
+For some objectives, the push on an anchor depends on other anchors (``coupling`` is not "none").
 Then all pairs are compared, in batches that are made of two blocks of rows.
 """
 
@@ -48,15 +48,15 @@ _AGAIN = 0.03  # push from which a nearest row is compared once more, without th
 
 @dataclass(frozen=True)
 class Ledger:
-    """The partners of each row, which are the rows that push it most, and their pushes.
+    """The partners of each row (the rows that push it most), and how strongly they push.
 
-    A partner pushes the row's anchor and the row's positive. All pushes are divided by ``unit``.
+    A partner pushes the anchor and the positive of a row. Both forces are divided by ``unit``.
 
     Attributes:
-        partners: Numbers of k partners of each row, the strongest first, int64 (n x k), or -1.
-        push: Geometric mean of the partner's two pushes, n x k; partners are ranked by it.
-        force: Arithmetic mean of the partner's two pushes, n x k; shares are computed from it.
-        row_force: Sum of the forces of all rows that a row was compared with, n values.
+        partners: Numbers of k partners of each row, the strongest first, int64 (n x k); -1: none.
+        push: Geometric mean of a partner's two forces, n x k. The order of partners follows it.
+        force: Arithmetic mean of a partner's two forces, n x k. Shares are computed from it.
+        row_force: Sum of ``force`` over all rows with which a row was compared, n values.
         unit: Sum of an anchor's weights, averaged over anchors; 1/temperature for InfoNCE.
     """
 
@@ -72,7 +72,8 @@ class Mined:
     """Hard negatives of the rows, sorted by row and, within a row, from hardest to easiest.
 
     Attributes:
-        rows: Number of a row, and of the row whose positive is its hard negative, int64 (m x 2).
+        rows: Numbers of two rows, int64 (m x 2): of the anchor, and of the row whose positive is
+            the negative.
         hardness: Share of the push on the anchor that comes from the hard negative, m values.
         short: Number of rows that have fewer hard negatives than requested.
     """
@@ -84,10 +85,10 @@ class Mined:
 
 @dataclass(frozen=True)
 class Near:
-    """The k nearest rows of each row, by each of the four similarities of two rows.
+    """The k nearest rows of each row, by each of four similarities.
 
-    The four similarities are those of anchor and anchor, positive and positive, anchor and
-    positive, and positive and anchor. Rows of the row's group are left out.
+    The four compare the row's anchor with the other row's anchor, positive with positive, anchor
+    with positive, and positive with anchor. Rows of the same group are left out.
 
     Attributes:
         cosines: Cosines, the largest first, 4 x n x k; -inf in place of missing rows.
@@ -100,10 +101,7 @@ class Near:
 
 @torch.no_grad()
 def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bool = False) -> Near:
-    """Return the nearest rows of each row; if there are more than 30,000, by a search in clusters.
-
-    Embeddings may be in a file; only parts of them are in memory.
-    """
+    """Return the nearest rows of each row; among more than 30,000 rows, a few may be missed."""
     n, k = len(embedded), min(k, len(embedded) - 1)
     views = embedded.anchors, embedded.positives
     cosines = views[0].new_full((4, n, k), -torch.inf)
@@ -131,10 +129,10 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
 
 
 def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b row numbers, q near rows of each (b x q), and their four cosines (4 x b x q).
+    """Yield tuples: b row numbers, q near rows of each row (b x q), four cosines (4 x b x q).
 
-    The near rows of a row are the rows in ``near`` by any of the four similarities. If there are
-    fewer than q, the remaining numbers are -1 and the remaining cosines -inf.
+    A row is near if ``near`` has it for any of the four similarities. If a row has fewer than q
+    near rows, the remaining numbers are -1 and the remaining cosines -inf.
     """
     views = embedded.anchors, embedded.positives
     for rows in torch.arange(len(embedded)).split(_BESIDE):
@@ -161,7 +159,7 @@ def ledger(
 ) -> Ledger:
     """Compare pairs of rows, and return the ``keep`` strongest partners of each row.
 
-    ``near`` must have at least ``keep`` nearest rows of each row, or be None.
+    ``near`` has at least ``keep`` nearest rows of each row. If it is None, they are computed.
     """
     n = len(embedded)
     keep = min(keep, n - 1)
@@ -216,9 +214,9 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
 def between(
     book: Ledger, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the reciprocal pushes of m pairs of rows, and their shares of the total force.
+    """Return two arrays: the reciprocal push of each pair of rows, and its share of all force.
 
-    The reciprocal push is 0 if one row is not among the partners of the other.
+    The reciprocal push is 0 if one row is not a partner of the other row.
     """
     n = len(book.partners)
     keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
@@ -234,7 +232,7 @@ def between(
 
 
 def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Group the rows that ``pairs`` connect; return for each row the lowest row of its group.
+    """Group the rows that ``pairs`` connect. Return the lowest number of each row's group.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])
@@ -255,8 +253,8 @@ def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
     The hardness of a negative is its share of the push on the anchor. Rows with a larger share than
-    ``hardness`` are not used, because they are often false negatives. Rows of the anchor's group,
-    to which its likely false negatives belong, are not used either.
+    ``hardness`` are not used, because they are often false negatives. Rows of the anchor's group
+    are not used either.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]

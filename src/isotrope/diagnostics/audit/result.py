@@ -1,6 +1,6 @@
-"""The result of an audit: numbers of the objective at the first step, and suspicious rows.
+"""The result of an audit: measurements of the first training step, and suspicious rows.
 
-The modules ``texts`` and ``pictures`` add what only an audit of texts or of pictures has.
+The modules ``texts`` and ``pictures`` add the parts that differ between texts and pictures.
 """
 
 import itertools
@@ -24,13 +24,13 @@ _LISTED = 20  # pairs in a table; the JSON has all
 _SMALL = 1e-4  # share of all push below which a table shows only "<"
 _LEGEND = (
     "GD: gradient dissipation, a factor on the gradient of an anchor (1: full strength, 0: nothing "
-    "left to learn). done: anchors with a GD below 0.01. hardest: share of the push on an anchor "
-    "that its most similar negative causes. above bound: among the anchors that are not done, "
-    "those that a small step brings closer to their positive."
+    "left to learn). done: share of anchors with a GD below 0.01. hardest: share of the push on an "
+    "anchor that comes from its most similar negative. above bound: share of the other anchors (GD "
+    "of at least 0.01) that a small step brings closer to their positive."
 )
 _EVIDENCE = (
-    "Evidence: a difference of cosines. Above 0, two rows are nearer to each other than to their "
-    "nearest other rows. `--suspect` sets the smallest evidence that is listed."
+    "The evidence is a difference of cosines. If it is above 0, two rows are nearer to each other "
+    "than to their nearest other rows. Set the smallest evidence to list with `--suspect`."
 )
 
 
@@ -38,18 +38,18 @@ _EVIDENCE = (
 class Audit(ABC):
     """The effect of an objective on data at the first step of a training.
 
-    ``print(audit)`` shows the effect as tables. In the attributes, rows have numbers from 0; in
-    tables and JSON, they have the names in :attr:`names`.
+    ``print(audit)`` shows the effect as tables. Attributes count the rows from 0. Tables and JSON
+    give the names of the rows (:attr:`names`).
 
     Attributes:
         objective: The audited objective.
         batch_size: Number of rows in a batch.
-        settings: Measurements of the first step, for each value of each setting that was tried.
+        settings: Measurements of the first step, one for each value of a setting that was tried.
         recommendations: Recommended values of settings, with reasons.
         alike: Pairs of rows that may belong together, from highest to lowest evidence.
         suspects: Number of likely false negatives. They are the first pairs of ``alike``.
         groups: Group of each row, int64 (n); rows of one group are likely to belong together.
-        found: A dict from kinds of unusual rows to row numbers (see the module ``pairs``).
+        found: A dict from a kind of unusual rows (see the module ``pairs``) to row numbers.
     """
 
     encoder: str
@@ -63,7 +63,7 @@ class Audit(ABC):
     found: Mapping[str, NDArray[np.int64]]
 
     meanings: ClassVar[Mapping[str, str]]
-    """Meaning of each kind of unusual rows, in the order of the table."""
+    """A dict from each kind of unusual rows to the explanation that the table prints."""
 
     @property
     @abstractmethod
@@ -150,7 +150,7 @@ class Audit(ABC):
         elif any(row.name == "temperature" for row in self.settings):
             why = "the gradient dissipation of this objective does not depend on its temperature"
         else:
-            why = "the audit varies no temperature, margin or ratio of this objective"
+            why = "this objective has no temperature, margin or ratio"
         note = " ".join(reasons) or f"Nothing to recommend: {withheld or why}."
         rows = [
             (
@@ -173,15 +173,13 @@ class Audit(ABC):
         several, largest = int((sizes > 1).sum()), int(sizes.max())
         all_of = float(self.alike.share[: self.suspects].sum())
         note = (
-            f"{self.suspects:,} pairs of {what} are as alike as {what} that belong together. They "
-            f"have {all_of:.1%} of all push, and form {several:,} groups of up to {largest:,} "
-            f"{what}."
+            f"{self.suspects:,} pairs of {what} seem to belong together. They cause {all_of:.1%} "
+            f"of all push, and form {several:,} groups of up to {largest:,} {what}."
             if self.suspects > 1
-            else f"1 pair of {what} is as alike as {what} that belong together. It has "
-            f"{all_of:.1%} of all push."
+            else f"1 pair of {what} seems to belong together. It causes {all_of:.1%} of all push."
             if self.suspects
-            else f"No likely false negatives: no two {what} are as alike as {what} that belong "
-            f"together (highest evidence: {max(self.alike.evidence, default=0.0):.3f})."
+            else f"No likely false negatives: no two {what} seem to belong together (highest "
+            f"evidence: {max(self.alike.evidence, default=0.0):.3f})."
         )
         names = self.names
         rows = [

@@ -1,10 +1,10 @@
 """Reads the records of a file, pairs them as training does, and embeds both views.
 
-A row is one training record: a single text, which is embedded twice with dropout; two adjacent
-texts; or a pair. Its name is its line in the file, counted from 1; for adjacent texts, the line of
-the second text. Records with an empty text are skipped, as in training.
+A row is one training record: a pair, two adjacent texts, or a single text that is embedded twice
+with dropout. The name of a row is its line in the file, counted from 1. For adjacent texts, it is
+the line of the second text. Records with an empty text are skipped, as in training.
 
-Rows form a group if they share a text, up to case and punctuation, or a value in a column of
+Rows form a group if they share a text (except for case and punctuation) or a value in the column of
 groups. Training does not push rows of one group apart, so the audit counts no push between them.
 """
 
@@ -40,10 +40,10 @@ class PairedRows:
         texts: The n records: tuples (text,) or (anchor, positive, hard negative, ...).
         lines: Line of each record in the file, counted from 1, int64 (n).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
-        empty: Number of records skipped because a text is empty.
+        empty: Number of records that were skipped because a text is empty.
         marks: Hashes of the texts, uint64 (n x columns). Texts that differ only in case and
-            punctuation have the same hash. A third column hashes all hard negatives together.
-        grouped: Hash of each record's group, uint64 (n); without a group, hash of its anchor.
+            punctuation have the same hash. A third column has one hash of all hard negatives.
+        grouped: Hash of each record's group, uint64 (n). Without a group, the anchor is hashed.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -73,13 +73,13 @@ class Embedded:
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
         owners: Row of each hard negative, int64 (q).
-        marks: Two uint64 arrays of hashes: 2 x n x 2 for the texts (last axis: anchor, positive),
-            and 2 x q for the hard negatives. On the first axis, the first hash is equal for
-            near-identical texts, the second for texts that are equal after cutting. If ``marks`` is
-            None, a batch has all hard negatives of its rows.
+        marks: Two uint64 arrays with two hashes of each text: one array for all anchors and
+            positives (2 x n x 2), one for all hard negatives (2 x q). The first hash is equal for
+            near-identical texts, the second for texts with equal tokens after cutting. If ``marks``
+            is None, a batch has all hard negatives of its rows.
 
     Raises:
-        InputError: There are fewer than two rows, or embeddings that are not finite.
+        InputError: There are fewer than two rows, or an embedding is not finite.
     """
 
     anchors: Tensor
@@ -108,7 +108,7 @@ class Embedded:
         return len(self.anchors)
 
     def batch(self, rows: Tensor) -> Views:
-        """Return the views of b rows, given by their numbers, as one batch.
+        """Return the batch of the b rows whose numbers are ``rows``.
 
         A hard negative whose text is already in the batch is skipped, as in training.
         """
@@ -131,7 +131,7 @@ class EmbeddedTexts(Embedded):
     """The embeddings of both views of n rows of text, and their lengths in tokens.
 
     Attributes:
-        cut: Whether training cuts a text of the row, n booleans.
+        cut: Whether training cuts at least one text of a row, n booleans.
         lengths: Number of tokens of each text before cutting, int64 (n x 1, or n x 2 for pairs).
         limits: Number of tokens of a text that training reads, and that the encoder can read.
     """
@@ -154,8 +154,8 @@ def read_rows(
         path = Path(str(data))
         if path.is_dir() and not is_saved(path):
             raise InputError(
-                f"give one file instead of the folder {path}, or use isotrope.audit_images if it "
-                "has pictures: the audit names rows by their lines in a file"
+                f"give one file instead of the folder {path}; audit a folder of pictures with "
+                "isotrope.audit_images"
             )
         name = path.name
     return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
@@ -176,9 +176,9 @@ def pair_rows(
         reading: The rows of one file, in order.
         name: Name of the file.
         views: Source of the positives, as in training.
-        read: Number of records to read; None for all records.
-        most: Number of rows to draw at random from the rows that were read; None for all rows.
-        seed: Seed of the draw.
+        read: Number of records to read, from the first one on. None: all records.
+        most: Number of rows to keep, drawn at random from the rows that were read. None: all rows.
+        seed: Seed of the random draw.
     """
     records = islice(reading, read)
     first = next(records)

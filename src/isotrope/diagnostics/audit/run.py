@@ -47,11 +47,11 @@ def checked_objective(
     elif settings:
         raise InputError("give the objective by name, or leave out objective_settings")
     if not objective.has_terms or not objective.pairwise:
-        what = "compares coordinates, not rows" if objective.has_terms else "has no components"
-        raise InputError(
-            f"audit the data with another objective, for example infonce: {objective.name} {what}, "
-            "so rows do not push each other"
-        )
+        what = "has no gradient components, which an audit measures"
+        if objective.has_terms:
+            what = "compares coordinates, not rows, so rows do not push each other"
+        name = objective.name
+        raise InputError(f"audit with another objective, for example infonce: {name} {what}")
     try:
         objective.terms(torch.eye(4), torch.eye(4))
     except ValueError as error:  # it needs more than a batch
@@ -60,11 +60,11 @@ def checked_objective(
 
 
 def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
-    """Raise an error if the data have hard negatives (3 columns) that the objective cannot use."""
+    """Raise an error if the data have hard negatives (3 columns), but the objective takes none."""
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            f"name two columns with --columns, or choose the objective infonce: {objective.name} "
-            f"takes no hard negatives, but {name} has some"
+            "name the two columns of anchors and positives with --columns, or choose the objective "
+            f"infonce: {objective.name} takes no hard negatives, but {name} has some"
         )
 
 
@@ -92,7 +92,7 @@ def audit_texts(
     embedded = embed_rows(
         encoder, rows, max_length=limit, prompts=prompts, seed=seed, progress=progress
     )
-    uncovered = Uncovered("unknown", "not measured, because there is no dev set")
+    uncovered = Uncovered("unknown", "there is no dev set")
     if metric is not None:
         texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
         uncovered = uncover(encoder, texts, name=metric.name, score=metric.score)
@@ -142,10 +142,7 @@ def audit_rows(
     uncovered: Mapping[str, Any],
     progress: bool = False,
 ) -> TextAudit:
-    """Audit rows whose embeddings are known; ``encoder`` is the name of their encoder.
-
-    ``objective`` is a result of :func:`checked_objective`, ``uncovered`` one of ``uncover``.
-    """
+    """Audit embedded rows. ``encoder`` names the encoder, ``uncovered`` has the whitening gain."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
     common["found"] |= find_texts(rows, embedded)
@@ -173,10 +170,7 @@ def audit_pictures(
     scratch: bool,
     progress: bool = False,
 ) -> PictureAudit:
-    """Audit pictures whose embeddings are known; ``method`` is the method that crops them.
-
-    ``objective`` is a result of :func:`checked_objective`; ``scratch`` means random weights.
-    """
+    """Audit embedded pictures that ``method`` cropped. ``scratch``: the weights are random."""
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])
     common["recommendations"] = []  # the rules are for texts

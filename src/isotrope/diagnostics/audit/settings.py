@@ -2,14 +2,13 @@
 
 Batches are drawn as in training. Four numbers are averaged over the batches: the gradient
 dissipation (GD); the share of anchors with nothing left to learn (GD < 0.01); the hardest
-negative's share of the push; and the share of the other anchors whose ratio of pull to push is
-above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time. Recommended are
+negative's share of the push; and, among anchors with GD >= 0.01, the share whose ratio of pull to
+push is above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time.
 
-- the smallest temperature, or margin, at which at most 30% of the anchors have nothing left to
-  learn. At a smaller value, hard negatives get more of the push, but fewer anchors learn;
-- the smallest ratio at which 95% of the anchors with GD >= 0.01 are above the bound.
-
-benchmarks/tuning.py measures the score after training with such values (margins on one task only).
+- Of temperatures or margins, the smallest is recommended at which at most 30% of the anchors have
+  nothing left to learn. Smaller values push hard negatives more, but fewer anchors learn.
+- Of ratios, the smallest is recommended at which 95% of the anchors with GD >= 0.01 are above the
+  bound.
 """
 
 import dataclasses
@@ -49,8 +48,9 @@ class Setting:
         dissipation: Mean gradient dissipation (GD); None if no anchor has negatives.
         dead: Share of the anchors with GD < 0.01; they have nothing left to learn.
         hardest_share: Share of the push on an anchor that its hardest negative causes.
-        above_bound: Share of anchors with GD >= 0.01 that a small step brings nearer to positives.
-        own: Whether the audited objective, without changes, has this value.
+        above_bound: Share of the anchors with GD >= 0.01 that a small step brings nearer to their
+            positives.
+        own: Whether the audited objective has this value of the setting.
     """
 
     name: str
@@ -147,8 +147,8 @@ def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
     live = [row for row in rows if _or_zero(row.dead) <= _DONE]
     best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
     reason = (
-        f"{'the smallest at which at most' if live else 'at every value, more than'} {_DONE:.0%} "
-        f"of the anchors have nothing left to learn at first; here {_or_zero(best.dead):.0%}"
+        f"{'smallest value at which at most' if live else 'at every value, more than'} {_DONE:.0%} "
+        f"of the anchors have nothing left to learn at first (here {_or_zero(best.dead):.0%})"
     )
     return Recommendation(best.name, best.value, reason)
 
@@ -158,8 +158,9 @@ def _ratio(rows: Sequence[Setting]) -> Recommendation:
     above = [row for row in known if _or_zero(row.above_bound) >= _ABOVE]
     best = above[0] if above else max(known, key=lambda row: _or_zero(row.above_bound))
     reason = (
-        f"{'the smallest at which' if above else 'at every value, less than'} {_ABOVE:.0%} of the "
-        f"other anchors are above the bound of Lemma 1; here {_or_zero(best.above_bound):.0%}"
+        f"{'smallest value at which at least' if above else 'at every value, less than'} "
+        f"{_ABOVE:.0%} of the anchors that learn come closer to their positives in a small step "
+        f"(here {_or_zero(best.above_bound):.0%})"
     )
     return Recommendation("ratio", best.value, reason)
 

@@ -1,14 +1,15 @@
 """The result of an audit of texts: as tables, as JSON, and as files for a training.
 
-The files are JSON lines, one record each, for ``isotrope train`` and the ``datasets`` library:
+``isotrope train`` and the ``datasets`` library read the files. Each line is one row as JSON.
 
-- ``cleaned.jsonl``: one row of each group of likely false negatives; none *apart* or *repeated*;
-- ``grouped.jsonl``: all rows;
+- ``cleaned.jsonl``: no *apart* or *repeated* rows, and one row of each group that seems to belong
+  together.
+- ``grouped.jsonl``: all rows.
 - ``mined.jsonl``: rows with mined hard negatives, if these were requested.
 
-Each row has an integer ``label``. Rows that are in one group, or likely to belong together, have
+Each row has an integer ``label``. Rows of one group, and rows that seem to belong together, have
 the same label. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
-sentence-transformers do not push such rows apart. A file needs two rows or more.
+sentence-transformers do not push these rows apart. Files with less than 2 rows are not written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,10 +29,10 @@ from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
 _TOO_FEW = {
-    "cleaned.jsonl": "rows are left after repeated rows, likely false negatives and rows with a "
-    "far positive are removed; check that the columns belong together, or raise --suspect",
-    "mined.jsonl": "hard negatives are outside the group of their anchor and allowed by "
-    "--hardness; raise --hardness or --suspect",
+    "cleaned.jsonl": "rows are left without repeated rows, rows that are apart, and likely false "
+    "negatives; check that the columns belong together, or raise --suspect",
+    "mined.jsonl": "hard negatives are below the limits --hardness and --suspect; raise these "
+    "limits",
 }
 _OTHERWISE = (
     "These values are for another trainer, or for `--objective`. `isotrope train` without flags "
@@ -52,7 +53,7 @@ class TextAudit(Audit):
     Attributes:
         rows: The records of the file.
         limits: Number of tokens of a text that training reads, and that the encoder can read.
-        uncovered: The gain from whitening the embeddings: a dict of ``evaluation.uncover``.
+        uncovered: The gain from whitening, as a dict with the fields of ``Uncovered``.
         mined: Mined hard negatives; None if none were requested.
     """
 
@@ -62,11 +63,11 @@ class TextAudit(Audit):
     mined: Mined | None = None
 
     meanings: ClassVar[Mapping[str, str]] = {
-        "apart": "the positive is farther than most other positives",
+        "apart": "the anchor is nearer to most other positives",
         "repeated": "an earlier row has the same texts",
         "cut": "a text has more tokens than training reads",
         "lengths": "a text is much longer or shorter than most others",
-        "scripts": "a script that is rare in its column",
+        "scripts": "a text is in a script that is rare in its column",
         "solved": "nothing is left to learn at the first step",
     }
 
@@ -94,7 +95,7 @@ class TextAudit(Audit):
     def flags(self) -> str:
         """The flags of ``isotrope train`` with the recommended values.
 
-        The flag ``--head none`` gives the objective the encoder's embeddings, as in the audit.
+        With ``--head none``, the objective gets the encoder's embeddings, as in the audit.
         """
         return f"{self._words(self._own())} --head none"
 
@@ -183,7 +184,7 @@ class TextAudit(Audit):
         return sizes[sizes > 1]
 
     def files(self) -> dict[str, bytes]:
-        """Return a dict from names to contents of the files to train on, except ``unwritten``."""
+        """Return a dict from names to contents of the files to train on, if not ``unwritten``."""
         lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
         lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
         if self.mined is not None:
@@ -193,7 +194,7 @@ class TextAudit(Audit):
 
     @property
     def unwritten(self) -> dict[str, str]:
-        """A dict from names of files that are not written to sentences with reason and remedy."""
+        """The files with too few rows: a dict from a name to a sentence with reason and remedy."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
             counts["mined.jsonl"] = len(self.mined.rows)
@@ -227,8 +228,8 @@ class TextAudit(Audit):
             note = f"Not measured: {note}"
         else:
             note = (
-                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} with the "
-                f"statistics of {of['texts']:,} other texts (95% interval of the difference "
+                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} with mean "
+                f"and covariance of {of['texts']:,} other texts (95% interval of the difference "
                 f"{of['low']:+.2f} to {of['high']:+.2f}). Mean cosine: {of['mean_cosine']:.2f}. "
                 f"{note[0].upper()}{note[1:]}"
             )

@@ -1,7 +1,7 @@
-"""Draws batches of angles from normal distributions, and averages a component over them.
+"""Draws batches of angles from normal distributions, and averages a measure over the batches.
 
 A batch is one anchor with a positive and k negatives. Only the cosines of the angles are used, so
-an angle below 0 or above pi is not clipped but mirrored.
+an angle below 0 or above pi counts like the angle from 0 to pi with the same cosine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,13 +63,13 @@ class Angles:
             means = np.asarray(getattr(self, name), dtype=np.float64)
             if means.ndim != 1 or not means.size or not np.isfinite(means).all():
                 raise InputError(
-                    f"the {name} means must be a list of finite angles; found {means.tolist()}"
+                    f"give '{name}' as a list of finite angles; found {means.tolist()}"
                 )
             object.__setattr__(self, name, means)
         if not (self.spread_positive >= 0 and self.spread_negative >= 0):
             raise InputError(
-                "the spreads must be 0 or more radians; found "
-                f"{self.spread_positive:g} (positive) and {self.spread_negative:g} (negative)"
+                "the standard deviations must be 0 or more radians; found spread_positive="
+                f"{self.spread_positive:g} and spread_negative={self.spread_negative:g}"
             )
         if self.negatives < 1 or self.batches < 2:
             raise InputError(
@@ -110,11 +110,10 @@ class Draws:
 
     Attributes:
         seed: Seed of the draws. The result does not depend on the number of threads.
-        common: Whether to draw the angles once and shift them to every pair (mu_pos, mu_neg) of
-            mean angles. If False, each pair has its own draws, as in Li et al. (2024). Shifting is
-            faster, and each value has the same distribution and error. But the errors of
-            neighbouring values are similar, so the landscape looks smooth.
-        progress: Function that receives how many pairs of means were done since its last call.
+        common: Whether to draw the angles once, and shift them to each pair (mu_pos, mu_neg) of
+            mean angles. This is faster, but the errors of neighbouring values are similar, so the
+            landscape looks smooth. If False, each pair has its own draws, as in Li et al. (2024).
+        progress: Function that is called with the number of pairs done since its last call.
 
     Raises:
         InputError: The seed is negative.
@@ -139,14 +138,14 @@ def means(
     angles: Angles,
     draws: Draws,
 ) -> tuple[Floats, Floats]:
-    """Return a tuple: means and standard errors of a measure, arrays objectives x p x q.
+    """Return the means and the standard errors of a measure: two arrays, objectives x p x q.
 
     Args:
         measure: Function that is averaged over the drawn batches.
         objectives: Objectives to measure. All objectives see the same draws.
-        of_rows: For each objective, whether its measure needs only the log-sum-exp and the hardest
-            of the negatives' similarities. Such an objective gets only these two, and returns no
-            weights. With ``draws.common``, they are computed once for each mu_neg.
+        of_rows: One boolean for each objective: whether its measure needs only statistics of the
+            negatives' similarities (such as the largest). Then no weights can be measured. If
+            ``draws.common``, the statistics are computed once for each mu_neg.
         angles: Distributions of the angles.
         draws: How the batches are drawn.
     """

@@ -1,4 +1,4 @@
-"""Implements ``Pairs``, the input of an objective's components, for given angles."""
+"""Implements ``Pairs``, from which objectives compute their components, for given angles."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -129,15 +129,15 @@ class AnglePairs(Pairs):
 
 
 class RowPairs(Pairs):
-    """Pairs with p positives for each row, which store only statistics of the negatives.
+    """Anchors that share negatives: p anchors with p positives for each of b rows of negatives.
 
-    With p positives for each of b rows, there are p b anchors. To save memory, the similarities of
-    the k negatives are not stored, except the hardest negative's. A dissipation that depends only
-    on the log-sum-exp and the hardest negative is exact; weights have no meaning.
+    To save memory, only statistics of the negatives' similarities are kept: their log-sum-exp, for
+    example, and the largest. Gradient dissipation is exact if it depends only on such statistics.
+    Weights have no meaning.
 
     Args:
         positive: Cosines of the angles to the positives, p x b.
-        rows: The b anchors with their negatives.
+        rows: Pairs with the negatives of the b rows.
     """
 
     backend = "angles"
@@ -180,13 +180,13 @@ class RowPairs(Pairs):
 
 
 def check_computable(*computed: Tensor) -> None:
-    """Raise an error if a tensor was computed from embeddings, which are unknown here."""
+    """Raise an error if a tensor was computed from embeddings: a simulation has only angles."""
     if any(x.device.type == "meta" for x in computed):
         raise InputError(_NO_EMBEDDINGS)
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes, and the same with negatives in reverse order."""
+    """Return 256 anchors with random angles, and the same with negatives in reverse order."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

@@ -60,16 +60,16 @@ def hardest_share(
 ) -> list[Landscape]:
     """Return the hardest negative's mean share of the weights (Li et al., 2024, figure 3).
 
-    Batches in which no negative is pushed are skipped. In MET and MAT, this happens if the hardest
-    negative is closer than 0.01. If all batches are skipped, the share is undefined.
+    Batches in which no negative pushes are skipped. With MET and MAT, this happens if the distance
+    to the hardest negative is below 0.01. If all batches are skipped, the share is undefined.
 
     Args:
         objectives: Objectives, which all see the same draws.
-        angles: Distributions of the angles; by default mu_pos = 0.5, as in the authors' released
-            code, although the paper says pi/6. For a softmax, mu_pos matters only if ``gated``.
+        angles: Distributions of the angles. By default, mu_pos is 0.5, as in the authors' released
+            code; the paper says pi/6. For a softmax, mu_pos has an effect only if ``gated``.
         gated: Whether to leave out batches in which the gradient dissipation (GD) is below 0.01. If
             no batch is left, the share is reported as 1 with error 0. The released code and the
-            figure leave these batches out; the text of the paper does not mention it.
+            figure leave these batches out; the text of the paper does not mention this.
         draws: How the batches are drawn.
 
     Raises:
@@ -149,7 +149,7 @@ def gradient_norm(
 
     The part ``alignment`` comes from the positive: GD x pull x sin(angle to the positive), where GD
     is the gradient dissipation. The part ``uniformity`` comes from one negative: GD x weight x
-    sin(angle to the negative). If only the hardest negative pushes, it is that one. The sines
+    sin(angle to the negative). If only the hardest negative pushes, it is the hardest. The sines
     project on the tangent space of the unit anchor (eq. 7-9, 11, 16-22). An objective with one loss
     for a whole batch is evaluated on n equal anchors, and its components include the factor 1/n.
 

@@ -121,7 +121,7 @@ def figure(
 
 
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
-    """Return a dict from the headings of a table to the numbers of a panel; None if undefined.
+    """Return a dict from the headings of a table to a panel's numbers (None if undefined).
 
     ``dissipation``: the mu_neg at which GD falls below 0.5 for mu_pos = pi/6, and the largest
     standard error. ``weight``: the hardest negative's share at four mu_neg. ``ratio``: smallest

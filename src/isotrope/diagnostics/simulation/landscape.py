@@ -20,7 +20,7 @@ from isotrope.paradigm.objective import Objective
 
 @dataclass(frozen=True)
 class Landscape:
-    """One quantity of one objective (such as GD) for all pairs of mean angles.
+    """One quantity of one objective (such as gradient dissipation) for all pairs of mean angles.
 
     Attributes:
         objective: Objective that was measured.
@@ -39,7 +39,7 @@ class Landscape:
     defined: NDArray[np.bool_]
 
     def crossing(self, positive: float, level: float = 0.5) -> float | None:
-        """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
+        """Return the mu_neg (radians) at which the value first falls below ``level``; else None.
 
         Args:
             positive: Mean angle mu_pos in radians, interpolated between the angles of the grid.
@@ -93,8 +93,8 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
             f"write the components of {name} (see CONTRIBUTING.md), or compute them for a batch by "
-            f"isotrope.decompose({name}(), anchors, positives): a formula is not enough for a "
-            "simulation"
+            f"isotrope.decompose({name}(), anchors, positives): a simulation needs components, not "
+            "only the loss"
         )
     if not objective.has_terms:
         raise InputError(str(NoTerms(name, objective.space)))
@@ -110,7 +110,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
 def check(objective: Objective) -> None:
     """Raise an error if an objective needs more than the angles of an anchor.
 
-    The test reverses the order of the negatives. GD, pull and each negative's weight must stay.
+    The test reverses the order of the negatives. GD, pull and weights must not depend on the order.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))

@@ -1,8 +1,8 @@
 """The Doctor's verdicts, one record each, ordered from cause to effect.
 
-To add a verdict, write a :class:`~isotrope.diagnostics.verdict.Verdict` at its place in one of
-these files; CONTRIBUTING.md says which sections of its page to write. A number that was not
-measured never leads to a finding.
+To add a verdict, write a :class:`~isotrope.diagnostics.verdict.Verdict` into one of these files,
+before the verdicts that it can cause. Also write its page (see CONTRIBUTING.md). A number that was
+not measured never leads to a finding.
 """
 
 from isotrope.diagnostics.verdict import Verdict

@@ -41,8 +41,8 @@ def _not_finite(case: RunEvidence) -> Found | None:
     more = {"logged_steps": len(case.rows), "learning_rate": learning_rate(case)}
     return Found(
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
-        "The loss or the embeddings overflowed, or were NaN from the start. From the first step "
-        "with NaN or infinity on, ignore the log.",
+        "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
+        "the first step with NaN or infinity on.",
         lower_rate_flag(case, 10),
     )
 
@@ -54,28 +54,28 @@ def _diverging(case: RunEvidence) -> Found | None:
     spread, labelled = _over_first(case, "std", case.end), bool(case.series("label_gap"))
     jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
     ways = {
-        "halved the lead of pairs with high labels, and the loss is higher than at step 0": (
+        "pairs with high labels lost half of their lead over others, and the loss rose": (
             (gap, rise) if labelled else ()
         ),
-        "moved the embeddings together and halved the lead of positives over negatives": (
+        "the embeddings moved together, and positives lost half of their lead over negatives": (
             gap,
             ("lost_spread_at_the_end", spread),
         ),
-        "moved the embeddings together instead of apart, and hardly lowered the loss": (
+        "the embeddings moved together instead of apart, and the loss hardly fell": (
             (("lost_room", spread), ("loss_not_lower", _over_least(case))) if _knew(case) else ()
         ),
-        "moved the embeddings together, and the loss is higher at the end than at step 0": (
+        "the embeddings moved together, and the loss is higher at the end than at step 0": (
             ("lost_spread", _over_first(case, "std", case.early)),
             rise,
         ),
-        "raised the loss far above its value at step 0, and above the loss of random guessing": (
+        "the loss is far above its value at step 0, and above the loss of random guessing": (
             ("loss_explodes", _over_guess(case)),
         ),
-        "raised the loss at first, and lowered the effective rank of the embeddings": (
+        "the loss rose at first, and the effective rank of the embeddings fell": (
             ("lost_rank", _over_first(case, "effective_rank", case.early)),
             ("loss_up_early", _early_loss(case)),
         ),
-        "made the embeddings so long that later steps hardly change their directions": (
+        "the embeddings became so long that later steps hardly change their directions": (
             ((jump, _over_first(case, "norm", case.early)),) if _may_explode(case) else ()
         ),
     }
@@ -85,7 +85,7 @@ def _diverging(case: RunEvidence) -> Found | None:
             more = further_evidence(
                 case, "uniformity", "norm", "loss", learning_rate=learning_rate(case)
             )
-            detail = f"The steps are too large: they have {what}."
+            detail = f"The steps are too large: {what}."
             return Found((*evidence, *more), detail, lower_rate_flag(case, 10))
     return None
 
@@ -185,9 +185,9 @@ DIVERGING = Verdict(
         ),
         Threshold(
             "lost_gap",
-            "lead of positives over negatives at the end",
-            "mean angle to negatives minus mean angle to positives, in standard deviations: value "
-            "at the end, divided by the first value. In labelled pairs, low labels mark negatives",
+            "how much closer positives are than negatives at the end",
+            "mean angle to negatives minus mean angle to positives, in standard deviations, at the "
+            "end, divided by its first value. In labelled pairs, low labels mark negatives",
             "our choice, made after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
             unit="of the start",
@@ -195,10 +195,10 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
-            "the number of `lost_spread`, but at the end instead of in the first third",
-            "the limit of `lost_spread`. For embeddings that were evenly spread at the start, 0.2 "
-            "means a mean cosine of 0.96. A healthy training of a masked language model at a "
-            "temperature of 0.02 ends at 0.73",
+            "standard deviation of an embedding coordinate, averaged over the coordinates, at the "
+            "end, divided by its value at step 0",
+            "the limit of `lost_spread`. After an even spread, 0.2 means a mean cosine of 0.96. A "
+            "healthy training of a masked language model at a temperature of 0.02 ends at 0.73",
             below=0.2,
             unit="of the start",
         ),
@@ -206,8 +206,8 @@ DIVERGING = Verdict(
             "lost_room",
             "spread of the embeddings at the end",
             "the same number as `lost_spread_at_the_end`",
-            "two layers of all-MiniLM-L6-v2, trained at 100 times the usual learning rate, end at "
-            "0.12 to 0.66 (benchmarks/hosts.py); the healthy training of a masked language model "
+            "at 100 times the usual learning rate, trainings of two layers of all-MiniLM-L6-v2 end "
+            "at 0.12 to 0.66 (benchmarks/hosts.py). A healthy training of a masked language model "
             "ends at 0.73",
             below=0.7,
             unit="of the start",
@@ -215,20 +215,20 @@ DIVERGING = Verdict(
         Threshold(
             "loss_not_lower",
             "loss at the end",
-            "loss at the end, divided by the smaller of two losses: at step 0, and of guessing "
-            "which candidate is the positive",
-            "our choice; in the trainings of `lost_room` with the high rate, it is 0.95 to 1.8",
+            "loss at the end, divided by the loss at step 0 or by the loss of guessing the "
+            "positive, whichever is smaller",
+            "our choice; at 100 times the usual learning rate, trainings end at 0.95 to 1.8",
             above=0.9,
-            unit="of the start, or of the loss of guessing",
+            unit="of the first loss, or of the loss of guessing",
         ),
         Threshold(
             "loss_explodes",
             "loss at the end",
-            "if scores are not cosines: loss at the end, divided by the larger of two losses: at "
-            "step 0, and of guessing which candidate is the positive",
+            "if scores are not cosines: loss at the end, divided by the loss at step 0 or by the "
+            "loss of guessing the positive, whichever is larger",
             "our choice; in a training that learns nothing, this number is near 1 at the end",
             above=3.0,
-            unit="times the start, or the loss of guessing",
+            unit="times the first loss, or the loss of guessing",
         ),
         Threshold(
             "lost_rank",
@@ -242,17 +242,18 @@ DIVERGING = Verdict(
         Threshold(
             "loss_up_early",
             "loss in the first third of the run",
-            "loss in the first third of the run, divided by the loss at step 0 or, if that is "
-            "smaller, by 5% of the loss of guessing",
-            "our choice; in the training from which `lost_rank` was chosen, this number is 1.9",
+            "loss in the first third of the run, divided by the loss at step 0 or by 5% of the "
+            "loss of guessing the positive, whichever is larger",
+            "our choice; at 100 times the usual learning rate, a network with batch normalisation "
+            "has 1.9",
             above=1.3,
             unit="of the start",
         ),
         Threshold(
             "loss_rise",
             "loss at the end",
-            "loss at the end, divided by the loss at step 0 or, if the loss uses a queue, by the "
-            "loss in the first third of the run",
+            "loss at the end, divided by the loss at step 0. If the loss uses a queue, it is "
+            "divided by the loss in the first third of the run",
             ZOO,
             above=1.0,
             unit="of the start",
@@ -269,8 +270,8 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump_text",
             "norm in the first third of the run",
-            "for texts: the number of `norm_jump`",
-            f"the reason of `norm_jump`; the value was {ZOO}",
+            "for texts: mean norm in the first third, divided by the mean norm at step 0",
+            f"a step adds to the squared norm, as in `norm_jump`; the value was {ZOO}",
             above=4.0,
             unit="times the start",
         ),
@@ -310,9 +311,9 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
     if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
         why = (
-            "The encoder could not tell inputs apart at the start. From such a start, a loss that "
-            "pushes only the hardest negative, or pushes less than it pulls, moves all embeddings "
-            "to one point, where the loss equals its margin."
+            "The encoder could not tell inputs apart at the start. A loss that pushes only the "
+            "hardest negative, or pushes less than it pulls, then moves all embeddings to one "
+            "point, at which the loss equals its margin."
         )
         return why, "--objective infonce (until embeddings differ; then your objective again)", ()
     why = "No other setting explains the collapse, so the learning rate is probably too high."
@@ -355,9 +356,9 @@ COLLAPSED = Verdict(
         ),
         Threshold(
             "collapse_std",
-            "deviation of the dimensions at the end",
+            "standard deviation per dimension at the end",
             "standard deviation of a coordinate of the normalised embeddings, averaged over the "
-            "coordinates, at the end. It also shows a collapse to zeros, which have no uniformity",
+            "coordinates, at the end. It is also measured for zero vectors; uniformity is not",
             "by definition: this number is 0 if all embeddings are equal, and 1/sqrt(d) if they "
             "are evenly spread over d dimensions",
             below=1e-5,
@@ -365,8 +366,8 @@ COLLAPSED = Verdict(
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: weight decay. A large weight decay alone is no fault; if embeddings "
-            "collapse, this limit decides whether weight decay is named as the cause",
+            "for images: weight decay of the training. A large weight decay alone is no fault. If "
+            "embeddings collapse, a weight decay above this limit is named as the cause",
             "Draganov et al., 2024, table 1 (SimCLR): the accuracy is at chance with a weight "
             "decay of 5e-2, and 54.0 instead of 81.3 with 5e-3",
             above=5e-3,
@@ -418,7 +419,7 @@ DIMENSIONAL_COLLAPSE = Verdict(
         Threshold(
             "rank_share",
             "effective rank of a batch",
-            "effective rank of n embeddings of d numbers, divided by its largest possible value",
+            "effective rank of n embeddings of d dimensions, divided by the largest possible rank",
             ZOO,
             below=0.1,
             unit="of min(n - 1, d)",
@@ -458,15 +459,15 @@ def _shorter(case: RunEvidence) -> str:
 NORMS_TOO_LARGE = Verdict(
     "norms-too-large",
     "the embeddings are so long that a step hardly turns them",
-    "The embeddings are so long that a step hardly turns them. The gradient of a cosine shrinks "
-    "with the length of the embedding, and every step makes the embedding longer.",
+    "The embeddings are so long that a step hardly turns them. The longer an embedding is, the "
+    "smaller is its gradient in a loss of cosines; and every step makes the embedding longer.",
     (
         Threshold(
             "radial",
             "gradient along the embedding",
-            "share of the gradient along the embedding. Above the limit, the loss uses lengths, as "
-            "dot products do; long embeddings are then no fault, nor a sign of `diverging`",
-            "for cosines, this share is 0 up to rounding; the limit is that of our gradient tests",
+            "share of the gradient that changes the length of the embedding. Above the limit, the "
+            "loss uses lengths, as dot products do. Then long embeddings are no fault",
+            "for cosines, this share is 0 except for rounding; our gradient tests have this limit",
             above=0.05,
             unit="of the gradient",
         ),
@@ -481,7 +482,7 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "for images: the number of `norm`, judged only if `decay_that_holds` is crossed",
+            "for images: the number of `norm`; it counts only if `decay_that_holds` is crossed",
             "Draganov et al., 2024, table 1: the norm is 13.5 to 31.4 without weight decay, and "
             "0.41 to 0.81 with a weight decay of 5e-4",
             above=1.0,

@@ -88,9 +88,9 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "at the end: hardest negative's share of the push on its anchor, times the number of "
-            "negatives. 1: all push alike. If an anchor has fewer than 62 negatives, the number is "
-            "converted to 62, because the hardest of few is less hard than the hardest of many",
+            "hardest negative's share of the push on its anchor, times the number of negatives, at "
+            "the end. If all negatives push alike, the number is 1. With fewer than 62 negatives, "
+            "it is converted to 62, because the hardest of few is less hard",
             "Li et al., 2024, figure 3 and section 3.2.2 (the hardest negative's share falls as "
             f"the temperature rises); the value was {ZOO}",
             below=1.5,
@@ -100,7 +100,7 @@ NEGATIVES_NOT_HARD = Verdict(
             "hardest_at_high_temperature",
             "push on the hardest negative",
             "the number of `hardest_times_uniform`. If the loss compares cosines and "
-            "`high_temperature` is crossed, this limit replaces that of `hardest_times_uniform`",
+            "`high_temperature` is crossed, only this limit counts",
             "in small networks with random initial weights, this number is 1.6 to 2.2 at a "
             "temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,
@@ -118,9 +118,9 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "temperature_of_images",
             "temperature",
-            "for images, this limit replaces `high_temperature`. If the Doctor does not know "
-            "whether the inputs are texts or images, a temperature between `high_temperature` and "
-            "this limit gives the verdict not-examined",
+            "the number of `high_temperature`. For images, this limit counts instead. If the "
+            "Doctor does not know whether the inputs are texts or images, a temperature between "
+            "the two limits gives the verdict not-examined",
             "our choice; papers train images at 0.07 (MoCo), 0.5 (SimCLR on CIFAR-10) and 1 (MoCo "
             "v3 with ResNet-50)",
             above=0.7,
@@ -166,8 +166,8 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "copies",
             "texts with a near-copy",
-            "share of the texts in a sample of the data that differ from another text of the "
-            "sample in only a few words",
+            "in a sample of the data: share of the texts that differ from another text in only a "
+            "few words",
             ZOO,
             above=0.2,
             unit="of the texts",
@@ -266,7 +266,7 @@ NEVER_DISSIPATING = Verdict(
             "dissipation (GD) on an ideal batch",
             "gradient dissipation (GD) of the objective in an ideal batch, in which each anchor "
             "equals its positive and is orthogonal to its negatives",
-            "Li et al., 2024, table 2: only in ineffective objectives, GD is always 1",
+            "Li et al., 2024, table 2: only ineffective objectives have a GD that is always 1",
             above=0.5,
         ),
         Threshold(
@@ -362,7 +362,7 @@ TEMPERATURE_TOO_LOW = Verdict(
     thresholds=(
         Threshold(
             "hardest_at_first",
-            "hardest negative at the first logged step",
+            "push on the hardest negative at the first logged step",
             "hardest negative's share of the push on its anchor, at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0, only the hardest negative is "
             "pushed. For all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is "
@@ -372,9 +372,9 @@ TEMPERATURE_TOO_LOW = Verdict(
         ),
         Threshold(
             "hardest_of_cosines",
-            "hardest negative at the first logged step",
-            "for cosines: hardest negative's share of the push on its anchor, at the first logged "
-            "step with a known temperature or at the end, whichever share is larger",
+            "push on the hardest negative",
+            "for cosines: hardest negative's share of the push on its anchor. The larger of two "
+            "shares counts: at the first logged step with a known temperature, and at the end",
             "for two layers of all-MiniLM-L6-v2, the share is 0.15 to 0.29 at a temperature of "
             "0.05, and 0.93 at 0.002; for small networks with random weights, 0.7 to 0.99 at 0.002",
             above=0.6,
@@ -389,7 +389,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         ),
         Threshold(
             "done_by_temperature",
-            "GD below 0.01 at the first logged step",
+            "gradient dissipation (GD) below 0.01 at the first logged step",
             "if scores are not cosines: share of the anchors whose gradient dissipation (GD) is "
             "below 0.01, at the first logged step",
             "for all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, this share is 0.07 to "

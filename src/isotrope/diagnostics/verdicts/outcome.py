@@ -51,7 +51,7 @@ def _active_without_score(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "highest dev score minus the first, if there is a dev set. If it is not below the limit, the "
+    "if there is a dev set: highest dev score minus the first dev score. From the limit on, the "
     "verdicts nothing-left-to-learn, dissipated-early and temperature-too-low are not given",
     OURS,
     below=1.0,
@@ -69,7 +69,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     (
         Threshold(
             "done_at_first",
-            "GD below 0.01 at the first logged step",
+            "gradient dissipation (GD) below 0.01 at the first logged step",
             "share of the anchors with gradient dissipation GD < 0.01 at the first logged step",
             NEWER,
             above=0.5,
@@ -78,9 +78,9 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         ),
         Threshold(
             "done_throughout",
-            "GD below 0.01 in the whole run",
+            "gradient dissipation (GD) below 0.01 in the whole run",
             "share of the anchors with GD < 0.01, median of all logged steps. Without a dev score, "
-            "the limit of `dead_early` (in the verdict dissipated-early) applies: 0.9",
+            "the limit is 0.9, as for `dead_early` in the verdict dissipated-early",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -125,9 +125,9 @@ DISSIPATED_EARLY = Verdict(
     (
         Threshold(
             "dead_early",
-            "GD below 0.01 after the first fifth",
+            "gradient dissipation (GD) below 0.01",
             "share of the anchors with GD < 0.01, median of the logged steps after the first fifth",
-            f"for GD < 0.01, the code of Li et al. (2024); for the share of 0.9, {OURS}",
+            f"GD < 0.01 is from the code of Li et al. (2024); the share of 0.9 is {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,
@@ -168,7 +168,7 @@ LOSING_PULL = Verdict(
             "anchors whose ratio is above the bound of Lemma 1",
             "at the end: share of the anchors whose ratio of pull to push is above the bound of "
             "Lemma 1, so that a small step brings them nearer to their positives",
-            f"Li et al., 2024, Lemma 1 and figure 8; for the share of 0.5, {OURS}",
+            f"Li et al., 2024, Lemma 1 and figure 8; the share of 0.5 is {OURS}",
             below=0.5,
             unit="of the active anchors",
             measure=lambda case: case.end("above_bound"),
@@ -230,7 +230,7 @@ ANISOTROPIC_START = Verdict(
             "mean cosine of different texts",
             "mean cosine of different texts, embedded by the diagnosed model or by the saved model "
             "of a run",
-            f"{OURS}; pretrained BERT has about 0.5 (Li et al., 2024, figure 5)",
+            f"{OURS}; for pretrained BERT, it is about 0.5 (Li et al., 2024, figure 5)",
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
@@ -378,18 +378,18 @@ def _not_examined(case: RunEvidence) -> Found | None:
 
 
 _RELATION = (
-    "At first, the pairs that the loss pulls together were no nearer than other pairs, or the loss "
-    "shows no other pairs. A model can also memorise pairs that do not belong together."
+    "Nothing shows that the pulled pairs belong together: at first, they were no nearer than other "
+    "pairs, or the loss compares no other pairs. A model can also memorise wrong pairs."
 )
 _JUDGED_BY = (
     "The Doctor judges a training by the pairs that its loss pulls together and pushes apart, so "
     "it cannot say whether this training is healthy."
 )
 _OF_A_TERM = (
-    "before the loss's backward(), call doctor.observe(term) with a term that compares pairs and "
-    "is not compiled; without such a term, judge by a score on held-out data"
+    "call doctor.observe(TERM) before backward(), where TERM is a term of the loss that compares "
+    "pairs and is not compiled; if there is no such term, judge by a score on held-out data"
 )
-_OF_A_LOOP = "after each evaluation, call doctor.anatomy.note(dev=SCORE); larger must be better"
+_OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larger SCORE is better"
 
 
 def _examined(case: RunEvidence) -> str:
@@ -397,7 +397,7 @@ def _examined(case: RunEvidence) -> str:
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
     if unread and case.first("loss") == 0 == case.end("loss"):
-        return f"{larger_batch(case)}; with labels, at least two rows for each of several labels"
+        return f"{larger_batch(case)}; if rows have labels, at least two rows of each label"
     if term and temperature_of_images(case):
         colder = case.words.of_temperature(0.05, case.end("temperature"))
         return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'
@@ -461,7 +461,8 @@ NOT_ENOUGH_SEEN = Verdict(
     ),
     Change(
         "--log-every 1 (or train longer, then diagnose again)",
-        "Doctor(every=1), a longer training, or an encoder that makes one vector for each text",
+        "Doctor(every=1) or a longer training; if no step has numbers, an encoder that makes one "
+        "vector for each text",
     ),
     when=_not_enough_seen,
     only_if_healthy=True,

@@ -70,7 +70,7 @@ NO_NEGATIVES = Verdict(
         ),
         Threshold(
             "gradient_alone",
-            "mean gradient of an anchor",
+            "mean length of the gradient on an anchor",
             "for a loss of another library: mean length of the gradient on an anchor. It must be "
             "below the limit too, because a loss of single pairs learns without negatives",
             "without negatives, the gradient of a loss such as InfoNCE is 0, except for rounding",
@@ -102,7 +102,7 @@ DEAD_VIEWS = Verdict(
     (
         Threshold(
             "view_angle",
-            "largest angle between the two views of a text",
+            "largest mean angle between the two views of a text",
             "mean angle between anchors and positives, in the logged step with the largest mean",
             f"without dropout, the angle is 0, except for rounding; the value was {ZOO}",
             below=0.001,
@@ -235,7 +235,7 @@ def _belonging(case: RunEvidence) -> str:
     if gap is None:
         return case.words.related
     if crosses("label_gap", gap):
-        return "1 - label, so that labels are larger for pairs that belong together"
+        return "1 - LABEL in place of LABEL, so that pairs that belong together have larger labels"
     return "labels that are equal for rows that belong together, and only for these"
 
 
@@ -249,8 +249,8 @@ UNRELATED_POSITIVES = Verdict(
             "separation",
             "how much closer positives are than negatives before training",
             "mean angle between anchors and negatives minus mean angle between anchors and "
-            "positives, divided by the larger of the standard deviations of these angles. The list "
-            "above the table says in which batches the angles are measured",
+            "positives, divided by the larger of the two standard deviations of these angles. The "
+            "list above the table says in which batches the angles are measured",
             ZOO,
             below=0.15,
             unit="standard deviations",
@@ -269,8 +269,8 @@ UNRELATED_POSITIVES = Verdict(
             "anchors with a negative that looks like a positive",
             "share of anchors with a negative that looks like a positive. If the share is above "
             "the limit in the first third and at the end, the negatives contain copies of "
-            "positives, and no positive is closer than its copy. The verdict is then given only "
-            "if the Doctor has a sample of the data",
+            "positives, and no positive can be closer than its copy. Then the verdict is given "
+            "only if the Doctor has a sample of the data",
             "with four captions for each picture and batches of 32, the share is 1; with shuffled "
             "captions, it is 0 to 0.05 (benchmarks/hosts.py)",
             above=0.5,

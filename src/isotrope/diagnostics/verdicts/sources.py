@@ -6,7 +6,7 @@ ZOO = (
 )
 
 OURS = (
-    "our choice; in our benchmark, no training has this fault, and no healthy one got this verdict"
+    "our choice; no training of our benchmark has this fault, and no healthy one got this verdict"
 )
 
 NEWER = (

@@ -84,8 +84,8 @@ def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[
             views.append(module.completed(pairs)[0].views)
             if not views[-1].in_batch:
                 raise InputError(
-                    f"use `--method simclr` or `--method mocov3`: the negatives of {module.name} "
-                    "are in a queue, which has only noise before the first step"
+                    f"use `--method simclr` or `--method mocov3`: {module.name} takes negatives "
+                    "from a queue, and the queue contains only noise before the first step"
                 )
             done(len(rows))
     places = torch.from_numpy(np.argsort(order))

@@ -14,27 +14,26 @@ class BarlowTwinsOptions(Options):
     """Options of the projection head of Barlow Twins and of VICReg."""
 
     layers: Annotated[int, Hyper("", "number of layers of the head", at_least=1, at_most=4)] = 2
-    dimension: Annotated[
-        int, Hyper("D", "width of all layers of the head, and of its output", at_least=2)
-    ] = 2048
+    dimension: Annotated[int, Hyper("D", "width of all layers of the head", at_least=2)] = 2048
     batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
 
 
 class BarlowTwinsMethod(ImageMethod):
     r"""Make the cross-correlation of two views the identity matrix, without negatives or a teacher.
 
-    Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
-    gradients. The objective standardises each dimension over the batch of all processes.
+    Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
+    objective compares one pair, z = g(f(x)) and z' = g(f(x')). Gradients flow through z and z'. The
+    objective standardises each dimension over the batch of all processes.
 
-    Heads: g is linear, batch normalisation, ReLU, linear, of width 2048. Zbontar et al. use three
-    linear layers (``layers=3``) of width 8192.
+    Heads: g has two linear layers of width 2048, with batch normalisation and ReLU between them.
+    Zbontar et al. use three linear layers (``layers=3``) of width 8192.
 
     Target update: There is no target network.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. The off-diagonal term has weight nu = 0.0051, and dimensions are standardised over the
-    batch, as in Zbontar et al., who train with LARS and multiply the loss by 0.024.
+    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
+    library lightly. As in Zbontar et al., the off-diagonal term has weight nu = 0.0051, and
+    dimensions are standardised over the batch. Zbontar et al. train with LARS and multiply the loss
+    by 0.024.
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment barlow`` uses the paper's crops.
 
@@ -45,7 +44,7 @@ class BarlowTwinsMethod(ImageMethod):
     paper = Paper(
         "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
         "Zbontar et al., 2021",
-        "Zbontar et al., algorithm 1; Manna et al., 2023, table 2",
+        "Zbontar et al., 2021, algorithm 1; Manna et al., 2023, table 2",
     )
     recipe = Recipe(
         objective="barlowtwins",

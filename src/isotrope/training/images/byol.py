@@ -19,16 +19,15 @@ from isotrope.training.recipe import Recipe
 class BYOLOptions(Options):
     """Heads and moving average of BYOL."""
 
-    hidden: Annotated[int, Hyper("", "width of the hidden layer of each head", at_least=1)] = 1024
+    hidden: Annotated[int, Hyper("", "width of the heads' hidden layers", at_least=1)] = 1024
     dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     last_norm: Annotated[bool, Hyper("", "batch normalisation after the projector")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "learning rate of the predictor divided by that of the others", above=0)
+        float, Hyper("", "factor on the predictor's learning rate", above=0)
     ] = 1.0
     decay: Annotated[
-        float,
-        Hyper("", "decay m of the moving average at the first step", at_least=0, at_most=1),
+        float, Hyper("", "decay m of the moving average at the first step", at_least=0, at_most=1)
     ] = 0.99
     rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = False
 
@@ -36,27 +35,27 @@ class BYOLOptions(Options):
 class BYOL(ImageMethod):
     r"""From one crop, predict what a moving average of the network computes for the other crop.
 
-    Pairs of views: Two pairs, (q(g(f(x))), sg[g'(f'(x'))]) and the same with the crops x and x'
-    exchanged. f is the encoder, g the projector, q the predictor. f' and g' are moving averages of
-    f and g, and sg stops the gradient. The loss, the mean of the two negative cosines, is
-    L / 4 - 1, where L is the symmetrised loss of Grill et al.; its gradient is that of L / 4.
+    Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
+    q the predictor. f' and g' are moving averages of f and g, and sg stops the gradient. The
+    objective compares two pairs: q(g(f(x))) with sg[g'(f'(x'))], and the same with x and x'
+    exchanged. The loss is the mean of the two negative cosines.
 
-    Heads: Projector and predictor are each linear, batch normalisation, ReLU, linear. The widths
-    are 1024 and 256. ``last_norm`` adds a batch normalisation without scale and shift after the
-    projector, as in the code of Draganov et al., whose heads are larger.
+    Heads: Projector and predictor each have a linear layer of width 1024, batch normalisation, ReLU
+    and a linear layer of width 256. ``last_norm`` adds a batch normalisation without scale and
+    shift after the projector, as in the code of Draganov et al., whose heads are larger.
 
-    Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
-    only: the batch normalisations of the target compute separate statistics. With ``rising``, m
-    rises to 1 along a cosine, as in the paper's trainings on ImageNet, where m begins at 0.996.
+    Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99. Only
+    parameters are averaged: the batch normalisations of the target compute their own statistics.
+    With ``rising``, m rises to 1 along a cosine. On ImageNet, Grill et al. let m rise from 0.996 to
+    1.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. Grill et al. use LARS, learning rate 0.2 at batch size 256, weight decay 1.5e-6 except
-    on biases and norms, and heads of 4096 and 256.
+    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
+    library lightly. Grill et al. use LARS, learning rate 0.2 at batch size 256, weight decay 1.5e-6
+    except on biases and norms, and heads of widths 4096 and 256.
 
-    Ours: The crops are SimCLR's, as in the benchmark; ``--augment byol`` uses the crops of Grill et
-    al. In short runs, the predictor needs a higher learning rate than the other parameters: set
-    ``predictor_rate`` above 1. Tian et al., 2021, call this factor alpha_p.
+    Ours: The crops are SimCLR's, as in the benchmark. ``--augment byol`` uses the crops of Grill et
+    al. In short trainings, the predictor needs a higher learning rate than the other parameters:
+    set ``predictor_rate`` above 1. Tian et al., 2021, call this factor alpha_p.
 
     Reference: Grill et al., 2020, section 3.1.
     """
@@ -65,7 +64,7 @@ class BYOL(ImageMethod):
     paper = Paper(
         "Bootstrap Your Own Latent: A New Approach to Self-Supervised Learning",
         "Grill et al., 2020",
-        "Grill et al., section 3.1, algorithm 1; Draganov et al., 2024, table 3; "
+        "Grill et al., 2020, section 3.1, algorithm 1; Draganov et al., 2024, table 3; "
         "Manna et al., 2023, table 2",
     )
     recipe = Recipe(
@@ -90,13 +89,13 @@ class BYOL(ImageMethod):
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return each crop's prediction with the target projection of the other crop."""
+        """Return two pairs: the prediction for a crop, and the other crop's target projection."""
         p1, p2 = (self.predictor(self.projector(self.features(crop))) for crop in crops)
         t1, t2 = (self.targets(self.target, crop) for crop in crops)
         return [Views(p1, t2), Views(p2, t1)]
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the plan's optimiser, with a separate learning rate for the predictor."""
+        """Return the optimiser of the run, with a separate learning rate for the predictor."""
         return build_optimizer(
             self,
             self.plan,

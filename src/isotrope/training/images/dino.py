@@ -23,15 +23,15 @@ from isotrope.training.recipe import Recipe
 class DINOOptions(Options):
     """Head, teacher and crops of DINO."""
 
-    prototypes: Annotated[int, Hyper("K", "number of prototypes, or logits", at_least=2)] = 2048
+    prototypes: Annotated[int, Hyper("K", "number of prototypes (logits)", at_least=2)] = 2048
     hidden: Annotated[int, Hyper("", "width of the head's hidden layers", at_least=1)] = 2048
     bottleneck: Annotated[int, Hyper("", "dimension of the prototypes", at_least=1)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
     decay: Annotated[
-        float, Hyper("", "decay m of the teacher's average at first", at_least=0, at_most=1)
+        float, Hyper("", "decay m of the teacher at the first step", at_least=0, at_most=1)
     ] = 0.996
     rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = True
-    centre: Annotated[float, Hyper("", "decay of the centre", at_least=0, at_most=1)] = 0.9
+    centre: Annotated[float, Hyper("", "decay of the centre c", at_least=0, at_most=1)] = 0.9
     first_temperature: Annotated[
         float, Hyper("", "teacher's temperature at the first step", at_least=1e-4)
     ] = 0.04
@@ -40,40 +40,38 @@ class DINOOptions(Options):
         Hyper("", "share of steps in which the teacher's temperature rises", at_least=0, at_most=1),
     ] = 0.1
     frozen_epochs: Annotated[
-        float, Hyper("", "number of epochs in which the prototypes do not change", at_least=0)
+        float, Hyper("", "number of first epochs without changes of the prototypes", at_least=0)
     ] = 1.0
     local_crops: Annotated[
-        int,
-        Hyper("", "number of small crops; -1: the number in the augmentation", at_least=-1),
+        int, Hyper("", "number of small crops; -1: as many as --augment has", at_least=-1)
     ] = -1
 
 
 class DINOMethod(ImageMethod):
-    r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
+    r"""Self-distillation: the student sees all crops of an image, the teacher only the large ones.
 
-    Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v. The
-    teacher t is a moving average of the student s; both return logits for K prototypes. c is the
-    centre, a moving average of the teacher's logits, and sg stops the gradient. The teacher's
-    logits are divided by a temperature that rises to ``teacher_temperature`` of the objective.
+    Pairs of views: The teacher t is a moving average of the student s. Both return a logit for each
+    of K prototypes. The objective compares s(x_v) with sg[t(x_u) - c] for each large crop x_u and
+    every other crop x_v. The centre c is a moving average of the teacher's logits, and sg stops the
+    gradient. The teacher's logits are divided by a temperature, which rises in the first steps to
+    the objective's ``teacher_temperature``.
 
-    Heads: Linear layers of widths 2048, 2048 and 256 with GELU between them, normalisation, and the
-    cosine with each prototype. The prototypes get no gradient in the first epoch.
+    Heads: Linear layers have widths 2048, 2048 and 256, with GELU between them. Their output is
+    normalised. A logit is the cosine of this output and a prototype. The prototypes get no gradient
+    in the first epoch.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.996 to
-    1 along a cosine. The centre becomes 0.9 c + 0.1 times the mean of t over both large crops of
-    the batch on all processes. The teacher's temperature rises linearly from 0.04 to 0.07 in the
-    first tenth of the training.
+    1 along a cosine. c becomes 0.9 c + 0.1 times the mean of the teacher's logits over both large
+    crops of the batch on all processes. The teacher's temperature rises linearly from 0.04 to 0.07
+    in the first tenth of the training.
 
-    Recipe: Caron et al., section 3.2, appendix and released code: AdamW with learning rate 5e-4
-    times batch / 256, falling to 1e-6; 10 epochs of warm-up; weight decay from 0.04 to 0.4 along a
-    cosine, except on biases and norms; the whole gradient clipped at norm 3, where Caron et al.
-    clip the gradient of each tensor; the student's temperature 0.1. The teacher's temperature rises
-    for 30 of 300 epochs.
+    Recipe: The recipe is that of Caron et al., section 3.2, appendix and released code. They raise
+    the teacher's temperature for 30 of 300 epochs.
 
-    Ours: 2,048 prototypes, which suit small images (the paper has 65,536). By default, there are 8
-    small crops for images above 64 pixels and none for smaller images (``local_crops``). Prototypes
-    and crops are as in lightly's CIFAR benchmark. Crops of one size pass through the encoder
-    together, as in the authors' code.
+    Ours: The norm of the whole gradient is clipped at 3; Caron et al. clip each tensor's gradient.
+    There are 2,048 prototypes, which suit small images; the paper has 65,536. By default, there are
+    8 small crops for images above 64 pixels, and none for smaller images. ``local_crops`` sets
+    another number. Prototypes and crops are as in lightly's CIFAR benchmark.
 
     Reference: Caron et al., 2021, algorithm 1.
     """
@@ -82,7 +80,7 @@ class DINOMethod(ImageMethod):
     paper = Paper(
         "Emerging Properties in Self-Supervised Vision Transformers",
         "Caron et al., 2021",
-        "Caron et al., algorithm 1; Draganov et al., 2024, table 4",
+        "Caron et al., 2021, algorithm 1; Draganov et al., 2024, table 4",
     )
     recipe = Recipe(
         objective="dino",
@@ -138,7 +136,7 @@ class DINOMethod(ImageMethod):
         self._outputs: Tensor | None = None
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Pair the student's logits of each crop with the teacher's of every other large crop."""
+        """Pair the student's logits of a crop with the teacher's logits of another, large crop."""
         n = len(crops[0])
         large, small = crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]

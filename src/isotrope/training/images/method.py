@@ -1,9 +1,9 @@
 """The base class of all training methods on images. A method pairs the embeddings of crops.
 
 In a step, the batch is cropped at random and passes through encoder and heads, which gives one or
-more ``Views`` (pairs of embeddings, not normalised). The optimiser step minimises their mean loss;
-then moving averages, queues and centres are updated. All state is in buffers and modules, so a
-checkpoint has all of it. Crops depend on seed and step, not on the number of processes.
+more ``Views`` (pairs of embeddings, not normalised). The optimiser step reduces their mean loss;
+then moving averages, queues and centres are updated. Checkpoints contain all of these. Crops
+depend on seed and step, not on the number of processes.
 """
 
 from abc import ABC, abstractmethod
@@ -72,7 +72,7 @@ class ImageMethod(nn.Module, ABC):
             embeddings (n x d).
         objective: Objective that can be computed from the method's views.
         plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's default plan.
-        options: Options of the method; by default, the default of each option.
+        options: Options of the method; by default, ``options_class()``.
         augments: An augmentation for each crop; by default the augmentations of the recipe.
         seed: Seed of heads, queue, crops and dropout.
         log_every: Number of steps between measurements of the embeddings.
@@ -141,16 +141,16 @@ class ImageMethod(nn.Module, ABC):
         """Make heads, moving averages and queues, with torch seeded by ``seed``."""
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return the pairs of embeddings, not normalised, whose mean loss a step minimises.
+        """Return pairs of embeddings, not normalised; the loss is the mean over these pairs.
 
-        ``crops`` has the batch once for each augmentation. By default there is one pair (z, z'),
-        the projections of two crops.
+        Each tensor of ``crops`` is the batch in one augmentation. By default there is one pair
+        (z, z'), the projections of two crops.
         """
         z, other = (self.projector(self.features(crop)) for crop in crops)
         return [Views(z, other)]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Return the pairs of views, changed now that they have the rows of all processes."""
+        """Change and return the pairs of views, which have the rows of all processes here."""
         return wholes
 
     def after_backward(self) -> None:
@@ -251,8 +251,8 @@ class ImageMethod(nn.Module, ABC):
         if turn > TURN:
             warn(
                 f"warning: train without --cut {self.cut:g}, or with --learning-rate "
-                f"{rate * TURN / turn:.1g}: a step at {rate:g} turns the direction of the weights "
-                f"by {turn:.2g} radians; above {TURN:g} radians, --cut lowered scores in our trials"
+                f"{rate * TURN / turn:.1g}: the first step will turn the weights by {turn:.2g} "
+                f"radians; above {TURN:g} radians, --cut lowered the scores in our trials"
             )
 
     @property
@@ -265,7 +265,7 @@ class ImageMethod(nn.Module, ABC):
         return learning_rate_at(self.plan, step)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the plan's optimiser; its rates are set before each step."""
+        """Return the optimiser of the run; ``before_update`` sets the rates of each step."""
         # a fused step divides float16 gradients by their scale, but only after clipping
         return build_optimizer(self, self.plan, fused=not self.scaled)
 

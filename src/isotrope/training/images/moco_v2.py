@@ -30,30 +30,30 @@ class MoCoV2Options(Options):
 
 
 class MoCoV2(ImageMethod):
-    r"""Compare embeddings with keys of a momentum encoder; its keys of earlier steps are negatives.
+    r"""Positives come from a momentum encoder, and negatives from a queue of its older embeddings.
 
     Pairs of views: The query q = g(f(x)) comes from one crop, through encoder f and head g. The key
-    k' comes from the other crop, through moving averages of f and g. Q is the queue, and sg stops
-    the gradient. The pairs are (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). Rows of the
-    batch do not push each other (``in_batch=False``). After the step, the keys of both crops and of
-    all processes are added to the queue, in the order of the batch.
+    k' comes from the other crop, through moving averages of f and g. Q is the queue of older keys,
+    and sg stops the gradient. The anchor q has the positive sg[k'] and the negatives Q. With
+    ``symmetric``, the other crop's query q' also has the positive sg[k] and the negatives Q. Other
+    images of the batch are not negatives (``in_batch=False``). After the step, the keys of all
+    processes are added to the queue, in the order of the batch.
 
-    Heads: g is linear, ReLU, linear, of widths 512 and 128. ``batch_norm`` adds a batch
-    normalisation after each linear layer.
+    Heads: g is a linear layer of width 512, a ReLU and a linear layer of width 128. ``batch_norm``
+    adds a batch normalisation after each linear layer.
 
-    Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
-    only.
+    Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99. Only
+    parameters are averaged: the batch normalisations of the target compute their own statistics.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up, InfoNCE with temperature 0.07. Chen et al. use 65,536 keys, m = 0.999, temperature 0.2
-    and learning rate 0.03.
+    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
+    library lightly. Chen et al. use a queue of 65,536 keys, m = 0.999, temperature 0.2 and learning
+    rate 0.03.
 
-    Ours: A queue of 4,096, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's
-    CIFAR notebook, because Draganov et al. and Manna et al. do not give these settings. The
-    notebook adds the losses of both directions; here they are averaged. Rows are not shuffled for
-    batch normalisation, because it uses the statistics of the whole batch on any number of
-    processes. The crops are SimCLR's; ``--augment mocov2`` uses the crops of Chen et al.
+    Ours: Draganov et al. and Manna et al. give neither m nor the queue's size. A queue of 4,096
+    keys, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's CIFAR notebook. The
+    notebook adds the losses of both directions; here they are averaged. Images are not shuffled
+    among processes, because batch normalisation uses the statistics of the whole batch on all
+    processes. The crops are SimCLR's. ``--augment mocov2`` uses the crops of Chen et al.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """
@@ -77,7 +77,7 @@ class MoCoV2(ImageMethod):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Refuse an objective that cannot use a queue: compute it once against a queue of noise."""
+        """Refuse an objective whose loss cannot be computed with negatives from a queue."""
         noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
         try:
             objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
@@ -110,7 +110,7 @@ class MoCoV2(ImageMethod):
         ]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Add the queue as negatives to each pair of views; keep all keys for the queue."""
+        """Add the queue to each pair of views, as negatives; store the new keys for later."""
         # the last pair has the keys of the first crop
         self._keys = [whole.views.positives.detach() for whole in reversed(wholes)]
         rows = self.queue.rows.to(wholes[0].views.anchors.dtype)

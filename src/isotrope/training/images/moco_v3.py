@@ -1,4 +1,4 @@
-"""MoCo v3: a predictor, and the keys of the batch as negatives, without a queue."""
+"""MoCo v3: has a predictor, and uses the keys of the batch as negatives, not a queue."""
 
 import contextlib
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class MoCoV3Options(Options):
     dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     decay: Annotated[
-        float, Hyper("", "decay m of the key encoder at first", at_least=0, at_most=1)
+        float, Hyper("", "decay m of the key encoder at the first step", at_least=0, at_most=1)
     ] = 0.99
     rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = True
     frozen_patches: Annotated[
@@ -34,26 +34,27 @@ class MoCoV3Options(Options):
 
 
 class MoCoV3(ImageMethod):
-    r"""Compare predicted queries with the keys of the batch, from a slowly moving encoder.
+    r"""Predict a momentum encoder's embedding of the other crop; other images are negatives.
 
-    Pairs of views: Two pairs, (q(g(f(x))), sg[k']) and the same with the crops x and x' exchanged.
-    q is the predictor, and sg stops the gradient. The keys k' = g'(f'(x')) come from f' and g',
-    moving averages of encoder f and projector g. The negatives are the keys of all other rows, also
-    on other processes. Chen et al. add the two losses and multiply the sum by 2 tau, where tau is
-    the temperature; here the sum is halved.
+    Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
+    q the predictor. f' and g' are moving averages of f and g, and sg stops the gradient. The
+    objective compares two pairs: the query q(g(f(x))) with the key sg[g'(f'(x'))], and the same
+    with x and x' exchanged. The negatives are the keys of all other images, also on other
+    processes. Chen et al. add the two losses and multiply the sum by 2 tau, where tau is the
+    temperature; here the sum is halved.
 
-    Heads: The projector has widths 1024, 1024 and 256, the predictor 1024 and 256, with batch
-    normalisation and ReLU between linear layers, and a batch normalisation without scale and shift
-    at the end. Chen et al. use a width of 4096, and two layers in the projector of a ResNet.
+    Heads: The projector has linear layers of widths 1024, 1024 and 256, the predictor of widths
+    1024 and 256. Batch normalisation and ReLU are between the layers, and a batch normalisation
+    without scale and shift is at the end. Chen et al. use a width of 4096, and two layers in the
+    projector of a ResNet.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.99 to 1
     along a cosine.
 
-    Recipe: Chen et al., section 4 and appendix A: AdamW with learning rate 1.5e-4 times batch
-    / 256, weight decay 0.1 on all parameters, warm-up for 40 of 300 epochs, a cosine schedule,
-    InfoNCE with temperature 0.2, and a frozen patch projection. For ResNets the paper uses LARS:
-    ``--optimizer lars`` with ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay
-    1.5e-6``. With ``lars``, biases and norms have no weight decay.
+    Recipe: The recipe is that of Chen et al., section 4 and appendix A. A vision transformer's
+    patch projection is not trained. For ResNets, the paper uses LARS: set ``--optimizer lars``,
+    ``--learning-rate`` to 0.3 times batch size / 256, and ``--weight-decay 1.5e-6``. With ``lars``,
+    biases and norms have no weight decay.
 
     Ours: The heads are narrower. A training has 200 epochs, not 300, with the same share of
     warm-up. Batches are smaller than the 4,096 images of Chen et al.
@@ -65,7 +66,7 @@ class MoCoV3(ImageMethod):
     paper = Paper(
         "An Empirical Study of Training Self-Supervised Vision Transformers",
         "Chen, Xie and He, 2021",
-        "Chen, Xie and He, algorithm 1; Draganov et al., 2024, table 4",
+        "Chen, Xie and He, 2021, algorithm 1; Draganov et al., 2024, table 4",
     )
     recipe = Recipe(
         objective="infonce",

@@ -56,8 +56,8 @@ class ImageSettings(RunSettings):
     )
     encoder: str = in_model(
         "resnet18",
-        "Encoder from scratch (resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or "
-        "vit-base), or run folder, model folder or hub id of a trained encoder.",
+        "Encoder: resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base with "
+        "random weights; or the run folder, model folder or hub id of a trained encoder.",
     )
     width: int | None = in_model(
         None,
@@ -108,7 +108,7 @@ class ImageSettings(RunSettings):
     )
     linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
     batch_size: int = in_steps(128, "Images per step, all devices together.", ge=2)
-    epochs: float = in_steps(200.0, "Passes over the data, unless --max-steps is given.", gt=0)
+    epochs: float = in_steps(200.0, "Number of epochs, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
         "Optimiser. Default: depends on the method. If you set another optimiser, also set "
@@ -162,7 +162,7 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
 
     Args:
         name: Name of the method.
-        settings: Values by option; they may be the text of flags.
+        settings: A dict from option to value. Values may be strings, as in flags.
     """
     cls = find_method(name).options_class
     fields = hypers(cls)

@@ -19,26 +19,25 @@ class SimCLROptions(Options):
 
 
 class SimCLR(ImageMethod):
-    r"""Views of one image attract each other, views of different images repel each other.
+    r"""Views of one image attract each other, and views of different images repel each other.
 
-    Pairs of views: One pair, (z, z'), where z = g(f(x)) and z' = g(f(x')) for two random crops x
-    and x' of an image, the encoder f and the head g. Both views get gradients. Manna et al., 2023,
-    train DCL, DCLW and MIO with this method; Draganov et al., 2024, train InfoNCE.
+    Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
+    objective compares one pair, z = g(f(x)) and z' = g(f(x')). Gradients flow through z and z'.
+    Manna et al., 2023, train DCL, DCLW and MIO with this method; Draganov et al., 2024, train
+    InfoNCE.
 
-    Heads: g is linear, ReLU, linear, of widths 512 and 128. ``batch_norm`` adds a batch
-    normalisation after each linear layer, as Chen et al. do; the code of Draganov et al. and the
-    small-image benchmark do not.
+    Heads: g is a linear layer of width 512, a ReLU and a linear layer of width 128. ``batch_norm``
+    adds a batch normalisation after each linear layer, as Chen et al. do. The code of Draganov et
+    al. and lightly's benchmark have none.
 
     Target update: There is no target network.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at batch size 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up, and the objective NT-Xent. For STL-10 and Tiny-ImageNet, Manna et al. use learning rate
-    0.03. The temperature is 0.1 for NT-Xent, InfoNCE, DCL and DCLW, and 0.2 for MIO. Draganov et
+    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
+    library lightly. For STL-10 and Tiny-ImageNet, Manna et al. use learning rate 0.03. Draganov et
     al. use temperature 0.5, learning rate 0.6 and weight decay 1e-6 at batch size 256.
 
-    Ours: SGD's momentum of 0.9 is from the benchmark; Manna et al. do not give it. The learning
-    rate changes at each step, not at each epoch.
+    Ours: Manna et al. do not give the momentum of SGD; 0.9 is from the benchmark. The learning rate
+    changes at each step, not at each epoch.
 
     Reference: Chen et al., 2020, algorithm 1.
     """
@@ -47,7 +46,7 @@ class SimCLR(ImageMethod):
     paper = Paper(
         "A Simple Framework for Contrastive Learning of Visual Representations",
         "Chen et al., 2020",
-        "Chen et al., algorithm 1; Manna et al., 2023, section 3.2",
+        "Chen et al., 2020, algorithm 1; Manna et al., 2023, section 3.2",
     )
     recipe = Recipe(
         objective="ntxent",

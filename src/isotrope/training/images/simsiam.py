@@ -24,32 +24,34 @@ class SimSiamOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     constant: Annotated[bool, Hyper("", "the predictor's learning rate is constant")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "learning rate of the predictor divided by that of the others", above=0)
+        float, Hyper("", "factor on the predictor's learning rate", above=0)
     ] = 1.0
 
 
 class SimSiam(ImageMethod):
     r"""BYOL without the moving average: a predictor and a stopped gradient prevent collapse.
 
-    Pairs of views: Two pairs, (q(z), sg[z']) and (q(z'), sg[z]), where z = g(f(x)) with encoder f
-    and projector g, q is the predictor, and sg stops the gradient. The loss is the negative cosine.
+    Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
+    q the predictor. sg stops the gradient. The objective, the negative cosine, compares two pairs:
+    q(z) with sg[z'], and q(z') with sg[z], where z = g(f(x)) and z' = g(f(x')).
 
-    Heads: The projector has two layers of width 2048, with batch normalisation after each layer,
-    after the last without scale and shift. The predictor has widths 512 and 2048, with batch
-    normalisation after the first layer. On ImageNet, the projector of Chen and He has three layers
-    (``layers=3``), on CIFAR-10 two.
+    Heads: The projector has two linear layers of width 2048, with batch normalisation after each
+    layer. The last batch normalisation has no scale and shift. The predictor has linear layers of
+    widths 512 and 2048, with batch normalisation after the first layer. On ImageNet, Chen and He
+    use three layers in the projector (``layers=3``).
 
     Target update: There is no target network.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
-    at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
-    warm-up. On CIFAR-10, Chen and He use learning rate 0.03 times batch / 256 (appendix D).
-    Draganov et al. use 0.2 at batch size 1024, and accumulate its gradient over 8 parts.
+    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
+    library lightly. On CIFAR-10, Chen and He use learning rate 0.03 times batch size / 256
+    (appendix D). Draganov et al. use 0.2 at batch size 1024, and accumulate the gradient over 8
+    parts of a batch.
 
-    Ours: The predictor's learning rate decays like that of the other parameters, as in the
-    benchmark; with ``constant`` it does not, as on ImageNet in section 4.2 of Chen and He. In short
-    runs, the predictor needs a higher rate: set ``predictor_rate`` above 1, which is alpha_p in
-    Tian et al., 2021. The crops are SimCLR's; ``--augment simsiam`` uses those of Chen and He.
+    Ours: The learning rate of the predictor decays like that of the other parameters, as in the
+    benchmark. With ``constant``, it does not decay, as in section 4.2 of Chen and He (ImageNet). In
+    short trainings, the predictor needs a higher learning rate: set ``predictor_rate`` above 1.
+    Tian et al., 2021, call this factor alpha_p. The crops are SimCLR's. ``--augment simsiam`` uses
+    the crops of Chen and He.
 
     Reference: Chen and He, 2021, algorithm 1.
     """
@@ -58,7 +60,8 @@ class SimSiam(ImageMethod):
     paper = Paper(
         "Exploring Simple Siamese Representation Learning",
         "Chen and He, 2021",
-        "Chen and He, algorithm 1; Draganov et al., 2024, table 3; Manna et al., 2023, table 2",
+        "Chen and He, 2021, algorithm 1; Draganov et al., 2024, table 3; "
+        "Manna et al., 2023, table 2",
     )
     recipe = Recipe(
         objective="negativecosine",
@@ -90,7 +93,7 @@ class SimSiam(ImageMethod):
         ]
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the plan's optimiser, with a separate learning rate for the predictor."""
+        """Return the optimiser of the run, with a separate learning rate for the predictor."""
         return build_optimizer(
             self,
             self.plan,

@@ -77,7 +77,7 @@ def fit_images(
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
     Args:
-        data: Folder, .npz file or ``"digits"``, as for the command.
+        data: Folder, .npz file or ``"digits"``, as for ``isotrope train-images``.
         encoder: A name or folder, or your own encoder, such as
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``. Your own encoder is trained
             in place, and ``cut`` does not change its weights.
@@ -266,7 +266,7 @@ def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> 
 
 
 def has_labels(images: ImageSet) -> bool:
-    """Return whether the data have a labelled test set and at least two classes, to be scored."""
+    """Return whether the data can be scored: a test set with labels of at least two classes."""
     train_labels, test = images.train.labels, images.test
     if train_labels is None or test is None or test.labels is None:
         return False
@@ -284,8 +284,8 @@ def _check_temporary_folder(folder: str) -> None:
     if os.name == "posix" and len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
         raise InputError(
             f"set TMPDIR to a folder with a path of at most {_MAX_FOLDER_BYTES} bytes, or use "
-            f"`--workers 0`: {folder} has {len(os.fsencode(folder))} bytes, too many for the "
-            "sockets of workers"
+            f"`--workers 0`: {folder} has {len(os.fsencode(folder))} bytes, and the sockets of "
+            "workers need a shorter path"
         )
 
 
@@ -334,10 +334,10 @@ class ImageTask(TrainingTask):
             with suppress(Unreadable):  # it is replaced and counted when it is read
                 held, read = grey_levels(first.opened(first.keys[0]))
                 if held > read:
-                    warn(f"{first.keys[0]}: only {read} of {held:,} grey values are read (8 bits)")
+                    warn(f"{first.keys[0]}: 8-bit reading keeps {read} of {held:,} grey values")
         plan = module.plan
         say(
-            f"{self.module.steps:,} steps of {self.batches.size}; {module.name} with "
+            f"{self.module.steps:,} steps with batches of {self.batches.size}; {module.name} with "
             f"{self.objective_name}; {module.encoder.name}, {module.encoder.dimension} features; "
             f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
             f"{plan.weight_decay:g}" + (f"; cut {cut:g}" if cut != 1 else "")

@@ -18,22 +18,23 @@ class VICRegOptions(BarlowTwinsOptions):
 
 
 class VICRegMethod(ImageMethod):
-    r"""Keep the variance of each dimension and remove covariances, without negatives or a teacher.
+    r"""Pull views together, keep variances and remove covariances, without negatives or a teacher.
 
-    Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
-    gradients. They are not normalised (``space="raw"``).
+    Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
+    objective compares one pair, z = g(f(x)) and z' = g(f(x')). Gradients flow through z and z',
+    which are not normalised (``space="raw"``).
 
     Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between them.
     The last layer has no bias, as in Bardes et al., whose layers have width 8192.
 
     Target update: There is no target network.
 
-    Recipe: The code of Bardes et al. has the coefficients 25, 25 and 1. It averages the invariance
-    over the D dimensions and the variance over the two views. isotrope sums where they average, so
-    the same loss has sim_coeff = 25 / D and var_coeff = 25 / 2. The other settings are those of
-    Manna et al., 2023, for other methods on CIFAR, but the learning rate is half of theirs: SGD
-    with learning rate 0.03 at batch size 128, weight decay 5e-4 on all parameters, 200 epochs.
-    Bardes et al. use LARS, 0.2 at batch size 256, and weight decay 1e-6 except on biases and norms.
+    Recipe: Bardes et al. multiply the invariance (distance of the views) by 25, the variance by 25
+    and the covariance by 1. Their code averages the invariance over the D dimensions and the
+    variance over the two views. isotrope sums both, so its sim_coeff is 25 / D and its var_coeff 25
+    / 2. The other settings are those of Manna et al., 2023, for other methods on CIFAR, but the
+    learning rate is half of theirs. Bardes et al. use LARS, learning rate 0.2 at batch size 256,
+    and weight decay 1e-6 except on biases and norms.
 
     Ours: The learning rate is lower and the warm-up takes 10 epochs, because the loss is not
     bounded without normalisation.
@@ -45,7 +46,7 @@ class VICRegMethod(ImageMethod):
     paper = Paper(
         "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
         "Bardes et al., 2022",
-        "Bardes et al., algorithm 1, eq. 1-6",
+        "Bardes et al., 2022, algorithm 1, eq. 1-6",
     )
     recipe = Recipe(
         objective="vicreg",
