@@ -23,6 +23,8 @@ _AVERAGES = {
     "transfer": ("transfer_average", "accuracy", transfer_sets.TASKS),
 }
 
+_told: set[str] = set()  # lines on the data that this process has printed
+
 
 @dataclass(frozen=True)
 class Task:
@@ -113,10 +115,11 @@ def retrieval_tasks(
 
     data = load_retrieval(path, columns, corpus=corpus)
     if progress:
-        for line in data.how:
-            print(line, file=sys.stderr)
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
-        print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)
+        for line in (*data.how, f"{path}: {counts} (equal texts count once)"):
+            if line not in _told:  # several models are often scored on the same data
+                print(line, file=sys.stderr)
+                _told.add(line)
 
     # recall@k is 1 if there are only k documents
     ks = [k for k in (1, 10, 100) if k < len(data.corpus)] or [1]
