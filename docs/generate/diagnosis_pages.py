@@ -287,7 +287,8 @@ def _row(t: Threshold) -> str:
 
 def _fault(t: Threshold) -> str:
     """The condition and the unit of a threshold, as two cells of a table."""
-    return f"{t.side} {t.value:g}".replace("-", "\N{MINUS SIGN}", t.value < 0) + f" | {t.unit}"
+    value = f"{100 * t.value:g}%" if t.unit.startswith("of ") else f"{t.value:g}"
+    return f"{t.side} {value}".replace("-", "\N{MINUS SIGN}", t.value < 0) + f" | {t.unit}"
 
 
 def _zoo(trainings: Sequence[Mapping[str, str]]) -> list[str]:

@@ -85,7 +85,7 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
     done = "- gradient dissipation (GD) below 0.01"
-    assert f"{done}: 0.1 of the anchors (a fault if above 0.9)" in lines
+    assert f"{done}: 10% of the anchors (a fault if above 90%)" in lines
     line = "- push on the hardest negative: 18.9 times an even share (a fault if below 1.5)"
     assert line in lines
 
@@ -118,7 +118,7 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     (finding,) = found.findings
     assert "your data with hard negatives as a third column, or other data" in finding.change
     done = "   - gradient dissipation (GD) below 0.01 at the first logged step"
-    assert f"{done}: 0.8 of the anchors (a fault if above 0.5)" in str(found).splitlines()
+    assert f"{done}: 80% of the anchors (a fault if above 50%)" in str(found).splitlines()
     # more of them do not change the name, nor does the other finding come besides
     assert diagnose(case(**{**DONE, "dead": 1.0})).verdict == ("nothing-left-to-learn",)
     assert diagnose(case(**{**DONE, "dead": 1.0, "scores": ()})).verdict == (
@@ -575,7 +575,7 @@ def test_a_diagnosis_is_read_from_the_top() -> None:
     assert lines[0] == "verdict: dissipated-early"
     assert lines[2] == f"1. dissipated-early: {VERDICTS['dissipated-early'].title}"
     done = "   - gradient dissipation (GD) below 0.01"
-    assert f"{done}: 1 of the anchors (a fault if above 0.9)" in lines
+    assert f"{done}: 100% of the anchors (a fault if above 90%)" in lines
     assert "   change: --objective.temperature 0.1" in lines
     assert lines[-1] == "examined: 10 steps; x"
     assert max(map(len, lines)) <= 96

@@ -41,8 +41,15 @@ class Evidence:
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        against = "" if self.threshold is None else f" (a fault if {self.side} {self.threshold:g})"
-        return f"{self.words}: {self.number:.4g}{unit}{against}"
+        times, sign = (100, "%") if self.is_share else (1, "")
+        limit = "" if self.threshold is None else f"{times * self.threshold:g}{sign}"
+        against = f" (a fault if {self.side} {limit})" if limit else ""
+        return f"{self.words}: {times * self.number:.4g}{sign}{unit}{against}"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the number is a share, which is shown in percent: its unit is "of ..."."""
+        return self.unit.startswith("of ") and math.isfinite(self.number)
 
 
 @dataclass(frozen=True)

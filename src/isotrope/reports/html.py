@@ -382,9 +382,9 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
 def table_row(evidence: Evidence) -> tuple[str, str, str]:
     """Return the row of a measured number: name, value, and threshold ("" if it has none)."""
     unit = f" {evidence.unit}" if evidence.unit else ""
-    limit = evidence.threshold
-    against = "" if limit is None else f"{evidence.side} {_number(limit)}".strip()
-    return evidence.words, f"{_number(evidence.number)}{unit}", against
+    limit, (times, sign) = evidence.threshold, (100, "%") if evidence.is_share else (1, "")
+    against = "" if limit is None else f"{evidence.side} {_number(times * limit)}{sign}".strip()
+    return evidence.words, f"{_number(times * evidence.number)}{sign}{unit}", against
 
 
 def _number(value: float) -> str:
