@@ -7,7 +7,7 @@ import pytest
 
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
-from isotrope.data.sources import by_dataset
+from isotrope.data.sources import dataset_files
 from isotrope.kernels.choose import BACKENDS
 from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting
@@ -49,7 +49,7 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     settings = TrainSettings.read({"files": files, "output": "~/runs", "dev": "~/dev.tsv"})
     assert settings.files == [str(tmp_path / "a.txt"), *files[1:]]
     assert (settings.output, settings.dev) == (str(tmp_path / "runs"), str(tmp_path / "dev.tsv"))
-    assert by_dataset(["qa=~/a.txt"]) == {"qa": [str(tmp_path / "a.txt")]}
+    assert dataset_files(["qa=~/a.txt"]) == {"qa": [str(tmp_path / "a.txt")]}
 
 
 def test_columns_are_split_at_commas() -> None:

@@ -10,7 +10,7 @@ from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import FolderError, InputError
 from isotrope.core.settings import Used, setting
-from isotrope.data.sources import by_dataset
+from isotrope.data.sources import dataset_files
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings
@@ -109,7 +109,7 @@ def _is_images(data: str) -> bool:
 
 
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
-    ((file,),) = by_dataset([data]).values()  # FILE may be NAME=FILE, as for train
+    ((file,),) = dataset_files([data]).values()  # FILE may be NAME=FILE, as for train
     check_readable(Path(file))
     if settings.dev not in ("auto", "none"):
         check_readable(Path(settings.dev))

@@ -28,12 +28,12 @@ NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
 
 
-def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
+def dataset_files(files: Sequence[str]) -> dict[str, list[str]]:
     """Return a dict from the name of each data set to its files; ``""`` is for unnamed files.
 
     A path that exists is a file without a name, even if it contains ``=``.
 
-    >>> by_dataset(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
+    >>> dataset_files(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
     {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
     """
     datasets: dict[str, list[str]] = {}

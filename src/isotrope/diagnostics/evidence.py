@@ -18,11 +18,11 @@ from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
-from isotrope.data.sources import by_dataset
+from isotrope.data.sources import dataset_files
 from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
-from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
+from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
 
 Row = Mapping[str, float | None]
@@ -220,7 +220,7 @@ def _objective(
     try:
         registry.check_plugins(settings.get("plugin"), folder)
         if dataset:
-            names = by_dataset(_files(settings))
+            names = dataset_files(_files(settings))
             name, requested = objectives_by_dataset(name, requested, names)[dataset]
             start = f"{dataset}."
             saved = {k.removeprefix(start): v for k, v in saved.items() if k.startswith(start)}
@@ -233,7 +233,7 @@ def _objective(
 
 def datasets_of(folder: Path) -> list[str]:
     """Return the names of the data sets of a run on text; empty if they have no names."""
-    names = by_dataset(_files(RunFolder(folder).settings()))
+    names = dataset_files(_files(RunFolder(folder).settings()))
     return [name for name in names if name]
 
 

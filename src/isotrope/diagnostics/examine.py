@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import USER, named_by
-from isotrope.data.sources import by_dataset, digests
+from isotrope.data.sources import dataset_files, digests
 from isotrope.diagnostics.anatomy import of_recording
 from isotrope.diagnostics.evidence import Row, RunEvidence, of_run
 from isotrope.diagnostics.observe import measure
@@ -131,7 +131,7 @@ def _texts_of_run(
         with named_by(USER):
             texts = read_texts([data], columns=columns, prompts=prompts)
     else:
-        files = by_dataset(settings["files"])[dataset]
+        files = dataset_files(settings["files"])[dataset]
         texts = read_texts(
             files,
             columns=settings.get("columns") or None,

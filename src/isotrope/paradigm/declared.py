@@ -60,12 +60,12 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
     return fields
 
 
-def by_dataset(
+def objectives_by_dataset(
     objective: str, settings: Mapping[str, float | str], datasets: Collection[str]
 ) -> dict[str, tuple[str, dict[str, float | str]]]:
     """Return a dict: for each data set, a tuple of the name of its objective and its settings.
 
-    >>> by_dataset("qa=infonce,nli=met", {"nli.margin": 0.3}, ["qa", "nli"])
+    >>> objectives_by_dataset("qa=infonce,nli=met", {"nli.margin": 0.3}, ["qa", "nli"])
     {'qa': ('infonce', {}), 'nli': ('met', {'margin': 0.3})}
 
     Args:

@@ -16,7 +16,7 @@ from isotrope.diagnostics.audit.run import check_negatives, checked_objective
 from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm import registry
-from isotrope.paradigm.declared import by_dataset
+from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.training.early_checks import AUTO, check_folder
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
@@ -29,7 +29,7 @@ _RECORDS = 1_000_000  # records to draw these rows from; with --streaming, those
 
 def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a number for each ``auto`` temperature, and print the reason."""
-    own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
+    own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     asked = _asked(settings)
     if not asked:
         return settings
@@ -54,7 +54,7 @@ def without_auto(settings: TrainSettings) -> TrainSettings:
 
 def _asked(settings: TrainSettings) -> list[str]:
     """Return the data sets whose temperature is ``auto``."""
-    own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
+    own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     return [name for name, (_, values) in own.items() if values.get("temperature") == AUTO]
 
 

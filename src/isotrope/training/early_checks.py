@@ -13,7 +13,7 @@ from isotrope.data.schemas import read
 from isotrope.data.sources import named_errors
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
-from isotrope.paradigm.declared import by_dataset, check_declared
+from isotrope.paradigm.declared import check_declared, objectives_by_dataset
 from isotrope.training.settings import CHOSEN, OF_SCORES, RunSettings, TrainSettings
 
 AUTO = "auto"
@@ -102,7 +102,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
     objective = getattr(settings, "objective", None)
     if objective is not None and not settings.plugin:
         names = settings.datasets if isinstance(settings, TrainSettings) else [""]
-        for own in by_dataset(objective, settings.objective_settings, names).values():
+        for own in objectives_by_dataset(objective, settings.objective_settings, names).values():
             check_declared(*own)
     if isinstance(settings, TrainSettings):
         for name, files in settings.datasets.items():

@@ -15,7 +15,7 @@ from pydantic import field_validator
 from pydantic.fields import FieldInfo
 
 from isotrope.core.settings import Names, Settings, Used, extra_of, setting
-from isotrope.data.sources import Sampling, by_dataset
+from isotrope.data.sources import Sampling, dataset_files
 from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
 
@@ -236,7 +236,7 @@ class TrainSettings(RunSettings):
         "Order of batches from several data sets. proportional: an epoch has every batch of each "
         "data set once, in random order. round-robin: the data sets take turns, and an epoch ends "
         "when the smallest is used up.",
-        used=Used(lambda files: len(by_dataset(files)) > 1, "there is one data set", note=True),
+        used=Used(lambda files: len(dataset_files(files)) > 1, "there is one data set", note=True),
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
@@ -341,7 +341,7 @@ class TrainSettings(RunSettings):
         used=[
             Used(lambda max_steps: max_steps, "add `--max-steps`: an epoch's length is unknown"),
             Used(lambda processes: processes == 1, "only with one process"),
-            Used(lambda files: len(by_dataset(files)) == 1, "only with one data set"),
+            Used(lambda files: len(dataset_files(files)) == 1, "only with one data set"),
             Used(
                 lambda streaming, batch_size: streaming >= batch_size,
                 "give at least the batch size, {batch_size}",
@@ -478,7 +478,7 @@ class TrainSettings(RunSettings):
     @property
     def datasets(self) -> dict[str, list[str]]:
         """The files of each data set; a single data set has the name ``""``."""
-        return by_dataset(self.files)
+        return dataset_files(self.files)
 
 
 CHOSEN = frozenset(

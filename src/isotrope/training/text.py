@@ -42,7 +42,7 @@ from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_me
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.measures.judgement import DevHistory, Judgement, refit_line
 from isotrope.paradigm import registry
-from isotrope.paradigm.declared import by_dataset
+from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
@@ -149,7 +149,7 @@ def check(
 
 def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
     """Return the objective of each data set."""
-    own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
+    own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     return {name: registry.build(*described) for name, described in own.items()}
 
 

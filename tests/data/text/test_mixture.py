@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.sources import by_dataset
+from isotrope.data.sources import dataset_files
 from isotrope.data.text.batches import Batches, DatasetMixture
-from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
+from isotrope.paradigm.declared import objectives_by_dataset
 
 STORES = {"qa": range(43), "nli": range(21)}  # 10 and 5 batches of 4
 
@@ -58,12 +58,12 @@ def test_one_data_set_is_as_it_was(sampling: str) -> None:
 def test_names_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("split=train").mkdir()
-    assert by_dataset(["split=train", "b.tsv"]) == {"": ["split=train", "b.tsv"]}
-    assert by_dataset(["data/split=x/a.tsv"]) == {"": ["data/split=x/a.tsv"]}
+    assert dataset_files(["split=train", "b.tsv"]) == {"": ["split=train", "b.tsv"]}
+    assert dataset_files(["data/split=x/a.tsv"]) == {"": ["data/split=x/a.tsv"]}
     with pytest.raises(
         InputError, match=r"give 'b.tsv' a name too, as NAME=FILE: the other data sets have"
     ):
-        by_dataset(["qa=a.tsv", "b.tsv"])
+        dataset_files(["qa=a.tsv", "b.tsv"])
 
 
 def test_settings_of_one_data_set_win_over_those_of_all() -> None:
