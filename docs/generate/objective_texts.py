@@ -108,8 +108,9 @@ USES = {
     "evenly over the sphere. To train on sentences, use `modifiedmhe`: in "
     "our measurements, `mhe` lowered the STS score of the encoder.",
     "mhs": "Use it to study hyperspherical separation, the distance of an embedding from its "
-    "nearest neighbour on the sphere. If the encoder was not yet trained on pairs, you can also "
-    "train on sentences with it. Keep `--dev`, which saves the model with the best held-out score.",
+    "nearest neighbour on the sphere. You can also train sentence encoders with it. Start from an "
+    "encoder that was not yet trained on pairs: add `--encoder bert-base-uncased` to the command. "
+    "Keep `--dev`, which saves the model with the best held-out score.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",

@@ -158,7 +158,7 @@ class Known:
 
     def count(self, against: Against) -> Tensor:
         if against not in self.counts:
-            raise Unfused("the formula counts negatives whose count was not recorded")
+            raise Unfused("the formula uses a number of negatives that was not recorded")
         return self.counts[against]
 
 

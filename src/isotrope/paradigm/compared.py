@@ -117,7 +117,7 @@ class Compared:
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether ``others`` compare the same vectors, with anchors and candidates exchanged."""
+        """Whether ``others`` have these anchors as candidates, and these candidates as anchors."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
@@ -433,7 +433,7 @@ class SoftmaxEvidence:
 
     @property
     def misfit(self) -> float:
-        """How far the log pushes are from the fitted line: 0 is a perfect fit, 1 is no fit."""
+        """How far the logarithms of the pushes are from the fitted line: 0 at best, 1 at worst."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0
