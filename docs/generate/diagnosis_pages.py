@@ -162,7 +162,7 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         ValueError: One of these sections is missing.
     """
     verdict = VERDICTS[word]
-    head = "| threshold | crossed if | unit | what is measured | source |"
+    head = "| threshold | limit | unit | what is measured | source |"
     blocks = [
         f"# {word}",
         _first(word),

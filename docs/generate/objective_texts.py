@@ -87,7 +87,8 @@ USES = {
     "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
     "pairs: the added angle brings positives closer.",
     "barlowtwins": "Use it on images. On sentences, use `modifiedbarlowtwins` or `infonce`, "
-    "because `barlowtwins` never stops pushing.",
+    "because `barlowtwins` never stops pushing. `--method barlowtwins` sets `space` and `weight` "
+    "to the values of the paper.",
     "barlowtwinsgrad": _GRADIENT.format(
         gradient="it has the gradient of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),

@@ -71,8 +71,7 @@ class SimulateSettings(OfObjective):
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw anew for each pair of mean angles, as Li et al. do (slower, less smooth). By default, "
-        "the same draws are shifted to each pair.",
+        "Draw anew for each pair of mean angles, as Li et al. do; the default shifts one draw.",
         used=_drawn,
     )
     gated: bool = setting(

@@ -167,8 +167,8 @@ METRICS = (
         "Bound of the ratio",
         "among anchors with a gradient dissipation of at least 0.01: share that a small step "
         "brings nearer to the positive (Li et al. 2024, lemma 1)",
-        "Share of anchors whose ratio R is above the bound of lemma 1 (Li et al. 2024). A small step "
-        "brings such an anchor nearer to its positive, although the hardest negative pushes it. "
+        "Share of anchors whose ratio R is above the bound of lemma 1 (Li et al. 2024): a small "
+        "step brings them nearer to their positives, although the hardest negative pushes them. "
         "Anchors with a gradient dissipation below 0.01 are not counted.",
         panel=_share(
             "gradient",

@@ -286,7 +286,7 @@ def _linked(pairs: Tensor) -> Tensor:
 
 
 def _copies_apart(table: Compared) -> float | None:
-    """Return the share of anchors that push a copy of a row that they pull, or of themselves."""
+    """Return the share of anchors that push a copy of themselves or of a row that they pull."""
     cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
     others = table.pushed & ~_linked(table.pulled)  # a softmax also pushes rows of one label
     rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(others[i].any())]
@@ -299,7 +299,7 @@ def _copies_apart(table: Compared) -> float | None:
 
 
 def _alike_twice(table: Compared, own: Tensor) -> float:
-    """Return the share of anchors that are near another anchor, as are the positives of both."""
+    """Return the share of anchors near another anchor, if the positives of both are near too."""
     # Two encoders that have not learnt the pairs yet show copies only in this way.
     some = own[:_MOST_ROWS]
     among = table.pushed[: len(some), some]

@@ -294,5 +294,5 @@ class Store:
 
 
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
-    """Return the name of the file of arrays that belongs to the task file ``path``."""
+    """Return a name for the file with the arrays of the task file ``path``."""
     return f"{path.stem}-{fingerprint(items)}.npz"

@@ -130,7 +130,7 @@ def operation_of(node: Node) -> str:
 
 
 def shape_of(node: Node, index: int = 0) -> tuple[int, ...]:
-    """Return the shape of an output of a node's operation."""
+    """Return the shape of the output number ``index`` of a node."""
     return tuple(node._input_metadata[index].shape)
 
 

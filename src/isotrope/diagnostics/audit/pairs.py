@@ -60,7 +60,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of the rows of ``marks`` (n x k hashes) that repeat an earlier row."""
+    """Return which rows of ``marks`` (n x k hashes) repeat an earlier row, as row numbers."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 
@@ -97,7 +97,7 @@ def _done(
 
 
 def _outlying(lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows have a length far from the middle half of its column."""
+    """Return which rows have a text much longer or shorter than the middle half of its column."""
     logarithms = np.log(np.maximum(lengths, 1))
     low, high = np.quantile(logarithms, [0.25, 0.75], axis=0)
     reach = _FAR * np.maximum(high - low, _LEAST_SPREAD)
