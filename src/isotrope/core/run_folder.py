@@ -103,7 +103,7 @@ class RunFolder:
 
 @functools.cache
 def _key() -> bytes:
-    """Return the user's key, or one for this process if none can be stored."""
+    """Return the user's key, or a key for this process if no key can be stored."""
     key = secrets.token_bytes(32)
     with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

@@ -180,7 +180,7 @@ def _untitled(table: Table) -> Form:
 
 
 def _proposal(table: Table, choose: int) -> str:
-    """Return a sentence that proposes columns to choose: those with text in the first rows."""
+    """Return a sentence that proposes to choose the columns with text in the first rows."""
     rows = table.head()
 
     def is_text(i: int) -> bool:

@@ -224,7 +224,7 @@ def _plain(temperature: float | Tensor) -> float:
 
 
 def check_values(values: Tensor, rows: int) -> Tensor:
-    """Return a formula's values; raise an error unless there is one, or one for each anchor."""
+    """Return a formula's values, a scalar or one for each anchor; else raise an error."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
         raise ValueError(

@@ -255,7 +255,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return pairs of tables of which a loss pulls in only one, and all other tables."""
+    """Return two lists: tables whose loss pulls in one of two directions, and other tables."""
     # Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table
     # pulls twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     directions: list[Compared] = []

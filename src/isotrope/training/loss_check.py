@@ -91,7 +91,7 @@ def checks_in(
 
 
 def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]:
-    """Return the losses among the names of a file, or the one of the given name."""
+    """Return all losses that a file defines, or only the loss with the given name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
     return {

@@ -67,7 +67,7 @@ def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 @torch.no_grad()
 def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
-    """Return for each anchor the share of other positives that are nearer than its own one."""
+    """Return for each anchor the share of other positives that are nearer than its positive."""
     n = len(embedded)
     drawn = torch.from_numpy(Order(n, seed, 1)[np.arange(min(n, _COMPARED))])
     compared = unit(embedded.positives[drawn])

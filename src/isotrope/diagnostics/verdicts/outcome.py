@@ -151,7 +151,7 @@ def _risen_angle(case: RunEvidence) -> Evidence | None:
 
 
 def _risen(case: RunEvidence, column: str) -> float | None:
-    """Return the mean angle at the end of the log minus the one at its first step."""
+    """Return the mean angle at the end of the log minus the mean angle at its first step."""
     values, end = case.series(column), case.end(column)
     return end - values[0] if len(values) > 1 and end is not None else None
 
@@ -202,7 +202,7 @@ LOSING_PULL = Verdict(
 
 
 def _contrastive_training(case: RunEvidence) -> str:
-    """Return the flag for a contrastive training, or for a higher rate if it was one already."""
+    """Return the flag for infonce; if it was infonce already, for a higher learning rate."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
         rate = learning_rate(case)
         return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
