@@ -207,7 +207,7 @@ def _crops(cls: type[Any]) -> str:
         f"covers before it is resized. {meanings} P(colours) is the probability that a crop gets "
         "these changes; the next columns have the probabilities that it becomes grey, is blurred "
         "or is solarised. The row 32 x 32 shows the changes for images of up to 64 x 64, and the "
-        "row 224 x 224 those for larger images."
+        "row 224 x 224 shows the changes for larger images."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

@@ -106,7 +106,7 @@ _CALLED = {
     "the same order. It returns the loss. [Use it in your own training loop](../guide/pytorch.md)."
     for logits, row, first, second in (
         (False, "embedding", "the anchors", "their positives"),
-        (True, "vector of logits", "those of the student", "those of the teacher"),
+        (True, "vector of logits", "the student's vectors", "the teacher's vectors"),
     )
 }
 """What an objective takes and returns."""

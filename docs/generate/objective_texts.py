@@ -100,7 +100,7 @@ USES = {
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
     "far from their anchors.",
     "dino": "Use it only with `isotrope train-images --method dino`, because it does not compare "
-    "embeddings: it compares the logits of a student network with those of a teacher network.",
+    "embeddings: it compares the logits of a student network with the logits of a teacher network.",
     "infonce": "Use it first: for single texts, for pairs, and with hard negatives. "
     "Its name in sentence-transformers is `MultipleNegativesRankingLoss`.",
     "mat": _TRIPLET,

@@ -38,10 +38,9 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-Without --objective, the objectives of the figure for KIND are simulated. The mean angle to the
-positive is mu_pos, and to the negatives mu_neg. For ratio and norm, all angles equal their mean.
-For dissipation and weight, angles are drawn from normal distributions with standard deviations of
-0.05 rad (positives) and 0.10 rad (negatives). The files are KIND.png, KIND.svg and KIND.csv.
+The mean angle to the positive is mu_pos, and to the negatives mu_neg. For ratio and norm, all
+angles equal their mean. For dissipation and weight, angles are drawn from normal distributions with
+standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
 """
 
 
@@ -60,7 +59,7 @@ class SimulateSettings(OfObjective):
         shown="the objectives of the figure for KIND",
     )
     plugin: list[Path] = plugin()
-    output: Path = setting(Path("simulation"), "Folder to write to.", "DIR")
+    output: Path = setting(Path("simulation"), "Folder for KIND.png, .svg and .csv.", "DIR")
     negatives: int | None = setting(
         None, "Number of negatives of an anchor.", "K", shown="127; for norm, as in the figure"
     )
@@ -71,7 +70,8 @@ class SimulateSettings(OfObjective):
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw anew for each pair of mean angles, as Li et al. do; the default shifts one draw.",
+        "Draw angles for each pair of mean angles, as Li et al. do (slower). By default, angles are "
+        "drawn once, and shifted to each pair.",
         used=_drawn,
     )
     gated: bool = setting(
