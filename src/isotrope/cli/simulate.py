@@ -70,8 +70,8 @@ class SimulateSettings(OfObjective):
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw angles for each pair of mean angles, as Li et al. do (slower). By default, angles are "
-        "drawn once, and shifted to each pair.",
+        "Draw angles for each pair of mean angles, as Li et al. do (slower). By default, angles "
+        "are drawn once, and shifted to each pair.",
         used=_drawn,
     )
     gated: bool = setting(
