@@ -48,7 +48,7 @@ RESULTS = {
     "the exit code is 1. The command writes no file, and does not show whether the loss trains a "
     "good model.",
     "simulate": "writes a picture (`.png`, `.svg`) and the plotted numbers (`.csv`) to `--output`, "
-    "and prints a table with one number for each objective. It uses no data. To see what an "
+    "and prints a table with a row for each objective. It uses no data. To see what an "
     "objective does to your texts, use [`audit`](audit.md).",
     "audit": "prints recommended settings and rows that look wrong. It lists likely false "
     "negatives: texts that belong together, but that a training would push apart. It also prints "

@@ -68,8 +68,8 @@ encoders, texts and seeds.
 
 The pages of the verdicts abbreviate the source of a threshold:
 
-- *tuned*: The value was chosen with the trainings of the part `tuning`, and tested with the parts
-  `first` and `judged`.
+- *tuned*: The value was chosen with the trainings of the parts `tuning` and `first`, and tested
+  with the part `judged`.
 - *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
   training of the benchmark got this verdict.
 - *our choice, added later*: The threshold was added after these results. We then diagnosed only the
@@ -98,8 +98,6 @@ _TIMES = {
     "in the first third": '"In the first third" is the median of the first third of the logged '
     "steps, without the first step.",
     "step 0": "Step 0 is the first logged step, before the first update.",
-    "crossed": "A threshold is *crossed* if the measured number meets the condition in the second "
-    "column.",
 }
 """Explanations of words in the table of thresholds, for the pages that have them."""
 
@@ -164,7 +162,7 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         ValueError: One of these sections is missing.
     """
     verdict = VERDICTS[word]
-    head = "| threshold | crossed if | unit | what is measured | source |"
+    head = "| threshold | limit | unit | what is measured | source |"
     blocks = [
         f"# {word}",
         _first(word),
@@ -218,13 +216,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "If a report has this verdict, it leaves out these verdicts, because the same fault "
+            "A report with this verdict leaves out the following verdicts, because the same fault "
             "can also cause them",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"If a report has one of these verdicts, it leaves out `{word}`, because the same "
-            "fault can also cause it",
+            f"A report leaves out `{word}` if it has one of the following verdicts, because their "
+            f"fault can also cause `{word}`",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -241,8 +239,8 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     faulty = [row for row in trainings if row["planted"] == word]
     if not faulty:
         missing = (
-            "The [benchmark](../diagnosis.md#how-it-was-tested) of the Doctor has no training that "
-            "was built to get this verdict."
+            "None of the trainings in the [benchmark](../diagnosis.md#how-it-was-tested) of the "
+            "Doctor was built to get this verdict."
         )
         return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
     lines = ["| training | verdict | change |", "|---|---|---|"]

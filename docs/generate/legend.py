@@ -6,8 +6,8 @@ LETTERS = {
     "GD": "GD (gradient dissipation) is a factor on the whole gradient of an anchor: with 1, the "
     "anchor learns at full strength; with 0, it does not learn.",
     "W": "W (weight) is the strength with which each negative pushes the anchor.",
-    "R": "R (ratio) is the pull of the positive on the anchor, divided by the push of the "
-    "negatives.",
+    "R": "R (ratio) is the strength with which the positive pulls the anchor, divided by the "
+    "summed strength of the negatives.",
 }
 _USED = re.compile(r"\b(GD|W|R)(?:\b|_|\\_)(?!\()")
 

@@ -102,8 +102,8 @@ def method_index(methods: Sequence[type[Any]]) -> str:
         "or more views (random crops) of each image, and an objective compares the views of a "
         "batch. Choose a method with `isotrope train-images IMAGES --method NAME`. If you have no "
         "reason to choose another, use SimCLR.\n\nEach method has a recipe, that is, its own "
-        "default objective, optimiser, learning rate, weight decay, warm-up and crops.\n\n"
-        + grid(header, lines)
+        "default objective, optimiser, learning rate, weight decay, warm-up and crops. The page of "
+        "the method shows the whole recipe.\n\n" + grid(header, lines)
     )
 
 
@@ -122,7 +122,7 @@ def method_page(cls: type[Any]) -> str:
     written = left(command).replace("The command", "The first command")
     defaults = (
         f"By default, a training has {cls.recipe.epochs:g} epochs; `--epochs` sets another number. "
-        "[Recipe](#recipe) has the other defaults."
+        "[Recipe](#recipe) has the other defaults of the method."
     )
     blocks += [f"```bash\n{command}\n{evaluate}\n```", written, defaults, _EVALUATED]
     blocks += ["## How it works", *([_THETA] if "theta'" in "".join(paragraphs) else [])]
@@ -206,7 +206,8 @@ def _crops(cls: type[Any]) -> str:
         "Each row is one kind of crop. *Share of the area* is the part of the image that a crop "
         f"covers before it is resized. {meanings} P(colours) is the probability that a crop gets "
         "these changes; the next columns have the probabilities that it becomes grey, is blurred "
-        "or is solarised."
+        "or is solarised. The row 32 x 32 shows the changes for images of up to 64 x 64, and the "
+        "row 224 x 224 shows the changes for larger images."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

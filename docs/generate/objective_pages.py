@@ -75,7 +75,7 @@ _LETTERS = {
     r"\bs_[ik]": "s_ij is the cosine similarity of h_i and h_j, and s_ij' is that of h_i and h'_j",
     "theta_i": "theta_ij' is the angle between h_i and h'_j",
     r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
-    r"\b2?N\b": "N is the number of pairs in the batch",
+    r"\b2?N\b": "N is the number of pairs in the batch (n under Shapes)",
     r"1/D|\(D \(": "D is the number of coordinates of an embedding",
     r"\(H\)": "H has the rows h_i, and H' has the rows h'_i",
     r"\bdiag C": "I is the identity matrix, and diag C is C without its off-diagonal elements",
@@ -84,6 +84,13 @@ _LETTERS = {
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
 """The letters of the formulas that are not settings, and what they mean."""
+
+_GREY = {
+    "": "R is not defined where the right panel is grey.",
+    "matrix": "The right panel is empty, because R is a different number in each coordinate.",
+    "only pull": "The right panel is empty: R is not defined, because no negative pushes.",
+}
+"""What the right panel of a picture does not show, for each kind of ratio."""
 
 _HEADS = (
     "Loss", "Gradient", "Shapes", "Reference",
@@ -99,7 +106,7 @@ _CALLED = {
     "the same order. It returns the loss. [Use it in your own training loop](../guide/pytorch.md)."
     for logits, row, first, second in (
         (False, "embedding", "the anchors", "their positives"),
-        (True, "vector of logits", "those of the student", "those of the teacher"),
+        (True, "vector of logits", "the student's vectors", "the teacher's vectors"),
     )
 }
 """What an objective takes and returns."""
@@ -218,9 +225,9 @@ def page(cls: type[Objective]) -> str:
             "its positive, and θ\\_ij' is the angle between the anchor and a negative. In the left "
             "and the right panel, the horizontal axis has the mean of the 31 angles θ\\_ij'; their "
             "standard deviation is 0.1 radians. In the middle panel, each dot is a negative, and "
-            "θ\\_ii' is π/6. R is not defined where the right panel is grey. The picture assumes "
-            "that the positive and the negatives, without their parts along the anchor, are "
-            "orthogonal to each other. The two views of a negative are equal.",
+            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} The positive "
+            "and each negative have a part along the anchor and a remainder. In this picture, all "
+            "remainders are orthogonal to each other, and the two views of a negative are equal.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Properties", _declared(objective), "## Source"]
@@ -392,7 +399,8 @@ def _limits(objective: Objective) -> list[str]:
 
 def _declared(objective: Objective) -> str:
     both = "both views, each with the other view as its positives"
-    usual = ", with the default settings" * ("space" in hypers(type(objective)))
+    varied = {"space", "variant"} & set(hypers(type(objective)))
+    usual = ", with the default settings" * bool(varied)
     value = (
         "one number for the whole batch; an anchor has no loss of its own"
         if objective.batch_level
@@ -408,10 +416,15 @@ def _declared(objective: Objective) -> str:
         if objective.pairwise
         else "the argument `groups` has no effect"
     )
+    anchors = both if objective.two_directions else first
+    if _released(objective) and not objective.two_directions:
+        other = dataclasses.replace(objective, variant="released")
+        if other.two_directions:
+            anchors = f'with `variant="paper"`, {first}; with `variant="released"`, {both}'
     lines = [
         f"- Input: {_input(objective)}.",
         f"- Value: {value}.",
-        f"- Anchors: {both if objective.two_directions else first}.",
+        f"- Anchors: {anchors}.",
         f"- Additional negatives (hard negatives or a queue): {_accepted(objective)}.",
         f"- Groups: {grouped}.",
         f"- Stop-gradient: {_held(objective)}.",

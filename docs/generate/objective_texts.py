@@ -87,7 +87,8 @@ USES = {
     "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
     "pairs: the added angle brings positives closer.",
     "barlowtwins": "Use it on images. On sentences, use `modifiedbarlowtwins` or `infonce`, "
-    "because `barlowtwins` never stops pushing.",
+    "because `barlowtwins` never stops pushing. `--method barlowtwins` sets `space` and `weight` "
+    "to the values of the paper.",
     "barlowtwinsgrad": _GRADIENT.format(
         gradient="it has the gradient of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),
@@ -99,7 +100,7 @@ USES = {
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
     "far from their anchors.",
     "dino": "Use it only with `isotrope train-images --method dino`, because it does not compare "
-    "embeddings: it compares the logits of a student network with those of a teacher network.",
+    "embeddings: it compares the logits of a student network with the logits of a teacher network.",
     "infonce": "Use it first: for single texts, for pairs, and with hard negatives. "
     "Its name in sentence-transformers is `MultipleNegativesRankingLoss`.",
     "mat": _TRIPLET,
@@ -108,8 +109,9 @@ USES = {
     "evenly over the sphere. To train on sentences, use `modifiedmhe`: in "
     "our measurements, `mhe` lowered the STS score of the encoder.",
     "mhs": "Use it to study hyperspherical separation, the distance of an embedding from its "
-    "nearest neighbour on the sphere. If the encoder was not yet trained on pairs, you can also "
-    "train on sentences with it. Keep `--dev`, which saves the model with the best held-out score.",
+    "nearest neighbour on the sphere. You can also train sentence encoders with it. Start from an "
+    "encoder that was not yet trained on pairs: add `--encoder bert-base-uncased` to the command. "
+    "Keep `--dev`, which saves the model with the best held-out score.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",

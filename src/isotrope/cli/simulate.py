@@ -23,7 +23,7 @@ KINDS = {
 }
 NOTES = {
     "dissipation": "Mean angle to the negatives (mu_neg, rad) at which GD falls below 0.5 if the "
-    "positive is at pi/6 (mu_pos), and the largest standard error of any mean:",
+    "positive is at pi/6 (mu_pos), and the largest standard error of a plotted GD:",
     "weight": "The hardest negative's share of the push, by mean angle to the negatives (mu_neg):",
     "ratio": "R at the angles where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the "
     "share of these angles with R from 1 to 2:",
@@ -38,10 +38,9 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-Without --objective, the objectives of the paper's figure are simulated. The mean angle to the
-positive is mu_pos, and to the negatives mu_neg. For ratio and norm, all angles equal their mean.
-For dissipation and weight, angles are drawn from normal distributions with standard deviations of
-0.05 rad (positives) and 0.10 rad (negatives). The files are KIND.png, KIND.svg and KIND.csv.
+The mean angle to the positive is mu_pos, and to the negatives mu_neg. For ratio and norm, all
+angles equal their mean. For dissipation and weight, angles are drawn from normal distributions with
+standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
 """
 
 
@@ -56,27 +55,28 @@ class SimulateSettings(OfObjective):
     )
     objective: str | None = setting(
         None,
-        "Objective to simulate. Its settings are --objective.SETTING VALUE.",
-        shown="those of the paper's figure",
+        "Objective to simulate. Set its settings with --objective.SETTING VALUE.",
+        shown="the objectives of the figure for KIND",
     )
     plugin: list[Path] = plugin()
-    output: Path = setting(Path("simulation"), "Folder to write to.", "DIR")
+    output: Path = setting(Path("simulation"), "Folder for KIND.png, .svg and .csv.", "DIR")
     negatives: int | None = setting(
-        None, "Number of negatives of an anchor.", "K", shown="127; for norm, those of the paper"
+        None, "Number of negatives of an anchor.", "K", shown="127; for norm, as in the figure"
     )
     grid: int | None = setting(None, "Number of values on each of the two axes.", shown="100")
     batches: int | None = setting(
-        None, "Batches drawn for each pair of mean angles.", shown="1000", used=_drawn
+        None, "Number of batches for each pair of mean angles.", shown="1000", used=_drawn
     )
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw new batches for each pair of mean angles, as in the paper (slower, less smooth).",
+        "Draw angles for each pair of mean angles, as Li et al. do (slower). By default, angles "
+        "are drawn once, and shifted to each pair.",
         used=_drawn,
     )
     gated: bool = setting(
         False,
-        "For weight: leave out batches with a dissipation below 0.01, as the paper's figure does.",
+        "For weight: leave out batches with a dissipation below 0.01, as Li et al. do in figure 3.",
         used=Used(lambda kind: kind == "weight", "for weight only"),
     )
     part: Literal["alignment", "uniformity"] | None = setting(

@@ -1,7 +1,7 @@
-"""Locks a folder for one process; when that process dies, another process can lock the folder.
+"""Locks a folder until the processes that hold the lock end; then others can lock the folder.
 
-The lock is a POSIX record lock on the file ``.lock`` in the folder. A record lock belongs to a
-process, so workers that outlive a killed process do not keep it; they would keep a lock of flock.
+The lock is a POSIX record lock on the file ``.lock`` in the folder. A record lock belongs to one
+process, so workers that outlive a killed process do not keep it. With flock, they would keep it.
 With ``--devices``, the process that starts the others holds one half of the lock, and the process
 that writes holds the other half, so the folder is locked until both processes end.
 """

@@ -13,10 +13,10 @@ _SMALL = 256  # up to this dimension, C costs less than two products (benchmarks
 
 
 def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of C = scale X^T X (d x d), and the sum of its squared entries.
+    """Return the diagonal of C = scale X^T X (d x d), and the sum of all squared entries of C.
 
     The columns of ``x`` (n x d) are centred first. If there are few rows, the smaller X X^T is
-    used, because its squared entries have the same sum.
+    used, because the squared entries of both have the same sum.
     """
     if _transformed():
         x = x - x.mean(dim=0)
@@ -25,7 +25,7 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
 
 
 def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of C = scale X^T Y (d x d), and the sum of its squared entries.
+    """Return the diagonal of C = scale X^T Y (d x d), and the sum of all squared entries of C.
 
     If ``x`` and ``y`` (n x d) have few rows, the sum is computed from the smaller matrices X X^T
     and Y Y^T: it is the sum of the products of their entries.

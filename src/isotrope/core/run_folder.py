@@ -26,7 +26,7 @@ IN_MEMORY = "data-from-python"  # prefix of files with data from Python, written
 MANIFEST = "manifest.json"  # in a token store
 COMPLETE = "complete.json"  # in a complete checkpoint: its step and the digests of its other files
 WEIGHTS = "model.pt"  # in a checkpoint
-STATES = "run.pt"  # in a checkpoint: states of the run, such as that of the optimiser
+STATES = "run.pt"  # in a checkpoint: unwritten log rows, dev scores, training time
 _SEAL = "# made here: "  # begins the last line of settings that this user wrote on this machine
 
 
@@ -103,7 +103,7 @@ class RunFolder:
 
 @functools.cache
 def _key() -> bytes:
-    """Return the user's key, or one for this process if none can be stored."""
+    """Return the user's key, or a key for this process if no key can be stored."""
     key = secrets.token_bytes(32)
     with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

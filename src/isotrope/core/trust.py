@@ -25,7 +25,7 @@ ONLINE_WITHIN = 5.0
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Stay offline in the block, unless ``folder`` is None: then the user names models and data."""
+    """Use no network in the block if ``folder`` names models and data; None if the user did."""
     from huggingface_hub import constants
 
     token, offline = _source.set((folder, command)), constants.HF_HUB_OFFLINE

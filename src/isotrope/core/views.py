@@ -24,7 +24,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
-    """Return the divisors of :func:`unit`, n x 1; infinity for rows that become zero."""
+    """Return by what :func:`unit` divides each row (n x 1): infinity if the row becomes zero."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).nan_to_num(torch.nan, torch.nan)
     # a row that is too short is divided by infinity, and so is its gradient
     return torch.threshold(norm, max(eps, torch.finfo(x.dtype).tiny), torch.inf)

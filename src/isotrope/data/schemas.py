@@ -180,7 +180,7 @@ def _untitled(table: Table) -> Form:
 
 
 def _proposal(table: Table, choose: int) -> str:
-    """Return a sentence that proposes columns to choose: those with text in the first rows."""
+    """Return a sentence that proposes to choose the columns with text in the first rows."""
     rows = table.head()
 
     def is_text(i: int) -> bool:
@@ -424,7 +424,7 @@ def read(
 def _scores(
     cells: Sequence[Any], path: Path, line: int, columns: Sequence[str]
 ) -> list[list[float]]:
-    """Return the numbers of each column of scores."""
+    """Return a list of numbers for each column with scores."""
     scores = []
     for cell, column in zip(cells, columns, strict=True):
         values = cell.tolist() if hasattr(cell, "tolist") else cell
@@ -434,7 +434,7 @@ def _scores(
 
 
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
-    """Return the scores of the record that is made for one positive of a row."""
+    """Return the scores of one positive of a row, which becomes a record."""
     if len(form.scores) < 2:
         return tuple(scores[0]) if scores else ()
     own = scores[0][positive : positive + 1]

@@ -153,7 +153,7 @@ def _at_once(size: int, packed: int) -> int:
 
 
 def _extent(value: object) -> int:
-    """Return the number of characters and of other single values in a value."""
+    """Count the characters in a value, and each single value that is no text as 1."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return sum(map(_extent, parts)) + (len(value) if isinstance(value, str | bytes) else 1)
 

@@ -66,7 +66,7 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return words that propose a temperature and, if it is known, name the present one."""
+        """Return words that propose a temperature. If the present temperature is known, add it."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 

@@ -167,9 +167,9 @@ METRICS = (
         "Bound of the ratio",
         "among anchors with a gradient dissipation of at least 0.01: share that a small step "
         "brings nearer to the positive (Li et al. 2024, lemma 1)",
-        "Among anchors with a gradient dissipation of at least 0.01: share whose ratio is above a "
-        "bound. A small step brings these anchors nearer to their positives although the hardest "
-        "negative pushes them (Li et al. 2024, lemma 1).",
+        "Share of anchors whose ratio R is above the bound of lemma 1 (Li et al. 2024): a small "
+        "step brings them nearer to their positives, although the hardest negative pushes them. "
+        "Anchors with a gradient dissipation below 0.01 are not counted.",
         panel=_share(
             "gradient",
             "Among anchors with GD >= 0.01: share that a small step brings nearer to the positive.",
@@ -310,7 +310,7 @@ METRICS = (
     Metric(
         "norm_backbone",
         "Norm of the features",
-        "mean length of the encoder's features, which are kept after training",
+        "mean length of the encoder's features, the input of the projection head",
         logs=("images",),
         beside="norm",
         line="the features kept",

@@ -232,7 +232,7 @@ def places_of_false_negatives(
 
 
 def _nearest(similarity: Tensor, negative: Tensor, among: Tensor, share: float) -> Tensor:
-    """Return whether 1 - cos to some negative in ``among`` is at most ``share`` x the mean one."""
+    """Return whether 1 - cos to some negative in ``among`` is at most ``share`` x the mean."""
     nearest = similarity.masked_fill(~among, -torch.inf).amax(dim=1)
     mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     return 1 - nearest <= share * (1 - mean)

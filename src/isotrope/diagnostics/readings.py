@@ -139,7 +139,7 @@ def dissipation_on_ideal(objective: Objective) -> float:
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the settings of the objective and of the objective that it modifies, if any."""
+    """Return the settings of the objective, and of the original of a modified objective."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -193,7 +193,7 @@ def harder_negatives(case: RunEvidence) -> str:
 
 
 def slower(case: RunEvidence) -> str:
-    """Return the proposal of a tenth of the learning rate."""
+    """Return the change to a tenth of the learning rate, in the words of the trainer."""
     rate = case.settings.get("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")

@@ -219,7 +219,7 @@ def _of_labels(
 
 
 def _passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, float | None]:
-    """Return the angles of negatives with those that the loss left out as nearer than positives."""
+    """Return the angles of negatives, and of rows left out because nearer than the positive."""
     # Any positive is nearer than the negatives that such a filter of false negatives leaves.
     near = (table.scores > table.scores.gather(1, own[:, None])) & (table.cosine < 1 - _SAME)
     left = near & ~table.mask & (table.scores != 0)  # tables side by side have scores of 0
@@ -251,7 +251,7 @@ def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
 
 
 def _by_labels(table: Compared) -> float | None:
-    """Return how much nearer rows of one label are than others, in deviations; None if unknown."""
+    """Return how much nearer equal labels are, in standard deviations; None if unknown."""
     # A loss that selects its pairs shows labels: rows that it pulls together have equal labels, and
     # rows that it pushes apart have different ones. The labels of other pairs follow. If they
     # contradict each other, but not with pull and push exchanged, the labels are inverted.
@@ -286,7 +286,7 @@ def _linked(pairs: Tensor) -> Tensor:
 
 
 def _copies_apart(table: Compared) -> float | None:
-    """Return the share of anchors that push a copy of a row that they pull, or of themselves."""
+    """Return the share of anchors that push a copy of themselves or of a row that they pull."""
     cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
     others = table.pushed & ~_linked(table.pulled)  # a softmax also pushes rows of one label
     rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(others[i].any())]
@@ -299,7 +299,7 @@ def _copies_apart(table: Compared) -> float | None:
 
 
 def _alike_twice(table: Compared, own: Tensor) -> float:
-    """Return the share of anchors that are near another anchor, as are the positives of both."""
+    """Return the share of anchors near another anchor, if the positives of both are near too."""
     # Two encoders that have not learnt the pairs yet show copies only in this way.
     some = own[:_MOST_ROWS]
     among = table.pushed[: len(some), some]

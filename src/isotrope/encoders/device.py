@@ -45,7 +45,7 @@ def find_device(name: str) -> torch.device:
 
 
 def pass_overhead(device: torch.device) -> int:
-    """Return the overhead of one forward and backward pass, as a number of tokens.
+    """Return what one forward and backward pass costs beyond its tokens, as a number of tokens.
 
     Training cuts a batch into chunks, with one pass for each; a larger overhead means fewer chunks.
     """

@@ -152,7 +152,7 @@ def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
 def _of_pictures(
     model: str | Path | Encoder, encoder: Encoder, settings: Evaluation, loop: dict[str, Any]
 ) -> list[Task]:
-    """Return the tasks on labelled pictures: the given ones, or else those of a run."""
+    """Return the tasks on labelled pictures: the given tasks, or else the tasks of a run."""
     test, options = settings.labels_test, {"knn": settings.knn, "linear": settings.linear, **loop}
     if settings.labels is not None:
         side = cast("Any", encoder).image_size  # takes_images() checked that it has one
@@ -294,5 +294,5 @@ class Store:
 
 
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
-    """Return the name of the file of arrays that belongs to the task file ``path``."""
+    """Return a name for the file with the arrays of the task file ``path``."""
     return f"{path.stem}-{fingerprint(items)}.npz"

@@ -296,7 +296,7 @@ def _places_and_texts(
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
-    """Return the prompts of queries and passages: the given ones, or else those of the model."""
+    """Return the prompts of queries and passages: the given prompts, or else the model's."""
     if isinstance(encoder, SentenceEncoder):
         if encoder.prompt and (query or passage):
             raise InputError(

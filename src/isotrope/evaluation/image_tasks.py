@@ -203,7 +203,7 @@ def both_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> tuple[Features, Features]:
-    """Return the features of the training pictures and those of the test pictures."""
+    """Return the features of the training pictures, and of the test pictures."""
     test = image_set.test
     if test is None:
         raise InputError(

@@ -72,7 +72,7 @@ def _highest(keys: np.ndarray, top: int) -> np.ndarray:
 
 
 def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Return one int64 per similarity; a larger one has a higher cosine, or a lower index."""
+    """Return an int64 key for each cosine: larger for a higher cosine, then for a lower index."""
     steps = cosines + 1
     steps *= _STEPS
     keys: np.ndarray = np.rint(steps, out=steps).astype(np.int64)  # in place, to save memory

@@ -159,7 +159,7 @@ def _scores(
 
 
 def _gains(places: np.ndarray, relevant: Sequence[dict[int, float]]) -> np.ndarray:
-    """Return the gain of each ranked document (n x k); 0 for one that is not relevant."""
+    """Return the gain of each ranked document (n x k); 0 if it is not relevant."""
     return np.array(
         [
             [row.get(int(place), 0.0) for place in retrieved]

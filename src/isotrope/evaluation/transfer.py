@@ -139,7 +139,7 @@ def _features(encoder: Encoder, task: TransferTask, batch_size: int, progress: b
 
 
 def _sorted_rows(task: TransferTask) -> dict[str, Indices]:
-    """Return the rows of each split, sorted by number of words and label, as folds need them."""
+    """Return a dict from split to row numbers, sorted by number of words and label for folds."""
     rows, start = {}, 0
     for name, examples in task.splits.items():
         rows[name] = start + _order(examples)

@@ -49,7 +49,7 @@ class Mask:
         return [x for x in (all_of[source] for source in self.sources) if x is not None]
 
     def _parts(self) -> list[_ColumnBlock]:
-        """The columns by source, without the additional negatives: none of those is excluded."""
+        """The columns by source. Additional negatives are missing: none of them is excluded."""
         views, parts = self.views, []
         if self.against != "within":
             parts.append(_ColumnBlock(len(views.positives), views.offset, views.groups))

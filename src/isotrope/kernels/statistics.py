@@ -158,7 +158,7 @@ class Known:
 
     def count(self, against: Against) -> Tensor:
         if against not in self.counts:
-            raise Unfused("the formula counts negatives whose count was not recorded")
+            raise Unfused("the formula uses a number of negatives that was not recorded")
         return self.counts[against]
 
 
@@ -224,7 +224,7 @@ def _plain(temperature: float | Tensor) -> float:
 
 
 def check_values(values: Tensor, rows: int) -> Tensor:
-    """Return a formula's values; raise an error unless there is one, or one for each anchor."""
+    """Return a formula's values, a scalar or one for each anchor; else raise an error."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
         raise ValueError(

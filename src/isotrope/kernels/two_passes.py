@@ -200,7 +200,7 @@ class _TwoPasses:
         return [*gradients, None, self.learnt]
 
     def _summed(self, rows: slice, direction: int | None = None) -> tuple[Tensor, Tensor]:
-        """The sums that a block adds to: those of its rows and of its last columns."""
+        """The sums that a block adds to: the sums of its rows, and the sums of its last columns."""
         if direction is not None:
             sums = self.sums["within"][direction]
             return sums[rows], sums[rows.stop :]

@@ -215,7 +215,7 @@ def refit_line(details: Mapping[str, Any]) -> str:
 
 
 def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:
-    """Return for each of the steps how far its score is from that of the start."""
+    """Return for each step of ``others`` the difference of its score from the start's score."""
     used = [history.evaluations[step] for step in (start, *others)]
     gold, rows = used[0].gold, [np.asarray(each.items, dtype=np.float64) for each in used]
     rng = np.random.default_rng(zlib.crc32(b"dev"))

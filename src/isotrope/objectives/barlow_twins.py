@@ -30,10 +30,10 @@ class BarlowTwins(
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
     D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest of the gradient, (2
-    nu / N^2) |h'_i|^2 h_i, has no effect, because embeddings are normalised. The ratio R of pull
-    and push is different in each coordinate. An earlier version of Li et al. (2024) prints C =
-    sum_i h_i h_i^T / N, and h_i.h'_j in W_ij; both are wrong. GD, W and R are not defined for
-    space="batchnorm".
+    nu / N^2) |h'_i|^2 h_i, has no effect, because embeddings are normalised. D scales each
+    coordinate differently, so R is a different number in each coordinate. An earlier version of Li
+    et al. (2024) prints C = sum_i h_i h_i^T / N, and h_i.h'_j in W_ij; both are wrong. GD, W and R
+    are not defined for space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -37,9 +37,9 @@ class MHS(
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half. The authors' released code
     (variant="released") takes the nearest row of the other view, at the distance d_i = (||h_i -
-    h'_j||^2 + 1e-4)^{1/2}, without the limit of 0.01. Both views serve as anchors: L = mean_i
-    (||h_i - h'_i||^2 - nu d_i - nu d'_i), where d'_i is the distance from h'_i to its nearest row.
-    Then W_ij = nu / d_i for the nearest row, and R_i = 2 d_i / nu.
+    h'_j||^2 + 1e-4)^{1/2}; this row pushes at every distance. Both views serve as anchors: L =
+    mean_i (||h_i - h'_i||^2 - nu d_i - nu d'_i), where d'_i is the distance from h'_i to its
+    nearest row. Then W_ij = nu / d_i for the nearest row, and R_i = 2 d_i / nu.
 
     Example:
         >>> import torch

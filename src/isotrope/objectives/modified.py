@@ -60,8 +60,8 @@ DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
     Hyper(
         "",
-        "what to follow: the gradient in the paper, the authors' released code, or (direct) the "
-        "loss in the paper",
+        "what to follow: the paper's gradient (paper), the authors' released code (released), or "
+        "the paper's loss (direct)",
     ),
 ]
 
@@ -102,7 +102,7 @@ class Modified(Surrogate):
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return the ratio R if ``step`` does not replace it, or None to keep the original pull."""
+        """Return R for a ``step`` that does not replace R; None if the pull stays the original."""
         return None
 
     @property
@@ -154,9 +154,9 @@ class Modified(Surrogate):
         """Return the part of each anchor's loss that pulls it to its positive (n values).
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
-        Only h_i has a gradient; c_i is constant ("no gradient" in the paper). c_i is half of the
-        pull, because the derivative of the square has a factor 2. With other variants, the result
-        is the pulling part of the surrogate.
+        d_i is the dissipation GD. c_i is half of the pull, because the derivative of the square has
+        a factor 2. Only h_i has a gradient. With other variants, this is the part of the surrogate
+        whose gradient is the pull.
         """
         if self.variant != "direct":
             return super().attraction(pairs)

@@ -41,7 +41,7 @@ class VICReg(
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Bardes et al., 2022, eq. 1-6. The default coefficients are those of the paper. Rows
+    Reference: Bardes et al., 2022, eq. 1-6. The default coefficients are from the paper. Rows
     are l2-normalised as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et
     al. divides the first term by D and averages c over the two views. For their loss, set
     sim_coeff=25/D and var_coeff=12.5. Li et al. (2024) use sim_coeff=1 and epsilon=0.

@@ -49,8 +49,8 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of two losses: each view serves once as anchors.
 
-    GD, W and the pull are those of the first loss. The residual includes the gradient of the second
-    loss on the first view, which holds the positives and negatives of that loss.
+    GD, W and the pull come from the first loss. The residual includes the gradient of the second
+    loss with respect to the first view, which has the positives and negatives of that loss.
 
     Args:
         first: The components of the loss with the first view as anchors.
@@ -64,7 +64,7 @@ def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:
-    """Return the part of each row of ``vectors`` (n x d) orthogonal to the unit ``points``.
+    """Return from each row of ``vectors`` (n x d) the part orthogonal to its unit ``points`` row.
 
     Normalisation removes the radial part of a gradient. The embedding before normalisation
     receives only this tangent part, divided by the embedding's norm.

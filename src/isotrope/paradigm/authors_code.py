@@ -25,10 +25,10 @@ Variant = Annotated[
 
 @dataclass(frozen=True)
 class WithinViewMargin(Dissipation):
-    """Dissipation GD = 1 while the anchor has a cosine above 1 - m in its own view, then 0.
+    """GD = 1 if the anchor's cosine with another row of its own view is above 1 - m, else 0.
 
     The released code of the modified objectives has GD = 1[1 - max_k h_i.h_k < m]. ``Margin`` has
-    the similarity with the positive in place of 1. With the 1, the gradient stops earlier.
+    the similarity of the positive in place of 1. With the 1, the gradient stops earlier.
     """
 
     margin: Annotated[float, Hyper("m", "GD is 0 if all cosines are <= 1 - m", at_least=0)] = 0.3

@@ -117,7 +117,7 @@ class Compared:
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether ``others`` compare the same vectors, with anchors and candidates exchanged."""
+        """Whether ``others`` have these anchors as candidates, and these candidates as anchors."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
@@ -255,7 +255,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
 
 
 def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
-    """Return pairs of tables of which a loss pulls in only one, and all other tables."""
+    """Return two lists: tables whose loss pulls in one of two directions, and other tables."""
     # Such a loss subtracts the positive once from the mean of two log-sum-exps. Its first table
     # pulls twice as much as it pushes, and the second only pushes. Each gets half of the pull.
     directions: list[Compared] = []
@@ -433,7 +433,7 @@ class SoftmaxEvidence:
 
     @property
     def misfit(self) -> float:
-        """How far the log pushes are from the fitted line: 0 is a perfect fit, 1 is no fit."""
+        """How far the logarithms of the pushes are from the fitted line: 0 at best, 1 at worst."""
         if self.yy <= 0:
             return 1.0
         return max(0.0, 1 - self.xy * self.xy / (self.xx * self.yy)) ** 0.5 if self.xx > 0 else 1.0

@@ -20,7 +20,7 @@ FORM_NAMES = ("preset", "symmetric", "part")
 
 @cache
 def declared() -> Mapping[str, tuple[str, ...]]:
-    """Return a dict: for the name of each objective of the package, the names of its settings."""
+    """Return a dict from each built-in objective's name to the names of its settings."""
     package = Path(__file__).resolve().parent.parent
     files = [*(package / "objectives").glob("*.py"), package / "paradigm" / "compose.py"]
     classes: dict[str, ast.ClassDef] = {}

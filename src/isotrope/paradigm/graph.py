@@ -130,7 +130,7 @@ def operation_of(node: Node) -> str:
 
 
 def shape_of(node: Node, index: int = 0) -> tuple[int, ...]:
-    """Return the shape of an output of a node's operation."""
+    """Return the shape of the output number ``index`` of a node."""
     return tuple(node._input_metadata[index].shape)
 
 
@@ -174,7 +174,7 @@ def texts_of(root: Node) -> list[Tensor]:
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operation leaves the numbers of a tensor of this shape in their order."""
+    """Return whether an operation keeps the row-by-row order of the elements of this shape."""
     operation = operation_of(node)
     if operation == "Permute":
         long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]

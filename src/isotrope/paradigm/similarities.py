@@ -390,7 +390,7 @@ class _Graph:
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
 
     def scale(self, seen: Similarity) -> float | None:
-        """Return the factor of a similarity in an exponential, 1/tau; None if not one number."""
+        """Return the factor 1/tau of a similarity in an exponential; None if not one number."""
         stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
         while stack and len(been) < _MOST_STEPS:
             node, factor = stack.pop()

@@ -62,7 +62,7 @@ def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
 
 
 def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> list[Line2D]:
-    """Return the legend: one entry for each run, then one for each line style of several."""
+    """Return the legend: an entry for each run, and for each line if there are several."""
     handles = []
     for index in sorted({curve.run for curve in drawn}):
         name, style = runs[index].name, styles(len(runs))[index]

@@ -1,9 +1,9 @@
 """Plots a quantity over two angles: heatmaps, and curves where one angle is fixed.
 
-The axes are those of the papers. The horizontal axis is the angle to the negatives, the vertical
-axis is the angle to the positive, and ticks are multiples of pi. Colours go from dark to light, so
-they also work in greyscale and for colour-blind readers. Undefined values are grey and hatched. The
-same numbers give the same file, byte for byte.
+As in the papers, the horizontal axis is the angle to the negatives, the vertical axis is the angle
+to the positive, and ticks are multiples of pi. Colours go from dark to light, so they also work in
+greyscale and for colour-blind readers. Undefined values are grey and hatched. The same numbers give
+the same file, byte for byte.
 """
 
 import io

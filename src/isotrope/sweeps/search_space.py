@@ -18,9 +18,9 @@ from isotrope.training.settings import RunSettings
 _MOST = 10_000  # most values of a range in a grid
 
 _FIXED = {
-    "output": "do not vary it: every run has its own folder in `--output`",
+    "output": "do not vary `output`: every run has its own folder in `--output`",
     "seed": "use `--seeds 0 1 2`, which trains every trial with each seed",
-    "progress": "do not vary it: a sweep shows one progress for all runs",
+    "progress": "do not vary `progress`: a sweep shows one progress bar for all runs",
     "devices": "use `--jobs N`, which trains N runs at a time",
 }
 

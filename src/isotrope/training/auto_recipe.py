@@ -235,7 +235,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
-    """Return the choices for scored pairs; only loss and prompts differ from those for pairs."""
+    """Return the choices for scored pairs; only loss and prompts differ from pairs."""
     query, why = own_prompts(encoder)[0], "both texts of a scored pair get the query prompt"
     return [
         Choice("loss", "CoSENTLoss", "this loss learns the order of the scores"),

@@ -1,9 +1,9 @@
 """Finds the complete checkpoints of a run, which are folders that transformers' trainer writes.
 
 ``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser and
-schedule, and ``run.pt`` with the states of the callbacks: unwritten rows, dev scores, seconds.
-``complete.json`` is written last and has a hash of each file. A checkpoint without this file is
-incomplete, and no run resumes from it. Nothing in a checkpoint is executed.
+schedule, and ``run.pt`` with log rows that are not yet written, dev scores and training time.
+``complete.json`` is written last and has a hash of each file. No run resumes from a checkpoint
+without this file. Nothing in a checkpoint is executed: torch loads it with ``weights_only``.
 """
 
 from collections.abc import Callable

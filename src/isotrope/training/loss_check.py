@@ -91,7 +91,7 @@ def checks_in(
 
 
 def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]:
-    """Return the losses among the names of a file, or the one of the given name."""
+    """Return all losses that a file defines, or only the loss with the given name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
     return {
@@ -308,7 +308,7 @@ class _Subject:
         return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
 
     def setting(self, name: str) -> object:
-        """Return the default of a parameter or the value of an attribute, or ``_MISSING``."""
+        """Return a parameter's default, or else an attribute of the loss, or else ``_MISSING``."""
         if name in self.parameters:
             return self.parameters[name].default
         return getattr(self.loss, name, _MISSING) if isinstance(self.loss, nn.Module) else _MISSING

@@ -331,8 +331,8 @@ class TextTask(TrainingTask):
                 warn(
                     "warning: join groups that share a record, as `isotrope audit --groups` does "
                     f"in grouped.jsonl: {own.groups_dropped:,} records were dropped, because "
-                    f"another {group} has the same record. Training pushes the record that remains "
-                    f"apart from the {group} of the dropped record"
+                    f"another {group} has the same record. The other records of the {group} of a "
+                    "dropped record count as negatives of the record that was kept"
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())

@@ -351,7 +351,7 @@ def _merged(
 
 
 def _filled(column: Mapping[str, Any], size: int, most: int) -> dict[str, Any]:
-    """Return a column with its last row repeated until there are ``most``."""
+    """Return a column whose last row is repeated until it has ``most`` rows."""
     return {
         key: value[torch.arange(most, device=value.device).clamp(max=size - 1)]
         if isinstance(value, Tensor) and value.ndim and len(value) == size and key != _PROMPT

@@ -54,7 +54,7 @@ class AugmentDraws(NamedTuple):
     solarize: Tensor
 
     def rows(self, part: slice) -> "AugmentDraws":
-        """Return the draws of a part of the images."""
+        """Return the draws for the images in ``part``."""
         return AugmentDraws(*(x[part] for x in self))
 
 

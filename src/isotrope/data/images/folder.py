@@ -78,7 +78,7 @@ class EncodedImages:
         return pixels
 
     def _decoded(self, i: int) -> NDArray[np.uint8]:
-        """Return a decoded picture, or the one that replaces it if it is broken."""
+        """Return a decoded picture, or its replacement if it is broken."""
         for candidate in self._candidates(i):
             if not self.broken[candidate]:
                 try:

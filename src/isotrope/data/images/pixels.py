@@ -42,7 +42,7 @@ def resized_crops(
 def _weights(
     start: Tensor, length: Tensor, mirrored: Tensor, source: int, size: int, bicubic: bool
 ) -> Tensor:
-    """Return the weight of each pixel of a line in each pixel of the result, n x size x source."""
+    """Return how much each source pixel of a line adds to each new pixel, n x size x source."""
     scale = (length / size)[:, None]
     places = torch.arange(size, device=start.device) + 0.5
     places = torch.where(mirrored[:, None], size - places, places)

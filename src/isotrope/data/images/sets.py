@@ -132,7 +132,7 @@ def _file(path: Path) -> ImageSet:
 
 
 def _side(sizes: NDArray[np.int64], requested: int | None) -> int:
-    """Return the side of the pictures in pixels: the requested one, or one that fits them."""
+    """Return the side of the pictures in pixels: the requested side, or a side that fits."""
     if requested is not None:
         if not _BOUNDS[0] <= requested <= _BOUNDS[1]:
             raise InputError(

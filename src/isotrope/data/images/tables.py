@@ -143,7 +143,7 @@ def _part(
 
 
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
-    """Return the first column of a type or, if there is none, with one of the names; or None."""
+    """Return the first column of a type, else the first with one of the names, else None."""
     features = rows.features
     typed = [name for name, feature in features.items() if isinstance(feature, kind)]
     return next(iter([*typed, *(name for name in names if name in features)]), None)

@@ -95,15 +95,15 @@ def collate(
 ) -> Batch:
     """Return the batch of the given records, or the part of it that one process embeds.
 
-    A record of one text is its own positive: its tokens are in both views. A hard negative is left
-    out if it is near-identical to an anchor, positive or earlier hard negative of the batch. It
-    would be a false negative for the record whose text it repeats.
+    A record of one text is its own positive: its tokens are in both views. Without scores, a hard
+    negative is left out if it is near-identical to an anchor, positive or earlier hard negative of
+    the batch. It would be a false negative of that anchor or positive, or would count twice.
 
     Args:
         store: The tokens.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Records that this process embeds; groups are found in the whole batch.
+        part: Positions of the records that this process embeds, within ``indices``.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]

@@ -197,7 +197,7 @@ class TokenStore:
         return groups
 
     def owners(self, indices: Indices) -> NDArray[np.int64]:
-        """Return, for each hard negative, the position in ``indices`` of its record."""
+        """Return for each hard negative where its record stands in ``indices``, from 0."""
         return np.repeat(np.arange(len(indices)), self._rows[indices, 3])
 
     def _texts_of(self, indices: Indices, column: int) -> NDArray[np.int64]:

@@ -116,16 +116,16 @@ def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
 class Former:
     """Forms the views of records and holds out a share of the records.
 
-    A hash of the seed and the anchor decides whether a record is held out. The choice therefore
-    does not depend on the order of records, and is the same for near-identical anchors.
+    A hash of the seed and of the letters and digits of the anchor decides whether a record is held
+    out. The choice does not depend on the order of records. Near-identical anchors have one hash.
 
     Attributes:
         views: ``dropout``, ``adjacent`` or ``pairs``.
         holdout: Share of the records that is never trained on.
         seed: Seed of the choice of these records.
         held: Result of :func:`held_out_together`, or None to let the hash decide.
-        neighbours: Number of adjacent pairs that were skipped so far because they share a text with
-            a held-out pair, or because the text before them is unknown.
+        neighbours: Number of adjacent pairs that were skipped so far. They share a text with a
+            held-out pair, or may do so, because reading began within their document.
     """
 
     views: Views

@@ -60,14 +60,14 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of the rows of ``marks`` (n x k hashes) that repeat an earlier row."""
+    """Return which rows of ``marks`` (n x k hashes) repeat an earlier row, as row numbers."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 
 
 @torch.no_grad()
 def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
-    """Return for each anchor the share of other positives that are nearer than its own one."""
+    """Return for each anchor the share of other positives that are nearer than its positive."""
     n = len(embedded)
     drawn = torch.from_numpy(Order(n, seed, 1)[np.arange(min(n, _COMPARED))])
     compared = unit(embedded.positives[drawn])
@@ -97,7 +97,7 @@ def _done(
 
 
 def _outlying(lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows have a length far from the middle half of its column."""
+    """Return which rows have a text much longer or shorter than the middle half of its column."""
     logarithms = np.log(np.maximum(lengths, 1))
     low, high = np.quantile(logarithms, [0.25, 0.75], axis=0)
     reach = _FAR * np.maximum(high - low, _LEAST_SPREAD)

@@ -300,7 +300,7 @@ def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: bool) -> list[Views]:
-    """Return the views of anchors against positives, and of positives against anchors."""
+    """Return two ``Views``: anchors with their positives, and the other way round."""
     a, p = embedded.anchors, embedded.positives
     groups = embedded.groups[columns] if grouped else None
     return [Views(a[rows], p[columns], groups=groups), Views(p[rows], a[columns], groups=groups)]
@@ -427,7 +427,7 @@ class _Meeting:
     def __call__(
         self, rows: Tensor, own: Tensor, count: int
     ) -> tuple[Tensor, Tensor, float, Tensor]:
-        """Return the push of each row's given rows (n x k), the force of all (n x m), and two more.
+        """Return four values: push of the given rows (n x k), force of all (n x m), and two more.
 
         The third is the sum of all weights. The fourth (n x k) estimates the push of each given row
         without the other given rows, whose share is removed from the softmax's denominator. 1 is

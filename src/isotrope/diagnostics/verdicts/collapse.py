@@ -482,7 +482,7 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "for images: the number of `norm`; it counts only if `decay_that_holds` is crossed",
+            "for images: the number of `norm`, if the weight decay is below `decay_that_holds`",
             "Draganov et al., 2024, table 1: the norm is 13.5 to 31.4 without weight decay, and "
             "0.41 to 0.81 with a weight decay of 5e-4",
             above=1.0,

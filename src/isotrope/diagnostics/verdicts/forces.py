@@ -99,8 +99,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "the number of `hardest_times_uniform`. If the loss compares cosines and "
-            "`high_temperature` is crossed, only this limit counts",
+            "the number of `hardest_times_uniform`. If the loss compares cosines and the "
+            "temperature is above `high_temperature`, only this limit counts",
             "in small networks with random initial weights, this number is 1.6 to 2.2 at a "
             "temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,

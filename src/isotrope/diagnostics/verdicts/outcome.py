@@ -151,7 +151,7 @@ def _risen_angle(case: RunEvidence) -> Evidence | None:
 
 
 def _risen(case: RunEvidence, column: str) -> float | None:
-    """Return the mean angle at the end of the log minus the one at its first step."""
+    """Return the mean angle at the end of the log minus the mean angle at its first step."""
     values, end = case.series(column), case.end(column)
     return end - values[0] if len(values) > 1 and end is not None else None
 
@@ -202,7 +202,7 @@ LOSING_PULL = Verdict(
 
 
 def _contrastive_training(case: RunEvidence) -> str:
-    """Return the flag for a contrastive training, or for a higher rate if it was one already."""
+    """Return the flag for infonce; if it was infonce already, for a higher learning rate."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
         rate = learning_rate(case)
         return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
@@ -238,7 +238,7 @@ ANISOTROPIC_START = Verdict(
             "spread",
             "uniformity at the end (0: one point, -4: evenly spread)",
             "for a training: uniformity at the end (0: one point, -4: evenly spread)",
-            f"the value was {ZOO}",
+            f"the limit is also used by negatives-not-hard; it was {ZOO}",
             above=-1.0,
         ),
     ),
@@ -358,7 +358,7 @@ def _not_examined(case: RunEvidence) -> Found | None:
         return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
-        detail = "The loss selects the pairs, and these do not show which texts belong together. "
+        detail = "The pairs that the loss selects do not show which inputs belong together. "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "The loss has terms that compare no pairs but act on the embeddings. "
@@ -408,7 +408,7 @@ NOT_EXAMINED = Verdict(
     "not-examined",
     "unknown: the Doctor cannot judge the training by the pairs that the loss compares",
     "The Doctor judges a training by the pairs of embeddings that its loss compares. Here, the "
-    "Doctor saw no pairs, or the loss has other terms too, or nothing shows which texts belong "
+    "Doctor saw no pairs, or the loss has other terms too, or nothing shows which inputs belong "
     "together. The Doctor therefore cannot say whether the training is healthy.",
     (
         Threshold(

@@ -22,8 +22,8 @@ class BarlowTwinsMethod(ImageMethod):
     r"""Make the cross-correlation of two views the identity matrix, without negatives or a teacher.
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
-    objective compares one pair, z = g(f(x)) and z' = g(f(x')). Gradients flow through z and z'. The
-    objective standardises each dimension over the batch of all processes.
+    objective gets one pair for each image, z = g(f(x)) and z' = g(f(x')). Gradients flow through z
+    and z'. The objective standardises each dimension over the batch of all processes.
 
     Heads: g has two linear layers of width 2048, with batch normalisation and ReLU between them.
     Zbontar et al. use three linear layers (``layers=3``) of width 8192.
@@ -50,7 +50,7 @@ class BarlowTwinsMethod(ImageMethod):
         objective="barlowtwins",
         objective_settings={"barlowtwins": {"space": "batchnorm", "weight": 0.0051}},
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
     )
     options_class = BarlowTwinsOptions
     options: BarlowTwinsOptions

@@ -37,7 +37,7 @@ class BYOL(ImageMethod):
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
     q the predictor. f' and g' are moving averages of f and g, and sg stops the gradient. The
-    objective compares two pairs: q(g(f(x))) with sg[g'(f'(x'))], and the same with x and x'
+    objective gets two pairs per image: q(g(f(x))) with sg[g'(f'(x'))], and the same with x and x'
     exchanged. The loss is the mean of the two negative cosines.
 
     Heads: Projector and predictor each have a linear layer of width 1024, batch normalisation, ReLU
@@ -70,7 +70,7 @@ class BYOL(ImageMethod):
     recipe = Recipe(
         objective="negativecosine",
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
     )
     options_class = BYOLOptions
     options: BYOLOptions

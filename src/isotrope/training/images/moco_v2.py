@@ -70,7 +70,7 @@ class MoCoV2(ImageMethod):
             name: {"temperature": 0.07} for name in ("infonce", "dcl", "dclw", "ntxent")
         },
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
     )
     options_class = MoCoV2Options
     options: MoCoV2Options

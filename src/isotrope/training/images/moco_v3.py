@@ -38,8 +38,8 @@ class MoCoV3(ImageMethod):
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
     q the predictor. f' and g' are moving averages of f and g, and sg stops the gradient. The
-    objective compares two pairs: the query q(g(f(x))) with the key sg[g'(f'(x'))], and the same
-    with x and x' exchanged. The negatives are the keys of all other images, also on other
+    objective gets two pairs per image: the query q(g(f(x))) with the key sg[g'(f'(x'))], and the
+    same with x and x' exchanged. The negatives are the keys of all other images, also on other
     processes. Chen et al. add the two losses and multiply the sum by 2 tau, where tau is the
     temperature; here the sum is halved.
 

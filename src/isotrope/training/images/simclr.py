@@ -22,9 +22,9 @@ class SimCLR(ImageMethod):
     r"""Views of one image attract each other, and views of different images repel each other.
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
-    objective compares one pair, z = g(f(x)) and z' = g(f(x')). Gradients flow through z and z'.
-    Manna et al., 2023, train DCL, DCLW and MIO with this method; Draganov et al., 2024, train
-    InfoNCE.
+    objective gets one pair for each image, z = g(f(x)) and z' = g(f(x')). Gradients flow through z
+    and z'. Manna et al., 2023, train DCL, DCLW and MIO with this method; Draganov et al., 2024,
+    train InfoNCE.
 
     Heads: g is a linear layer of width 512, a ReLU and a linear layer of width 128. ``batch_norm``
     adds a batch normalisation after each linear layer, as Chen et al. do. The code of Draganov et
@@ -55,7 +55,7 @@ class SimCLR(ImageMethod):
         }
         | {name: {"temperature": 0.2} for name in ("miov1", "miov2", "miov3")},
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
     )
     options_class = SimCLROptions
     options: SimCLROptions

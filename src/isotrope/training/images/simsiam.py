@@ -32,7 +32,7 @@ class SimSiam(ImageMethod):
     r"""BYOL without the moving average: a predictor and a stopped gradient prevent collapse.
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
-    q the predictor. sg stops the gradient. The objective, the negative cosine, compares two pairs:
+    q the predictor. sg stops the gradient. The negative cosine gets two pairs for each image:
     q(z) with sg[z'], and q(z') with sg[z], where z = g(f(x)) and z' = g(f(x')).
 
     Heads: The projector has two linear layers of width 2048, with batch normalisation after each
@@ -67,7 +67,7 @@ class SimSiam(ImageMethod):
         objective="negativecosine",
         augment="simclr",
         scaled=False,
-        source="Manna et al., 2023, section 3.2; small-image benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
     )
     options_class = SimSiamOptions
     options: SimSiamOptions

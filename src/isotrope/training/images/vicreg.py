@@ -21,8 +21,8 @@ class VICRegMethod(ImageMethod):
     r"""Pull views together, keep variances and remove covariances, without negatives or a teacher.
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
-    objective compares one pair, z = g(f(x)) and z' = g(f(x')). Gradients flow through z and z',
-    which are not normalised (``space="raw"``).
+    objective gets one pair for each image, z = g(f(x)) and z' = g(f(x')). Gradients flow through z
+    and z', which are not normalised (``space="raw"``).
 
     Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between them.
     The last layer has no bias, as in Bardes et al., whose layers have width 8192.
@@ -54,7 +54,7 @@ class VICRegMethod(ImageMethod):
         augment="vicreg",
         learning_rate=0.03,
         warmup_epochs=10,
-        source="Bardes et al., 2022; small-image benchmark of the library lightly",
+        source="Bardes et al., 2022; CIFAR benchmark of the library lightly",
     )
     options_class = VICRegOptions
     options: VICRegOptions
