@@ -1,5 +1,6 @@
 """The scripts of examples run, and show what they say."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -50,3 +51,22 @@ def test_surgery_notices_another_end(monkeypatch, capsys) -> None:
     with pytest.raises(AssertionError):
         script["main"]()
     assert "to the last bit" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("questions", "shared"), [(1, False), (5, True)])
+def test_a_split_shares_no_question(tmp_path, monkeypatch, capsys, questions, shared) -> None:
+    rows = [f"question {i},answer {i // questions}\n" for i in range(300)]
+    (tmp_path / "faq.csv").write_text("frage,antwort\n" + "".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["split.py", "faq.csv", "--columns", "frage,antwort"])
+    said = run("split.py", capsys)
+    parts = [
+        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("train.jsonl", "test.jsonl")
+    ]
+    assert sum(map(len, parts)) == 300
+    assert 10 < len(parts[1]) < 60
+    sides = [[{pair[side] for pair in part} for part in parts] for side in ("anchor", "positive")]
+    assert not sides[0][0] & sides[0][1]
+    assert bool(sides[1][0] & sides[1][1]) == shared
+    assert ("answers are in both" in said) == shared

@@ -26,7 +26,7 @@ ALLOWED = {
     ("training/launch.py", "socket"): "a free port for them, on this machine",
     ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
-    ("cli/evaluate.py", "huggingface_hub"): "the text of a model card; nothing is sent",
+    ("training/card.py", "huggingface_hub"): "the text of a model card; nothing is sent",
     ("core/trust.py", "huggingface_hub"): "whether it knows a given name; a switch that bars it",
     ("data/table.py", "huggingface_hub"): "whether it may be asked",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",

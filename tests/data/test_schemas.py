@@ -91,6 +91,14 @@ def test_pairs(tmp_path: Path, suffix: str, end: str, rows: list[tuple[str, ...]
     assert texts_of([path]) == rows
 
 
+def test_columns_with_names_can_be_chosen_by_number(tmp_path: Path) -> None:
+    file = tmp_path / "faq.csv"
+    file.write_text("nr,frage,antwort\n1,q,a\n2,p,b\n")
+    assert texts_of([file], columns=["2", "3"]) == [("q", "a"), ("p", "b")]
+    with pytest.raises(InputError, match="no column '2'"):
+        texts_of([file], columns=["2", "4"])
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_columns_in_the_order_asked(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", TRIPLES, ["q", "answer", "text"])

@@ -115,7 +115,7 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     running = write_run(tmp_path / "running", dev=(86.61, 86.9), finished=False)
     _, page = report(tmp_path, worse, better, running)
     assert (
-        "better is best: dev STS Spearman (dev.tsv) 87.13 at step 20, +0.52 over the model"
+        "better has the highest score: dev STS Spearman (dev.tsv) 87.13 at step 20, +0.52 over"
         in page.text
     )
     assert "better Improved: as it was judged." in page.text
@@ -168,7 +168,7 @@ def test_scores_of_one_name_are_compared_on_the_same_data_only(
 ) -> None:
     runs = write_run(tmp_path / "one", **first), write_run(tmp_path / "two", **second)
     source, page = report(tmp_path, *runs)
-    assert ("two is best" in page.text) == same
+    assert ("two has the highest score" in page.text) == same
     assert ("their dev data differ or are not known" in page.text) != same
     assert ('class="number best"' in source) == same
 
@@ -197,7 +197,7 @@ def test_a_run_in_progress_is_compared_by_its_settings(
     one = write_run(tmp_path / "one")
     two = write_run(tmp_path / "two", dev=(90.0, 91.0), finished=False, settings=settings)
     source, page = report(tmp_path, one, two)
-    assert ("two is best" in page.text) == same
+    assert ("two has the highest score" in page.text) == same
     assert ("their dev data differ or are not known" in page.text) != same
     assert ('class="number best"' in source) == same
 
@@ -246,7 +246,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     unknown = write_run(tmp_path / "no one looked")
     source, page = report(tmp_path, faulty, well, unknown)
     health = "faulty: collapsed, losing pull. 1 of 3 runs is healthy, 1 not diagnosed."
-    assert page.text.index(health) < page.text.index("is best: ")
+    assert page.text.index(health) < page.text.index("has the highest score: ")
     for words in (
         "1. Collapsed All embeddings are one point. Change --objective ntxent",
         "final std 0.0012 below 0.01",
@@ -261,7 +261,9 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     assert json.loads(page.scripts[0][1])["runs"][0]["diagnosis"]["verdict"][0] == "collapsed"
 
     _, page = report(tmp_path, well, write_diagnosis(write_run(tmp_path / "other")))
-    assert page.text.index("well is best") < page.text.index("All 2 runs are healthy.")
+    assert page.text.index("well has the highest score") < page.text.index(
+        "All 2 runs are healthy."
+    )
     _, page = report(tmp_path, well, unknown)
     assert "1 of 2 runs is healthy, 1 not diagnosed." in page.text
     _, page = report(tmp_path, faulty)
@@ -394,3 +396,13 @@ def test_a_diagnosis_nested_without_end(tmp_path: Path) -> None:
     (folder / "diagnosis.json").write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(InputError, match="is not a diagnosis"):
         write_report([folder], tmp_path / "r.html")
+
+
+def test_runs_show_the_settings_in_which_they_differ(tmp_path) -> None:
+    one = write_run(tmp_path / "one", settings="between: 0.7\nseed: 1\n")
+    two = write_run(tmp_path / "two", settings="between: 1.0\nseed: 1\n")
+    _, page = report(tmp_path, one, two)
+    assert "temperature 0.05; between 0.7" in page.text
+    assert "temperature 0.05; between 1.0" in page.text
+    assert "; seed 1" not in page.text
+    assert "isotrope evaluate --compare` tests" in page.text

@@ -73,7 +73,7 @@ def test_the_page(tmp_path: Path) -> None:
     source, page = report(tmp_path, plain, cut, running)
     # by what was saved: the other was higher on the way
     assert (
-        "cut is best: kNN accuracy 36.00 at step 40, +11.10 over the model before training."
+        "cut has the highest score: kNN accuracy 36.00 at step 40, +11.10 over the model before"
         in page.text
     )
     assert "plain Improved: as it was judged." in page.text

@@ -31,9 +31,9 @@ examples:
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
 Nothing is trained. The encoder embeds every text once, cut to --max-length tokens, or two crops of
-every picture. The output has five parts: advice on the data; recommended settings, with a table of
-what several settings do at the first step; likely false negatives; rows with a distant positive, a
-cut text or a repeated text; and the gain of the dev score by whitening.
+every picture. The output has five parts: advice on the data; likely false negatives; rows with a
+distant positive, a cut text or a repeated text; the gain of the dev score by whitening; and
+recommended settings, with a table of what several settings do at the first step.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, rows of

@@ -75,9 +75,6 @@ task with the same weights, data and protocol. --again repeats all tasks.
 """
 
 
-_TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity"}
-"""Names of tasks in model cards, as sentence-transformers writes them."""
-
 _of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FILE`")
 
 
@@ -133,6 +130,7 @@ def evaluate(settings: EvaluateSettings) -> int:
         check_outputs(file.parent, [file.name], [*settings.data.values()])
     smaller = bool(settings.dimensions or settings.precision)
     results = _smaller(models, settings) if smaller else _each(models, settings)
+    _tell_known(models, settings)
     result = _compared(results, settings) if smaller or settings.compare else results[0]
     if settings.queries is not None:
         from isotrope.evaluation.retrieval import by_query
@@ -140,7 +138,11 @@ def evaluate(settings: EvaluateSettings) -> int:
         of_queries = by_query(results, _searched(settings))
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
-        _write_card(card, results[place], result, settings)
+        from isotrope.training.card import add_scores
+
+        own = results[place]
+        scores = tables(result) if result is own else comparison(result, queries=False)
+        add_scores(card, own, ", ".join(f"{k} {p.name}" for k, p in settings.data.items()), scores)
         print(f"the scores are written to {card}", file=sys.stderr)
     _show(result, settings)
     return 0
@@ -156,6 +158,20 @@ def _tell_unfinished(run: RunFolder) -> None:
         )
 
 
+def _tell_known(models: Sequence[str], settings: EvaluateSettings) -> None:
+    """Warn if queries are in the data of a run, where scores are higher than on new queries."""
+    from isotrope.evaluation.retrieval import known_queries
+
+    for model in models if settings.retrieval is not None else ():
+        queries = _searched(settings).queries
+        if known := known_queries(RunFolder(model), queries):
+            print(
+                f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
+                "so its scores are higher than on new queries",
+                file=sys.stderr,
+            )
+
+
 def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Path | None]:
     """Return the place of a model among ``models`` and its card; without ``--card``, None."""
     if not settings.card:
@@ -168,38 +184,11 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Pa
     }
     if len(cards) != 1 or settings.dimensions or settings.precision:
         raise SettingError(
-            "needs one run or model folder with a README.md, and with `--compare` one run among "
-            "the models",
+            "writes into one card: name one run (or model folder with a README.md), which "
+            "`--compare` may compare with models that are no runs",
             setting="card",
-            remedy="leave it out",
         )
     return next(iter(cards.items()))
-
-
-def _write_card(card: Path, own: "Result", shown: "Result", settings: EvaluateSettings) -> None:
-    """Write scores into a model card, in place of earlier ones: a table, and the hub's metadata.
-
-    The table shows ``shown``, which is ``own``, the scores of the card's model, or a comparison.
-    """
-    from huggingface_hub import EvalResult, ModelCard, ModelCardData
-
-    text, title = card.read_text(encoding="utf-8"), "## Scores"
-    before, found, rest = text.partition(f"\n{title}\n")
-    after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    data = ", ".join(path.name for path in settings.data.values())
-    if (searched := own.details.get("retrieval_set")) is not None:
-        data += f": {searched['queries']:,} queries among {searched['corpus']:,} documents"
-    scores = tables(shown) if shown is own else comparison(shown, queries=False)
-    block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{scores}\n```\n"
-    written = ModelCard(f"{before.rstrip()}\n{block}{after}", ignore_metadata_errors=True)
-    assert isinstance(written.data, ModelCardData)
-    written.data.model_name = written.data.model_name or Path(own.name).name
-    written.data.eval_results = [
-        EvalResult(_TASK_TYPES.get(own.kind, own.kind), "unknown", data, name, value)
-        for name, value in own.metrics.items()
-        if value is not None
-    ]
-    write_text(card, str(written))
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
@@ -275,6 +264,7 @@ def _queries(results: "Sequence[Result]", settings: EvaluateSettings) -> list[di
                         "query": data.queries[i],
                         "rank": [int(each.items["rank"][i]) for each in (results[0], result)],
                         "first": data.corpus[first[i]],
+                        "answer": data.corpus[next(iter(data.relevant[i]))],
                     }
                     for i in most
                 ],
@@ -409,7 +399,7 @@ def comparison(result: "Result", *, queries: bool = True) -> str:
     heads = ["\n".join(title).strip() for title in titles.values()]
     further = (
         "to compare with another model, name it first after --compare: stored scores are used\n"
-        if len(models) > 2
+        if len(models) > 2 and queries
         else ""
     )
     same = "".join(
@@ -442,6 +432,7 @@ def _won_and_lost(details: Mapping[str, Any]) -> str:
             lines.append(f"\n  {old} to {new}: {shortened(each['query'])}")
             if each["rank"][1] != 1:
                 lines.append(f"\n      now first: {shortened(each['first'])}")
+                lines.append(f"\n      answer:    {shortened(each['answer'])}")
     return "".join(lines)
 
 

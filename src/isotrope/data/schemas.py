@@ -118,6 +118,10 @@ def form_of(
 ) -> Form:
     """Return the :class:`Form` of a table by its chosen columns, or else by all its columns."""
     group = groups or ""
+    if table.titled and not {*columns} & {*table.columns}:  # perhaps numbers of columns
+        numbers = [int(each) for each in columns if each.isdecimal()]
+        if len(numbers) == len(columns) and all(0 < n <= len(table.columns) for n in numbers):
+            columns = [table.columns[n - 1] for n in numbers]
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"

@@ -2,6 +2,8 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +11,10 @@ import numpy as np
 
 from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.result import Result, provenance
+from isotrope.core.run_folder import RunFolder
+from isotrope.data.schemas import read
+from isotrope.data.sources import dataset_files
+from isotrope.data.text.repeats import near_identical
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.embed import (
@@ -176,6 +182,20 @@ def _ranks(hits: np.ndarray) -> np.ndarray:
 def _reciprocal(ranks: np.ndarray) -> np.ndarray:
     """Return 1/rank, or 0 if the rank is 0."""
     return np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0.0)
+
+
+def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
+    """Return how many queries are first texts in the data of a run, up to case and punctuation.
+
+    Only files on this machine are read, of runs that this user made; otherwise, the result is 0.
+    """
+    settings = run.settings() if run.is_run and run.is_own else {}
+    files = [*chain.from_iterable(dataset_files(settings.get("files") or []).values())]
+    if not files or not all(Path(file).is_file() for file in files):
+        return 0
+    reading = read(files, columns=settings.get("columns") or None, groups=settings.get("groups"))
+    known = {near_identical(record.texts[0]) for record in reading}
+    return sum(near_identical(query) in known for query in queries)
 
 
 def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:

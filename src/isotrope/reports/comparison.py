@@ -86,9 +86,21 @@ def headline(runs: Sequence[Run]) -> str:
         if start is not None
         else ""
     )
-    lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} is best: "
+    lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} has the highest score: "
     outcome = "" if run.outcome in ("improved", "not known") else f": {run.outcome}"
-    return f"{lead}{where}{gain}{outcome}."
+    noise = " `isotrope evaluate --compare` tests whether runs differ by more than noise."
+    return f"{lead}{where}{gain}{outcome}.{noise if len(scored) > 1 else ''}"
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """Return for each run the settings in which the runs differ, without those of the objective."""
+    names = dict.fromkeys(name for run in runs for name in run.settings if "objective" not in name)
+    differ = [
+        name
+        for name in names
+        if name not in ("output", "method") and len({str(r.settings.get(name)) for r in runs}) > 1
+    ]
+    return [", ".join(f"{n} {run.settings.get(n, 'default')}" for n in differ) for run in runs]
 
 
 def verdict(run: Run) -> str:

@@ -33,6 +33,7 @@ from isotrope.reports.comparison import (
     ComparisonCell,
     cells,
     columns,
+    differing,
     digits_of,
     headline,
     number,
@@ -116,8 +117,11 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
             "pill": None if diagnosis is None else pill(diagnosis, run.outcome),
             "origin": _origin(run),
             "diagnosis": diagnosis,
+            "differs": differs,
         }
-        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
+        for run, style, diagnosis, differs in zip(
+            runs, styles(len(runs)), diagnoses, differing(runs), strict=True
+        )
     ]
 
 

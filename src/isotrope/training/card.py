@@ -4,8 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from isotrope.core.files import write_text
 from isotrope.core.hyper import bibtex
 from isotrope.core.result import Result
+from isotrope.core.run_folder import IN_MEMORY
 from isotrope.data.text.tokens import StoreReport
 from isotrope.encoders.lora import lora_facts
 from isotrope.encoders.names import hub_name
@@ -14,6 +18,9 @@ from isotrope.paradigm.registry import find
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_module import TextModule
+
+_TASK_TYPES = {"retrieval": "information-retrieval", "sts": "semantic-similarity"}
+"""Names of tasks in model cards, as sentence-transformers writes them."""
 
 _TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
 _TEMPLATE = """\
@@ -44,7 +51,7 @@ embeddings = model.encode(["a sentence", "another one"])
 |---|---|
 | objective | {objective} ({reference}) |
 | settings | {parameters} |
-| data | {records:,} records, views by {views}, fingerprint `{fingerprint}` |
+| data | {names}{records:,} records, views by {views}, fingerprint `{fingerprint}` |
 | steps | {step} of {steps}, batch {batch} |
 | learning rate | {rate} |
 | max length in training | {length} tokens |
@@ -96,6 +103,34 @@ def _base_model(encoder: str) -> tuple[str, str]:
     return line, encoder if name else Path(encoder).name
 
 
+def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
+    """Write scores into a model card, in place of earlier ones: a table, and the hub's metadata.
+
+    Args:
+        card: The card, a README.md.
+        own: The scores of the model to which the card belongs.
+        data: Names of the scored data.
+        scores: The table to write: the scores of this model, or of several models.
+    """
+    text, title = card.read_text(encoding="utf-8"), "\n## Scores\n"
+    start, found, rest = text.partition(title)
+    if found:
+        text = start + rest[rest.index("\n## ") :] if "\n## " in rest else start
+    if (searched := own.details.get("retrieval_set")) is not None:
+        data += f": {searched['queries']:,} queries among {searched['corpus']:,} documents"
+    block = f"{title}\nBy `isotrope evaluate` ({data}):\n\n```text\n{scores}\n```\n"
+    before, heading, after = text.partition("\n## Training\n")
+    written = ModelCard(f"{before.rstrip()}\n{block}{heading}{after}", ignore_metadata_errors=True)
+    assert isinstance(written.data, ModelCardData)
+    written.data.model_name = written.data.model_name or Path(own.name).name
+    written.data.eval_results = [
+        EvalResult(_TASK_TYPES.get(own.kind, own.kind), "unknown", data, name, value)
+        for name, value in own.metrics.items()
+        if value is not None
+    ]
+    write_text(card, str(written))
+
+
 def lora_line(lora: dict[str, Any]) -> str:
     """Return a line on the LoRA adapters of a run: rank, alpha and trained parameters."""
     return (
@@ -145,6 +180,7 @@ def model_card(
         objective=name,
         reference="; ".join(paper.reference for paper in papers) or "of sentence-transformers",
         parameters=parameters,
+        names="".join(f"{Path(f).name}, " for f in settings.files if IN_MEMORY not in f),
         records=report.kept,
         views=report.views,
         fingerprint=report.fingerprint,

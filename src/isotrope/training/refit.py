@@ -73,6 +73,8 @@ def refitted(
             f"first training; the second used {records:,} records and seed {seed}.\n\n## Citation"
         )
         card = card.replace("| this model (step", "| the first training (step")
+        second_time = f" records ({records:,} in the second training), views"
+        card = card.replace(" records, views", second_time)
         encoder.save(folder.model, card=card.replace("## Citation", note, 1))
     result.details["model"]["fingerprint"] = encoder.fingerprint()
     result.details["refit"] = {

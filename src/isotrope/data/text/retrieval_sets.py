@@ -74,7 +74,7 @@ def load_retrieval(
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
     others, readings = list[str](), [reading]
     if corpus is not None:
-        others, more = _documents(corpus, columns)
+        others, more = _documents(corpus, reading.names if columns else ())
         readings.append(more)
     return replace(from_pairs(pairs, others), how=tuple(map(str, readings)))
 

@@ -20,7 +20,7 @@ from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-_LISTED = 20  # pairs in a table; the JSON has all
+LISTED = 20  # pairs in a table; the JSON has all
 _SMALL = 1e-4  # share of all push below which a table shows only "<"
 _LEGEND = (
     "GD: gradient dissipation, a factor on the gradient of an anchor (1: full strength, 0: nothing "
@@ -189,10 +189,10 @@ class Audit(ABC):
                 f"{known['share']:.2%}" if known["share"] >= _SMALL else f"< {_SMALL:.2%}",
                 *(() if of is None else (of(i), of(j))),
             )
-            for (i, j), known in itertools.islice(self._suspected(), _LISTED)
+            for (i, j), known in itertools.islice(self._suspected(), LISTED)
         ]
         more += f"\n{_EVIDENCE}" if self.suspects else ""
-        more += f" The first {_LISTED} are listed." if self.suspects > _LISTED else ""
+        more += f" The first {LISTED} are listed." if self.suspects > LISTED else ""
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
         return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)

@@ -24,7 +24,7 @@ from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.push import Mined
-from isotrope.diagnostics.audit.result import Audit
+from isotrope.diagnostics.audit.result import LISTED, Audit
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
@@ -144,11 +144,25 @@ class TextAudit(Audit):
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
             TitledTable("Advice", advice or _NOTHING, (), ()),
-            self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
             self._pairs("rows", "text", lambda row: shortened(self.rows.texts[row][0], _WIDTH)),
             self._rows("rows", "lines", note.strip(), self._shown),
+            *self._apart(),
             self._uncovered(),
+            self._settings(_OTHERWISE, self.flags, self.sentence_transformers),
         ]
+
+    def _apart(self) -> Iterator[TitledTable]:
+        """Yield a table with the texts of the first rows that are apart, unless there are none."""
+        rows = self.found["apart"][:LISTED].tolist()
+        if rows:
+            texts = (self.rows.texts[row][:2] for row in rows)
+            cells = [
+                (self.names[row], *(shortened(text, _WIDTH) for text in pair))
+                for row, pair in zip(rows, texts, strict=True)
+            ]
+            note = f"The first {LISTED} are listed." if len(self.found["apart"]) > LISTED else ""
+            headings = ("line", "text", "its positive")
+            yield TitledTable("Rows that are apart", note, headings, cells)
 
     def advice(self) -> Iterator[str]:
         """Yield what to change before a training, most important first."""

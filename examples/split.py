@@ -1,0 +1,47 @@
+"""Split a file of pairs into a part to train on and a part to test with.
+
+    python examples/split.py faq.csv --columns question,answer --share 0.2
+
+Pairs that share a text, directly or through other pairs, stay together, so that no test text is
+trained on. If an answer has three or more questions on average, as in a FAQ, this is impossible.
+Then only questions are split, and the test asks new questions about known answers. Texts that
+differ only in case and punctuation count as one text. The parts are train.jsonl and test.jsonl.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from isotrope.data.schemas import read
+from isotrope.data.sources import record_line
+from isotrope.data.text.repeats import near_identical
+from isotrope.data.text.views import held_out_together
+
+
+def main() -> None:
+    """Write both parts, and print their sizes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("file", type=Path, help="tsv, csv, jsonl or parquet")
+    parser.add_argument("--columns", type=lambda names: names.split(","), help="query,answer")
+    parser.add_argument("--share", type=float, default=0.1, help="share of pairs to test with")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    records = list(read([options.file], columns=options.columns))
+    tested = held_out_together(records, options.share, options.seed)
+    what = "no text of a test pair is in train.jsonl"
+    if tested is None:  # answers of several questions, or too many pairs that are linked
+        questions = [near_identical(record.texts[0]) for record in records]
+        different = sorted({*questions})
+        drawn = np.random.default_rng(options.seed).random(len(different)) < options.share
+        chosen = {question for question, taken in zip(different, drawn, strict=True) if taken}
+        tested = np.array([question in chosen for question in questions])
+        what = "no question of test.jsonl is in train.jsonl, but answers are in both"
+    for name, part in (("train.jsonl", ~tested), ("test.jsonl", tested)):
+        lines = [record_line(records[i].texts, {}) for i in np.flatnonzero(part)]
+        Path(name).write_text("".join(lines), encoding="utf-8")
+    print(f"{(~tested).sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
+
+
+if __name__ == "__main__":
+    main()
