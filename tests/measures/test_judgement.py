@@ -54,7 +54,18 @@ def test_a_dev_set_of_a_few_examples_shows_nothing(n: int, outcome: str) -> None
 @pytest.mark.parametrize(("changed", "outcome"), [(4, "within noise"), (12, "improved")])
 def test_a_few_changes_among_many_examples_show_nothing(changed: int, outcome: str) -> None:
     """Four of 1,000, all to one side: by chance one time in eight."""
-    assert judge(history(0.5, 0.5 + changed / 1_000, n=1_000)).outcome == outcome
+    told = judge(history(0.5, 0.5 + changed / 1_000, n=1_000))
+    assert told.outcome == outcome
+    assert told.numbers["saved"]["changed"] == changed
+    assert ("p is 0.125: only 4 scores changed" in told.sentence) == (changed == 4)
+
+
+def test_noise_after_a_high_start_says_why() -> None:
+    high, low = history(0.95, 0.96, n=100), history(0.5, 0.51, n=100)
+    for found in (high, low):
+        found.name = "held-out MRR@10"
+    assert "so high a score can hardly rise" in judge(high).sentence
+    assert "can hardly rise" not in judge(low).sentence
 
 
 def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:
@@ -164,7 +175,7 @@ def test_an_interval_beside_0_that_is_within_noise_says_why() -> None:
     told = judge(found)
     assert told.outcome == "within noise"
     assert told.numbers["saved"]["low"] > 0
-    assert "to +3.80, but p 0.064 by Holm's method; this step was" in told.sentence
+    assert "to +3.80, but p is 0.064 after Holm's correction; this step was" in told.sentence
     assert "Holm" not in judge(history(0.5, 0.53, 0.52)).sentence
 
 

@@ -39,7 +39,7 @@ def file_of(rows: list[tuple[str, ...]], folder: Path) -> Path:
 
 def chosen(path: Path, output: Path, **given: Any) -> TrainSettings:
     settings = TrainSettings.read({"files": [str(path)], "output": str(output), **given})
-    return with_recipe(settings, resume=False)
+    return with_recipe(settings, resume=False)[0]
 
 
 def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
@@ -82,7 +82,7 @@ def test_what_is_given_stays(tmp_path: Path) -> None:
 def test_nothing_is_chosen_for(given: dict[str, Any], tmp_path: Path) -> None:
     path = file_of(pairs(30), tmp_path)
     settings = TrainSettings.read({"files": [str(path)], "output": str(tmp_path / "run"), **given})
-    assert with_recipe(settings, resume=False) == settings
+    assert with_recipe(settings, resume=False) == (settings, "")
 
 
 def test_every_choice_is_known_to_a_run_that_resumes(tmp_path: Path) -> None:
@@ -231,6 +231,13 @@ def test_a_larger_budget_trains_longer_and_then_twice(
     own = chosen(path, tmp_path / "run", minutes=1e-4, epochs=2.0)
     assert (own.epochs, own.refit) == (2.0, False)
     assert "--minutes 0.0001 has time for" in capsys.readouterr().err
+    given = {"files": [str(path)], "output": str(tmp_path / "run")}
+    notes = [
+        with_recipe(TrainSettings.read({**given, "minutes": m}), resume=False)[1]
+        for m in (1e-4, 1e4)
+    ]
+    assert notes[0].startswith("first of all, train longer: --minutes 0.0001 has time for")
+    assert notes[1] == ""
     assert (own.log_every, chosen(path, tmp_path / "run", epochs=80.0).log_every) == (1, 10)
     with pytest.raises(InputError, match="recipe"):
         chosen(path, tmp_path / "run", minutes=5, recipe="papers")

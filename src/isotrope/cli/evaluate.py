@@ -249,9 +249,11 @@ def _queries(results: "Sequence[Result]", settings: EvaluateSettings) -> list[di
     import numpy as np
 
     data, found = _searched(settings), []
-    before = results[0].items["mrr@10"]
-    for result in results[1:]:
-        after, first = result.items["mrr@10"], result.items["first"]
+    with np.errstate(divide="ignore"):  # rank 0: not among those that were ranked
+        inverse = [np.where(r.items["rank"] > 0, 1 / r.items["rank"], 0.0) for r in results]
+    before = inverse[0]
+    for result, after in zip(results[1:], inverse[1:], strict=True):
+        first = result.items["first"]
         order = np.argsort(after - before, kind="stable").tolist()
         most = [i for i in order[:-4:-1] if after[i] > before[i]]
         most += [i for i in order[:3] if after[i] < before[i]]

@@ -122,7 +122,9 @@ def encode_file(
             rest = islice(texts, done, None)
             blocks = iter(lambda: list(islice(rest, _BLOCK)), [])
             how = settings.model_dump(include={"normalize", "batch_size"})
-            with bar(count - done, "encode", "texts", show=progress) as show:
+            inner = progress and jobs == 1 and count <= _BLOCK  # the encoder shows its own progress
+            how |= {"progress": inner}
+            with bar(count - done, "encode", "texts", show=progress and not inner) as show:
                 for rows in (
                     (encoder.encode(block, **how) for block in blocks)
                     if jobs == 1

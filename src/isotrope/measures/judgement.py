@@ -131,6 +131,10 @@ class DevHistory:
         return cls(name, saved, known, evaluations)
 
 
+EASY = 90.0
+"""A score before training from which few held-out texts show no gain."""
+
+
 @dataclass(frozen=True)
 class Judgement:
     """Whether training helped.
@@ -141,7 +145,8 @@ class Judgement:
             than noise. ``not known`` if no later step was scored. Otherwise ``within noise``.
         sentence: The judgement with its numbers, as a sentence.
         numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``.
-            Later steps also have ``difference``, its bounds ``low`` and ``high``, and ``p``.
+            Later steps also have ``difference``, its bounds ``low`` and ``high``, ``p``, and
+            ``changed``, the number of examples whose score changed.
     """
 
     outcome: Outcome
@@ -232,12 +237,10 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
         step: {"difference": evaluation.value - used[0].value, **interval(row - draws[0])}
         for step, evaluation, row in zip(others, used[1:], draws[1:], strict=True)
     }
-    values = [
-        p_value(row - draws[0], int((scores != rows[0]).sum()))
-        for row, scores in zip(draws[1:], rows[1:], strict=True)
-    ]
-    for step, p in zip(others, holm(values), strict=True):
-        differences[step]["p"] = p
+    changed = [int((scores != rows[0]).sum()) for scores in rows[1:]]
+    values = [p_value(row - draws[0], n) for row, n in zip(draws[1:], changed, strict=True)]
+    for step, p, n in zip(others, holm(values), changed, strict=True):
+        differences[step] |= {"p": p, "changed": n}
     return differences
 
 
@@ -271,6 +274,8 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
     elif fell and saved["step"] != last["step"]:
         judged_score, rest = last_score, f"; the saved model is another: {saved_score}"
     lead = "training made the model worse" if fell else outcome
+    if outcome == "within noise" and start["score"] >= EASY and history.name.startswith("held-out"):
+        rest += "; so high a score can hardly rise, so score both models on all your texts, too"
     sentence = f"{lead}: {history.name} was {began} at the start and {judged_score}{rest}"
     return Judgement(outcome, sentence, numbers)
 
@@ -282,7 +287,9 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
         low, high = number["low"], number["high"]
         change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
         if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
-            change += f", but p {number['p']:.3f} by Holm's method"
+            few = f": only {number['changed']:.0f} scores changed"
+            why = few if number["changed"] < 10 else " after Holm's correction"
+            change += f", but p is {number['p']:.3f}{why}"
         change += "; "
     return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"
 

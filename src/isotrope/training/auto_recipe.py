@@ -76,8 +76,11 @@ class _Facts:
     scored: bool = False  # whether the pairs have scores
 
 
-def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
-    """Choose the settings that are not given, print the choices, and return all settings."""
+def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings, str]:
+    """Choose the settings that are not given, and print the choices.
+
+    Returns: A tuple of all settings, and what to print at the end: that time was short, or "".
+    """
     given = settings.model_fields_set
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned or {"epochs", "max_steps"} & given)
@@ -88,7 +91,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
                 f"length limit ({settings.max_length} tokens) and head ({settings.head}): they are "
                 f"SimCSE's, because --recipe auto works only for the objective {OBJECTIVE}"
             )
-        return settings
+        return settings, ""
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
     warn("choosing settings: reading the data, and measuring the encoder on a part of it")
@@ -99,7 +102,8 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made):
         warn(line)
-    return chosen
+    short = next((c.why.partition("; ")[2] for c in made if c.name == "epochs"), "")
+    return chosen, f"first of all, train longer: {short}" if short else ""
 
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:

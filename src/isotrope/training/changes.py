@@ -20,7 +20,7 @@ from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
 from isotrope.evaluation.sts import spearman
-from isotrope.measures.judgement import DevHistory, judge
+from isotrope.measures.judgement import EASY, DevHistory, judge
 
 _MODULES = """
 argparse asyncio calendar collections concurrent.futures configparser csv datetime decimal difflib
@@ -31,7 +31,6 @@ urllib.request uuid wave weakref xml.dom zipfile
 """
 _SENTENCES = 300
 _CUT, _FEW = 0.1, 2_000  # advice is given if a larger share is cut, or if there are fewer pairs
-_EASY = 90.0  # a score before training from which few held-out texts show no gain
 _NAMED = 3  # number of queries with a worse score that are printed
 
 
@@ -111,11 +110,10 @@ def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
 def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterator[str]:
     """Yield what to do next, the most important first."""
     start = history.scores.get(min(history.scores, default=0), 0.0)
-    if start >= _EASY and judge(history).outcome == "within noise":
+    if start >= EASY and judge(history).outcome == "within noise":
         yield (
             "score both models on all your texts (`isotrope evaluate --compare ... --retrieval "
-            f"FILE --corpus FILE`): the score of the held-out texts was already {start:.2f} before "
-            "training, so it could hardly rise"
+            "FILE --corpus FILE`)"
         )
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"

@@ -95,13 +95,16 @@ def train(
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
-    settings = with_recipe(settings, resume=resume)
+    settings, short = with_recipe(settings, resume=resume)
     settings.check_used(warn)
     settings = with_temperature(settings, resume=resume)
     work = functools.partial(_train, callbacks=callbacks)
     outcome = run(settings, work, resume=resume, lines=lines)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
-    return refitted(settings, outcome, again)
+    outcome = refitted(settings, outcome, again)
+    if short:
+        warn(short)
+    return outcome
 
 
 def _train(
