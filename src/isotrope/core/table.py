@@ -49,7 +49,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
     lines = max(map(len, headings))
     top = [[heading[i] if i < len(heading) else "" for heading in headings] for i in range(lines)]
     cells = [*top, *(list(row) for row in rows)]
-    numeric = [all(row[i][:1] in "+-0123456789" for row in rows) for i in range(len(header))]
+    numeric = [all(row[i][:1] in "+-<0123456789" for row in rows) for i in range(len(header))]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
