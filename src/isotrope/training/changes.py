@@ -116,8 +116,7 @@ def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterato
             "FILE --corpus FILE`)"
         )
     if report.truncated_share >= _CUT:
-        more = min(2 * report.max_length, positions)
-        longer = f"`--max-length {more}` (up to {positions:,} are possible)"
+        longer = f"`--max-length {min(2 * report.max_length, positions)}` (at most {positions:,})"
         remedy = longer if positions > report.max_length else "an encoder for longer texts"
         cut = f"{report.truncated_share:.0%} of the texts were cut after {report.max_length} tokens"
         yield f"try {remedy}: {cut}"
