@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.core.result import Result
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.measures.judgement import DevEvaluation, DevHistory
@@ -406,3 +407,19 @@ def test_runs_show_the_settings_in_which_they_differ(tmp_path) -> None:
     assert "temperature 0.05; between 1.0" in page.text
     assert "; seed 1" not in page.text
     assert "isotrope evaluate --compare` tests" in page.text
+
+
+def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:
+    run = write_run(tmp_path / "one", weights="abc")
+    (run / "evaluations").mkdir()
+    for name, weights, score in (("now", "abc", 0.91), ("before", "xyz", 0.42)):
+        key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
+        details = {"retrieval_set": {"queries": 120, "corpus": 77}}
+        Result("retrieval", "one", {"mrr@10": score}, details, {"key": key}).save(
+            run / "evaluations" / f"{name}.json"
+        )
+    _, page = report(tmp_path, run)
+    assert "Scores by isotrope evaluate" in page.text
+    assert "120 queries, 77 documents" in page.text
+    assert "91.00" in page.text
+    assert "42.00" not in page.text

@@ -47,9 +47,10 @@ scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores on
 all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
 will rank other texts too, name a file with these texts as --corpus: single texts, or pairs whose
 second texts are taken. --retrieval also takes a folder with queries.jsonl and corpus.jsonl ({"_id":
-..., "text": ...} on each line) and qrels.tsv (query id, document id, gain; with or without a
-header). To compare with BM25, which ranks texts by the words they share with the query, write bm25
-as a model: --compare bm25 runs/p (needs the extra bm25). --queries writes a table of all queries.
+..., "text": ...} on each line; or queries.tsv and corpus.tsv with id<TAB>text) and qrels.tsv (query
+id, document id, gain; with or without a header). The files may end in .gz. To compare with BM25,
+which ranks texts by the words they share with the query, write bm25 as a model: --compare bm25
+runs/p (needs the extra bm25). --queries writes a table of all queries.
 
 --labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
 a single file, of which a fifth is the test part; or a folder with the files train and test. --knn

@@ -4,7 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
+from isotrope.core.table import TitledTable
 from isotrope.diagnostics.metrics import METRICS
+from isotrope.evaluation.compare import in_percent
 from isotrope.measures.judgement import refit_line
 from isotrope.reports.runs import Run
 
@@ -101,6 +105,27 @@ def differing(runs: Sequence[Run]) -> list[str]:
         if name not in ("output", "method") and len({str(r.settings.get(name)) for r in runs}) > 1
     ]
     return [", ".join(f"{n} {run.settings.get(n, 'default')}" for n in differ) for run in runs]
+
+
+def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
+    """Return a table of the scores that ``isotrope evaluate`` stored for the saved models."""
+    rows: list[tuple[str, str, str, str]] = []
+    for run in runs:
+        for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
+            result = Result.load(file)
+            key = result.provenance.get("key") or {}
+            if run.weights is None or key.get("model") != run.weights:  # of earlier weights
+                continue
+            searched, task = result.details.get("retrieval_set"), str(key.get("task"))
+            if searched:
+                task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
+            rows += [
+                (run.name, task, name, f"{value if in_percent(name, result) else 100 * value:.2f}")
+                for name, value in result.metrics.items()
+                if isinstance(value, (int, float))
+            ]
+    title, note = "Scores by isotrope evaluate", "The scores of the saved models, out of 100."
+    return [TitledTable(title, note, ("run", "task", "metric", "score"), rows)] if rows else []
 
 
 def verdict(run: Run) -> str:

@@ -43,6 +43,27 @@ def test_a_folder(folder: Path) -> None:
     assert found.left_out == 1
 
 
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_folder_of_tables_of_ids_and_texts(tmp_path: Path, end: str) -> None:
+    files = {
+        "corpus.tsv": "d1\tneeds yeast\nd2\tboils at 100 degrees\n",
+        "queries.tsv": "q1\thow does dough rise\nq2\twhat is hot\n",
+        "qrels.tsv": "q1\td1\t1\nq2\td2\t1\n",
+    }
+    for name, text in files.items():
+        write = gzip.compress if end else bytes
+        (tmp_path / f"{name}{end}").write_bytes(write(text.encode()))
+    found = load_retrieval(tmp_path)
+    assert found.queries == ["how does dough rise", "what is hot"]
+    assert found.corpus == ["needs yeast", "boils at 100 degrees"]
+    assert found.relevant == [{0: 1.0}, {1: 1.0}]
+    assert found.ids == (["q1", "q2"], ["d1", "d2"])
+    if not end:
+        (tmp_path / "corpus.tsv").write_text("d1 needs yeast\n")
+        with pytest.raises(InputError, match="id<TAB>text"):
+            load_retrieval(tmp_path)
+
+
 def test_a_document_with_the_id_of_a_query_is_that_query(folder: Path) -> None:
     rows = [{"_id": name, "text": f"argument {name}"} for name in ("a", "b", "c")]
     jsonl(folder / "corpus.jsonl", *rows)

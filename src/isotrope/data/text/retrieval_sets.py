@@ -2,8 +2,9 @@
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed). The files may end in ``.gz`` (Thakur et al. 2021). In a file of pairs, each anchor is a
-query and its positive is a relevant document. Negatives and a second file add other documents.
+allowed). In place of ``.jsonl``, the first two can be ``.tsv`` (id<TAB>text). The files may end in
+``.gz`` (Thakur et al. 2021). In a file of pairs, each anchor is a query and its positive is a
+relevant document. Negatives and a second file add other documents.
 
 A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
 file. A query is a relevant document for itself only if qrels or a pair says so.
@@ -12,6 +13,7 @@ file. A query is a relevant document for itself only if qrels or a pair says so.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
@@ -156,7 +158,8 @@ def _load_folder(folder: Path) -> RetrievalSet:
 
 
 def _present(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
+    names = (name, name.replace(".jsonl", ".tsv"))
+    for path in (folder / f"{each}{end}" for each in names for end in ("", ".gz")):
         if path.exists():
             return path
     raise InputError(
@@ -166,12 +169,15 @@ def _present(folder: Path, name: str) -> Path:
 
 
 def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
-    """Read a JSON-lines file; return the position of each id, and the texts (title first)."""
+    """Read ids and texts (title first), of JSON or id<TAB>text; return each id's position."""
     places: dict[str, int] = {}
     texts: list[str] = []
-    table = open_table(path)
-    title = ["title"] if "title" in table.columns else []
-    for line, cells in table.rows(["_id", "text", *title]):
+    records: Iterable[tuple[int, Sequence[Any]]] = fields(path, "id<TAB>text", blank=True)
+    if ".jsonl" in path.suffixes:
+        table = open_table(path)
+        title = ["title"] if "title" in table.columns else []
+        records = table.rows(["_id", "text", *title])
+    for line, cells in records:
         if not cells:
             continue
         if cells[0] is None:
