@@ -29,8 +29,8 @@ class MHE(
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
     ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}). The pull, R_i times
-    the sum of W_ij over j, is 2/N. U counts each pair of rows once, so W_ij is the whole push of
-    h_j on h_i.
+    the sum of W_ij over j, is 2/N. U has one term for each pair of rows, and W_ij is the whole push
+    of this term on h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -173,8 +173,8 @@ class UniGrad(
     Loss: L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N. The loss is
     a surrogate: the vectors F h_i and h'_i are constant.
 
-    Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, which may be negative, for every
-    other row x_j of both views; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
+    Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, which may be negative, for each
+    row x_j of both views but h_i and h'_i; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
     h'_i too; the rest of the gradient, (nu / 2N) h_i, has no effect, because embeddings are
     normalised.
 

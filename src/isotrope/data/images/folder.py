@@ -218,9 +218,9 @@ def _check_alone(root: Path, train: Path) -> None:
         path = Path(entry.path)
         if path != train and is_folder(entry) and next(below(path), None):
             raise InputError(
-                f"{place(root)}: give {quoted(str(train))} to train on that folder only. If "
-                f"{train.name}/ is a class, rename it, because this name means the training part. "
-                f"If {entry.name}/ is the test part, rename it to {_TEST[0]}/"
+                f"{place(root)}: rename {entry.name}/ to {_TEST[0]}/ if it is the test part, or "
+                f"give {quoted(str(train))} to train on that folder only: {train.name}/ has the "
+                f"name of a training part (rename it if it is a class)"
             )
 
 

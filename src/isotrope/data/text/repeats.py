@@ -101,10 +101,10 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Count the repeated records that have another group than all earlier records of their texts.
+    """Count the records whose texts occurred before, but in no earlier record of their group.
 
     Args:
-        grouped: File with a hash of the texts and the group of each record; 0 without a group.
+        grouped: File with a hash for each record, of texts and group together; 0 without a group.
         repeated: File that :func:`mark_repeated` wrote from hashes of the texts alone.
     """
     again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0

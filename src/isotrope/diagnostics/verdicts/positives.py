@@ -267,9 +267,9 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. If the share is above "
-            "the limit in the first third and at the end, the negatives contain copies of "
-            "positives, and no positive can be closer than its copy. Then the verdict is given "
+            "share of anchors with a negative that looks like a positive. A share above the limit "
+            "in the first third and at the end means that negatives are copies of positives, and "
+            "no positive can be closer than its copy. In this case, `unrelated-positives` is given "
             "only if the Doctor has a sample of the data",
             "with four captions for each picture and batches of 32, the share is 1; with shuffled "
             "captions, it is 0 to 0.05 (benchmarks/hosts.py)",

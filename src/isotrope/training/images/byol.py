@@ -89,7 +89,7 @@ class BYOL(ImageMethod):
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return two pairs: the prediction for a crop, and the other crop's target projection."""
+        """Return a pair for each crop: its prediction, and the other crop's target projection."""
         p1, p2 = (self.predictor(self.projector(self.features(crop))) for crop in crops)
         t1, t2 = (self.targets(self.target, crop) for crop in crops)
         return [Views(p1, t2), Views(p2, t1)]
