@@ -225,9 +225,10 @@ def page(cls: type[Objective]) -> str:
             "its positive, and θ\\_ij' is the angle between the anchor and a negative. In the left "
             "and the right panel, the horizontal axis has the mean of the 31 angles θ\\_ij'; their "
             "standard deviation is 0.1 radians. In the middle panel, each dot is a negative, and "
-            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} The positive "
-            "and each negative have a part along the anchor and a remainder. In this picture, all "
-            "remainders are orthogonal to each other, and the two views of a negative are equal.",
+            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} Split the "
+            "positive and each negative into a component along the anchor and one orthogonal to "
+            "it. In this picture, all orthogonal components are orthogonal to each other, and the "
+            "two views of a negative are equal.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Properties", _declared(objective), "## Source"]

@@ -38,9 +38,9 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-The mean angle to the positive is mu_pos, and to the negatives mu_neg. For ratio and norm, all
-angles equal their mean. For dissipation and weight, angles are drawn from normal distributions with
-standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
+The mean angle to the positive is mu_pos, and to the negatives mu_neg. For ratio and norm, angles
+are not drawn, but equal their means. For dissipation and weight, they are drawn from normal
+distributions with standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
 """
 
 
@@ -65,7 +65,7 @@ class SimulateSettings(OfObjective):
     )
     grid: int | None = setting(None, "Number of values on each of the two axes.", shown="100")
     batches: int | None = setting(
-        None, "Number of batches for each pair of mean angles.", shown="1000", used=_drawn
+        None, "Batches of drawn angles for each pair mu_pos, mu_neg.", shown="1000", used=_drawn
     )
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(

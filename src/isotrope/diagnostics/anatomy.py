@@ -276,8 +276,8 @@ class Anatomy:
     ) -> RunEvidence:
         """Return a ``RunEvidence`` with the rows and settings of this training, to diagnose it.
 
-        A gradient dissipation above 1 is left out, because the loss contains an unknown factor. If
-        this factor is 1/temperature, create the Anatomy with ``temperature``.
+        A gradient dissipation above 1 shows that the loss has an unknown factor, so it is left out.
+        If this factor is 1/temperature, create the Anatomy with ``temperature``.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}

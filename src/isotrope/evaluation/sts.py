@@ -194,8 +194,8 @@ def _check(gold: np.ndarray, name: str) -> None:
     """Refuse human scores that are all equal, not finite, or fewer than two."""
     if len(gold) < 2 or not np.isfinite(gold).all() or gold.min() == gold.max():
         raise InputError(
-            f"give at least two different, finite human scores for {name}: the {len(gold)} scores "
-            "found are all equal, or not all finite"
+            f"give finite human scores for {name}, at least two of them different: the "
+            f"{len(gold)} scores found are all equal, or some are not finite"
         )
 
 

@@ -24,8 +24,8 @@ class Mixing:
     """The rule by which two embeddings are mixed into a negative for each anchor.
 
     Attributes:
-        of: The two parts that are mixed: the second hardest and the hardest negative, the positive
-            and the hardest negative, or the positives of this anchor and of the next.
+        of: The two parts that are mixed: (second hardest negative, hardest negative), (positive,
+            hardest negative), or (positive of the anchor, positive of the next anchor).
         share: Share of the first part in the mixture. The share of the second is 1 - ``share``.
         renormalise: Whether the mixture is scaled to unit length.
     """

@@ -39,7 +39,7 @@ class Questions:
         counts: Columns (``cross``, ``within``, ``both``) among which negatives are counted.
         mixing: Rule of the mixture with which the formula compares each anchor; None without one.
         learnt: The temperature of all questions if it is a tensor with a gradient, otherwise None.
-        lasting: Whether later calls ask the same questions, because no temperature is a tensor.
+        lasting: Whether no temperature is a tensor, so that later calls ask the same questions.
         several: Whether the formula returns a value for each anchor, not one for the batch.
         gaps: Whether the formula uses positives and log-sum-exps only through ``Pairs.gap``.
     """

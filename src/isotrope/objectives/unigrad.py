@@ -174,9 +174,9 @@ class UniGrad(
     a surrogate: the vectors F h_i and h'_i are constant.
 
     Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, which may be negative, for each
-    row x_j of both views but h_i and h'_i; the pull of the positive is 1 - nu s_ii' / 2N, because F contains
-    h'_i too; the rest of the gradient, (nu / 2N) h_i, has no effect, because embeddings are
-    normalised.
+    row x_j of both views but h_i and h'_i; the pull of the positive is 1 - nu s_ii' / 2N, because
+    F contains h'_i too; the rest of the gradient, (nu / 2N) h_i, has no effect, because embeddings
+    are normalised.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 

@@ -409,7 +409,7 @@ def test_the_folder_is_diagnosed_and_reported_after_the_fact(
     )
     theirs.train()
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("isotrope: ")]
-    assert "step 2: no-negatives (batches in which no anchor has a negative: 1 of" in said[1]
+    assert "step 2: no-negatives (batches in which no anchor has a negative: 100% of" in said[1]
     assert "per_device_train_batch_size=64 (now 1)" in said[1]
     assert len(said) == 3
     found = json.loads((tmp_path / "out" / "isotrope" / "diagnosis.json").read_text())

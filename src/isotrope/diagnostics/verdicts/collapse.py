@@ -197,7 +197,7 @@ DIVERGING = Verdict(
             "spread of the embeddings at the end",
             "standard deviation of an embedding coordinate, averaged over the coordinates, at the "
             "end, divided by its value at step 0",
-            "the limit of `lost_spread`. After an even spread, 0.2 means a mean cosine of 0.96. A "
+            "the limit of `lost_spread`. From an even spread, 0.2 is a mean cosine of 0.96. A "
             "healthy training of a masked language model at a temperature of 0.02 ends at 0.73",
             below=0.2,
             unit="of the start",
@@ -215,8 +215,8 @@ DIVERGING = Verdict(
         Threshold(
             "loss_not_lower",
             "loss at the end",
-            "loss at the end, divided by the loss at step 0 or by the loss of guessing the "
-            "positive, whichever is smaller",
+            "loss at the end, divided by the smaller of two losses: at step 0, and of guessing "
+            "the positive at random",
             "our choice; at 100 times the usual learning rate, trainings end at 0.95 to 1.8",
             above=0.9,
             unit="of the first loss, or of the loss of guessing",
@@ -224,8 +224,8 @@ DIVERGING = Verdict(
         Threshold(
             "loss_explodes",
             "loss at the end",
-            "if scores are not cosines: loss at the end, divided by the loss at step 0 or by the "
-            "loss of guessing the positive, whichever is larger",
+            "if scores are not cosines: loss at the end, divided by the larger of two losses: at "
+            "step 0, and of guessing the positive at random",
             "our choice; in a training that learns nothing, this number is near 1 at the end",
             above=3.0,
             unit="times the first loss, or the loss of guessing",
@@ -242,8 +242,8 @@ DIVERGING = Verdict(
         Threshold(
             "loss_up_early",
             "loss in the first third of the run",
-            "loss in the first third of the run, divided by the loss at step 0 or by 5% of the "
-            "loss of guessing the positive, whichever is larger",
+            "loss in the first third of the run, divided by the larger of two losses: at step 0, "
+            "and 5% of the loss of guessing the positive at random",
             "our choice; at 100 times the usual learning rate, a network with batch normalisation "
             "has 1.9",
             above=1.3,
