@@ -120,7 +120,7 @@ class RunSettings(Settings, ABC):
         "Numeric precision of the encoder.",
         used=Used(
             lambda precision, accelerator: (precision, accelerator) != ("16", "cpu"),
-            "use bf16 or 32 on a CPU, because 16 needs a GPU",
+            "needs a GPU; on a CPU use bf16 or 32",
         ),
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = in_hardware("auto", "Device to train on.")

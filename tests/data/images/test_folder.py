@@ -95,7 +95,7 @@ def test_parts_of_other_names(tmp_path: Path, train: str, test: str) -> None:
 def test_a_class_called_train_is_no_part(tmp_path: Path) -> None:
     for name in ("plane", "train"):
         save(tmp_path / name / "0.png", ramp(8, 8))
-    with pytest.raises(InputError, match=r"If plane/ is the test part, rename it to test/"):
+    with pytest.raises(InputError, match=r"rename plane/ to test/ if it is the test part"):
         load_folder(tmp_path)
     (tmp_path / "plane" / "0.png").unlink()  # a folder of annotations, say
     assert load_folder(tmp_path).class_names is None
