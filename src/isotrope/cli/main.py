@@ -5,6 +5,7 @@ died; 130 Ctrl-C.
 """
 
 import argparse
+import atexit
 import io
 import os
 import signal
@@ -131,7 +132,14 @@ def _offer(action: argparse.Action, file: dict[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(guarded(sys.argv[1:] if arguments is None else arguments))
+    code = guarded(sys.argv[1:] if arguments is None else arguments)
+    if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
+        # torchrun calls a finished training failed if a thread of a library aborts at exit
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def guarded(arguments: Sequence[str]) -> int:
