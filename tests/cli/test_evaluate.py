@@ -162,6 +162,10 @@ def test_scores_in_the_model_card(run, models, files, tmp_path) -> None:
     assert task["task"]["type"] == "information-retrieval"
     values = {metric["type"]: metric["value"] for metric in task["metrics"]}
     assert f"{100 * values['ndcg@10']:.2f}" in body
+    other = tmp_path / "other.tsv"
+    shutil.copy(files["pairs"], other)
+    assert run("evaluate", models[0], "--retrieval", other, "--card").code == 0
+    assert "pairs.tsv" in card.read_text().partition("\n---\n")[0]  # other results stay
     card.write_text(before)
     compared = ["evaluate", "--compare", *models, "--retrieval", files["pairs"], "--card"]
     assert run(*compared).code == 2  # none of them is a run

@@ -251,5 +251,7 @@ def test_queries_that_a_run_was_trained_on_are_counted(tmp_path) -> None:
     assert known_queries(run, ["one", "two", "three"]) == 2
     run.config.write_text(f"files: [{data}]\n")  # of somebody else
     assert known_queries(run, ["one"]) == 0
+    run.write_settings(f"files: [{data}]\ncolumns: [gone, too]\n")  # another file by now
+    assert known_queries(run, ["one"]) == 0
     run.write_settings("files: [not-here.tsv]\n")
     assert known_queries(run, ["one"]) == 0

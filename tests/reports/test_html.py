@@ -418,6 +418,8 @@ def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:
         Result("retrieval", "one", {"mrr@10": score}, details, {"key": key}).save(
             run / "evaluations" / f"{name}.json"
         )
+    (run / "evaluations" / "damaged.json").write_text("{")
+    Result("retrieval", "one", {}, {}, {"key": None}).save(run / "evaluations" / "odd.json")
     _, page = report(tmp_path, run)
     assert "Scores by isotrope evaluate" in page.text
     assert "120 queries, 77 documents" in page.text

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
@@ -112,17 +113,19 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     rows: list[tuple[str, str, str, str]] = []
     for run in runs:
         for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
-            result = Result.load(file)
-            key = result.provenance.get("key") or {}
-            if run.weights is None or key.get("model") != run.weights:  # of earlier weights
+            try:
+                result = Result.load(file)
+                key, searched = result.provenance["key"], result.details.get("retrieval_set")
+                task = str(key["task"])
+                if searched:
+                    task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
+                current = run.weights is not None and key["model"] == run.weights
+            except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
                 continue
-            searched, task = result.details.get("retrieval_set"), str(key.get("task"))
-            if searched:
-                task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
             rows += [
                 (run.name, task, name, f"{value if in_percent(name, result) else 100 * value:.2f}")
                 for name, value in result.metrics.items()
-                if isinstance(value, (int, float))
+                if current and isinstance(value, (int, float))
             ]
     title, note = "Scores by isotrope evaluate", "The scores of the saved models, out of 100."
     return [TitledTable(title, note, ("run", "task", "metric", "score"), rows)] if rows else []

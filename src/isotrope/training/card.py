@@ -123,7 +123,8 @@ def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
     written = ModelCard(f"{before.rstrip()}\n{block}{heading}{after}", ignore_metadata_errors=True)
     assert isinstance(written.data, ModelCardData)
     written.data.model_name = written.data.model_name or Path(own.name).name
-    written.data.eval_results = [
+    others = [e for e in written.data.eval_results or [] if e.dataset_name != data]
+    written.data.eval_results = others + [
         EvalResult(_TASK_TYPES.get(own.kind, own.kind), "unknown", data, name, value)
         for name, value in own.metrics.items()
         if value is not None
