@@ -37,7 +37,7 @@ RESULTS = {
     "encode": "writes one `.npy` file with a float32 row for each text or picture, and prints "
     "the shape of the matrix. To find the texts that are nearest to a query, use "
     "[`search`](search.md).",
-    "search": "prints the nearest texts for each query, and the cosine and line number of each "
+    "search": "prints the nearest texts for each query, and the cosine and the line (or id) of each "
     "text. It encodes the whole file for each call. To search the same file often, encode it once "
     "with [`encode`](encode.md) and give the matrix with `--embeddings`.",
     "objectives": "prints a line for each objective (loss), and the components of the gradient "

@@ -1,6 +1,7 @@
 """Encoding and searching a file: order, blocks, and what is refused."""
 
 import functools
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -274,3 +275,15 @@ def test_prompts_are_those_the_model_was_saved_with(
     files.encode_file(tmp_path / "prompted", corpus, tmp_path / "a.npy", device="cpu")
     files.encode_file(model, corpus, tmp_path / "b.npy", prompt="passage: ", device="cpu")
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"), atol=1e-6)
+
+
+def test_ids_of_a_file_name_its_hits(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    rows = [{"_id": f"d{i}", "text": text, "label": "x"} for i, text in enumerate(TEXTS)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (hit,) = files.search(model, file, TEXTS[3], top=1, device="cpu")
+    assert (hit.place, hit.text) == ("d3", TEXTS[3])
+    table = tmp_path / "corpus.csv"
+    table.write_text("id,text\n7,a red boat\n,an old gate\n")
+    hits = files.search(model, table, "a red boat", device="cpu")
+    assert {hit.place for hit in hits} == {"7", 3}  # a text without an id: its line

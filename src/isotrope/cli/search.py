@@ -21,6 +21,9 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
+A hit has its score, line and text. If the file has a column _id or id, a hit has this id instead of
+its line.
+
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
 line of the file. The command encodes a few lines again and compares the results with the matrix. If
 they differ, the matrix is from another model, file or prompt, and the command refuses it.
@@ -44,7 +47,7 @@ class SearchSettings(Search):
 
 
 def search(settings: SearchSettings) -> int:
-    """Search, and print the score, line and text of each hit."""
+    """Search, and print the score, id or line, and text of each hit."""
     check_readable(settings.file, settings.embeddings, settings.queries)
     queries = [*settings.query, *_lines(settings.queries)]
     if not queries:

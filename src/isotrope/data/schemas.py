@@ -26,7 +26,7 @@ A text without visible characters, for example only zero-width spaces, counts as
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +81,7 @@ class Record(NamedTuple):
         opens: Whether the record is the first of a document: of a file, or after a blank line.
         group: Group or label of the record as text; empty if the record has none.
         scores: Scores of the texts after the anchor; empty if the table has no scores.
+        id: Cell of the column ``_id`` or ``id``; empty if there is none or ids are not read.
     """
 
     texts: tuple[str, ...]
@@ -89,6 +90,7 @@ class Record(NamedTuple):
     opens: bool
     group: str = ""
     scores: tuple[float, ...] = ()
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,17 +102,19 @@ class Form:
         texts: The text columns: one, or anchor, positive and negatives.
         scores: The columns of scores.
         group: The column of groups or labels; an empty text if there is none.
+        id: The column of ids; an empty text if there is none or ids are not read.
     """
 
     kind: str
     texts: tuple[str, ...]
     scores: tuple[str, ...] = ()
     group: str = ""
+    id: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of texts, scores and group, in this order."""
-        return (*self.texts, *self.scores, *([self.group] if self.group else ()))
+        """The columns of texts, scores, group and id, in this order."""
+        return (*self.texts, *self.scores, *filter(None, (self.group, self.id)))
 
 
 def form_of(
@@ -214,6 +218,7 @@ class Reading:
             a pair with a low score do not belong together.
         choose: Largest number of columns that an error message proposes for ``--columns``; 0 if the
             command does not have this flag.
+        ids: Whether to read the column ``_id`` or ``id`` of a table that has one.
         rows: Number of rows read.
         records: Number of records made from these rows.
         negatives: For each number of negatives, how many records have that number.
@@ -228,6 +233,7 @@ class Reading:
     paired: bool = True
     scored: bool = False
     choose: int = 2
+    ids: bool = False
     rows: int = 0
     records: int = 0
     negatives: Counter[int] = field(default_factory=Counter)
@@ -246,6 +252,8 @@ class Reading:
         for source in self.sources:
             table = self._open(source)
             form = form_of(table, self.columns, self.groups, self.choose)
+            if self.ids and table.titled:
+                form = replace(form, id=next(filter(table.columns.__contains__, ("_id", "id")), ""))
             first = first or (form.kind, table.place)
             if form.kind != first[0]:
                 raise InputError(
@@ -310,7 +318,9 @@ class Reading:
             anchors, positives = texts[0], texts[1] if width > 1 else [""]
             negatives = [text for column in texts[2:] for text in column if text]
             scores = _scores(cells[width : width + len(form.scores)], *where, form.scores)
-            group = mark(cells[-1], *where, form.group) if form.group else ""
+            rest = list(cells[width + len(form.scores) :])
+            group = mark(rest.pop(0), *where, form.group) if form.group else ""
+            own_id = mark(rest[0], *where, form.id) if form.id else ""
             if len(anchors) > 1:
                 raise InputError(
                     f"{place(*where)}: give one text as the anchor; column {form.texts[0]!r} holds "
@@ -329,7 +339,7 @@ class Reading:
                 if width == 1 or positive:
                     own = _own_scores(scores, i, form)
                     self._opening = self._opening or pair
-                    yield Record(pair, table.place, line, opens, group, own)
+                    yield Record(pair, table.place, line, opens, group, own, own_id)
                     opens = False
 
     def leave(self, reason: str, path: Path, line: int) -> None:

@@ -50,19 +50,21 @@ class Hit(NamedTuple):
 
     Attributes:
         score: Cosine with the query, from -1 to 1.
-        place: Line of a file or number of a picture, counted from 1. For a list or a matrix, the
-            index, counted from 0.
+        place: Id of the text, if its file has a column ``_id`` or ``id``. Otherwise the line of the
+            file or the number of the picture, counted from 1. For a list or a matrix, the index,
+            counted from 0.
         text: The text, or the path of the picture; empty if only embeddings were given.
     """
 
     score: float
-    place: int
+    place: int | str
     text: str
 
 
 def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     """Return the single texts of a file."""
     reading = read([Path(file)], columns=columns or None, paired=False, scored=True, choose=1)
+    reading.ids = True
     if len(next(iter(reading)).texts) != 1:
         name = reading.names[1]
         raise InputError(f"choose a column, for example `--columns {name}`: {file} holds pairs")
@@ -280,21 +282,18 @@ def _places_and_texts(
     corpus: str | Path | Sequence[str] | np.ndarray,
     columns: Sequence[str] | None,
     queries: Sequence[str],
-) -> tuple[list[int], list[str]]:
-    """Return the places and the texts of a corpus; a place is a line of the file, or an index."""
+) -> tuple[Sequence[int | str], list[str]]:
+    """Return the places (see :class:`Hit`) and the texts of a corpus."""
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
             raise InputError(f"write the query as UTF-8 text; this query is not: {query!r:.60}")
-    if isinstance(corpus, np.ndarray):
-        places, texts = list(range(len(corpus))), [""] * len(corpus)
-    elif isinstance(corpus, (str, Path)):
+    if isinstance(corpus, (str, Path)):
         records = list(_records(Path(corpus), columns))
-        places, texts = [record.line for record in records], [record.texts[0] for record in records]
-    else:
-        texts, places = list(corpus), list(range(len(corpus)))
-    if not texts:
+        return [r.id or r.line for r in records], [r.texts[0] for r in records]
+    if not len(corpus):
         raise InputError("give a corpus with at least one text: this one is empty")
-    return places, texts
+    matrix = isinstance(corpus, np.ndarray)
+    return range(len(corpus)), [""] * len(corpus) if matrix else list(corpus)
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:

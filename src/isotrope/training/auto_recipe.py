@@ -44,7 +44,7 @@ _TIMED = 32  # records whose forward and backward pass is timed
 _RECORDS = 1_000_000  # records that are read to choose settings
 _TEMPERATURE = 0.05
 _ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
-_PLANNED = 0.8  # share of --minutes for the steps; the rest is for reading, scoring and saving
+_PLANNED = 0.8  # share of --minutes for reading and for the steps; the rest: scoring and saving
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
 
@@ -73,6 +73,7 @@ class _Facts:
     apart: bool  # whether held-out pairs share no text with the others
     loss: float | None  # InfoNCE of pairs before training; None if it was not measured
     seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
+    spent: float  # seconds that reading and measuring took
     scored: bool = False  # whether the pairs have scores
 
 
@@ -129,6 +130,7 @@ def _flags(choice: Choice) -> Iterator[str]:
 
 def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
+    began = time.monotonic()
     seen: dict[tuple[int, ...], tuple[str, ...]] = {}
     columns, marks = 1, set()
     for record in islice(reading := records_of(settings, ""), _RECORDS):
@@ -148,7 +150,8 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         seconds = len(found) * _seconds(found, encoder, limit)
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        return _Facts(len(found), 1, share if usable >= FEWEST else 0.0, 0.0, True, None, seconds)
+        held_out, spent = share if usable >= FEWEST else 0.0, time.monotonic() - began
+        return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent)
     together = held_out_together(records_of(settings, ""), share, settings.seed)
     count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
@@ -158,25 +161,25 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder)
     linked = float(sizes[sizes > 1].sum() / len(found))
     held_out = share if count >= FEWEST else 0.0
-    apart = together is not None
-    return _Facts(len(found), columns, held_out, linked, apart, loss, seconds, scored)
+    apart, spent = together is not None, time.monotonic() - began
+    return _Facts(len(found), columns, held_out, linked, apart, loss, seconds, spent, scored)
 
 
 def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int) -> float:
     """Return the measured seconds of a forward and backward pass for one record.
 
-    The fastest of several passes counts: the first one warms up, and other programs slow some.
+    The median of several passes counts: the first one warms up, and other programs slow some.
     """
     few = records[:: max(1, len(records) // _TIMED)][:_TIMED]
     took = []
-    for _ in range(4):
+    for _ in range(7):
         start = time.perf_counter()
         for side in (0, -1):
             rows, _ = encoder.tokenize([record[side] for record in few], limit)
             encoder.of_tokens(rows).square().sum().backward()
         encoder.zero_grad()
         took.append(time.perf_counter() - start)
-    return min(took) / len(few)
+    return float(np.median(took)) / len(few)
 
 
 def _share(records: int) -> float:
@@ -252,7 +255,8 @@ def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> float:
     """Return the epochs that fit into ``--minutes``; a second training needs what is left."""
     if settings.minutes is None:
         return epochs
-    fit = 60 * settings.minutes * _PLANNED / max(facts.seconds, 1e-9)
+    planned = 60 * settings.minutes * _PLANNED
+    fit = max(planned - facts.spent, planned / 10) / max(facts.seconds, 1e-9)
     return float(f"{min(epochs, fit):.3g}")
 
 
@@ -288,7 +292,7 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     several = settings.devices > 1 or without_mean(settings)
     if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
-    why = "a second training includes the held-out pairs; both trained models are averaged"
+    why = "a second training, about as long, has the held-out pairs too; both models are averaged"
     return [Choice("refit", True, why)]
 
 

@@ -42,7 +42,7 @@ tags:
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path/to/this/folder")
-embeddings = model.encode(["a sentence", "another one"])
+{usage}
 ```
 
 ## Training
@@ -71,6 +71,12 @@ embeddings = model.encode(["a sentence", "another one"])
 {citation}
 ```
 """
+
+_OF_ONE = 'embeddings = model.encode(["a sentence", "another one"])'
+_OF_PAIRS = """\
+queries = model.encode_query(["a query"])
+documents = model.encode_document(["a text to find", "another one"])
+print(model.similarity(queries, documents))"""
 
 
 def _prompts(settings: TrainSettings) -> str:
@@ -177,6 +183,7 @@ def model_card(
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         what=what,
+        usage=_OF_PAIRS if report.views == "pairs" and not report.scored else _OF_ONE,
         base_model=base_model,
         objective=name,
         reference="; ".join(paper.reference for paper in papers) or "of sentence-transformers",

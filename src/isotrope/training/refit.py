@@ -18,6 +18,8 @@ from isotrope.training.progress import warn
 from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 
+_SHARE = 0.4  # largest share of --minutes for the first training; reading and scoring take some
+
 
 def without_mean(settings: TrainSettings) -> bool:
     """Return whether the weights of two runs cannot be averaged."""
@@ -39,8 +41,9 @@ def refitted(
     if outcome.exit_code or not kept or "refit" in result.details:
         return outcome
     took = float(result.metrics["seconds"] or 0)
-    if settings.minutes is not None and took > 30 * settings.minutes:
-        warn(f"no second training: the first took most of --minutes {settings.minutes:g}")
+    if settings.minutes is not None and took > _SHARE * 60 * settings.minutes:
+        first = f"the first took {took / 60:.1f} of --minutes {settings.minutes:g}"
+        warn(f"no second training: {first}, and the second takes longer")
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
     second = train(

@@ -207,7 +207,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         ),
         batches=batches,
         watch=watch,
-        general=similarities(encoder) if settings.between < 1 and rank() == 0 else None,
+        general=similarities(encoder) if settings.encoder != "scratch" and rank() == 0 else None,
     )
 
 

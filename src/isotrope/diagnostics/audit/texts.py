@@ -144,7 +144,7 @@ class TextAudit(Audit):
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
             TitledTable("Advice", advice or _NOTHING, (), ()),
-            self._pairs("rows", "text", lambda row: shortened(self.rows.texts[row][0], _WIDTH)),
+            self._pairs("rows", "texts", self._shown),
             self._rows("rows", "lines", note.strip(), self._shown),
             *self._apart(),
             self._uncovered(),
