@@ -295,7 +295,7 @@ def sentence(results: Path = RESULTS) -> str:
     scores = [score for of in dev.values() for score in of]
     unfinished = "" if there >= 360 else f"; {there} of 360 trainings are done"
     return (
-        f"Our starts score {min(scores):.1f} to {max(scores):.1f} on STS-B dev. With each "
+        f"Our checkpoints score {min(scores):.1f} to {max(scores):.1f} on STS-B dev. With each "
         f"additional point, the gain from replacing GD, W and R changes by: {'; '.join(told)} "
         f"(means over n pretrainings{unfinished})."
     )

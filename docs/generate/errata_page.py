@@ -12,16 +12,17 @@ FILE = Path(__file__).parents[2] / "papers" / "errata.toml"
 
 KINDS = {
     "result": "Changes a formula, a bound or a statement",
-    "misprint": "Misprints",
+    "misprint": "Misprints and slips",
     "code": "The released code does something else",
     "withdrawn": "Withdrawn",
 }
 """The parts of the page, in order."""
 
 _INTRODUCTION = {
-    "result": "What the paper prints here is wrong, and the error changes a result.",
-    "misprint": "In these places, the right form is on the same page, in a proof or in the "
-    "released code.",
+    "result": "What the paper prints here is wrong. The correction changes a formula, a bound or a "
+    "statement.",
+    "misprint": "In these places, another place of the paper, a proof or the released code has the "
+    "right form, or two places contradict each other.",
     "code": "The paper is not wrong here, but its published numbers come from the released code. "
     "isotrope can train with either form (the setting `variant`).",
     "withdrawn": "These entries were wrong. Their numbers stay, because they may be cited.",
@@ -36,13 +37,14 @@ replicate.
 | entries | count |
 |---|---|
 | a formula, a bound or a statement that is wrong as printed | {result} |
-| misprints | {misprint} |
+| misprints and slips | {misprint} |
 | differences between a paper and its released code | {code} |
-| withdrawn | {withdrawn} |
+| withdrawn entries, which were wrong | {withdrawn} |
 
 Cite an entry as *isotrope, erratum E23*; the number will not change. To check an entry, run
 `pytest tests/papers/test_errata.py -k E23`. The test fails if the printed formula is right, or if
-the corrected one is wrong. The formulas have the letters of the papers ([notation](notation.md)).
+the corrected formula is wrong. The formulas have the letters of the papers
+([notation](notation.md)).
 
 We read these versions of the papers:
 

@@ -42,7 +42,7 @@ ANGLES = tuple(Start(lean=i / 25) for i in range(-24, 25))
 
 @dataclass(frozen=True)
 class ConvergenceProtocol:
-    """The settings that all runs share; by default those of the paper's released code.
+    """The settings that all runs share; by default those of the code of a later paper.
 
     Attributes:
         pairs: n.

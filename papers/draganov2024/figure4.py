@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isotrope.reports import INK, Picture, settings, written
 from papers.draganov2024.trainings import latent
 from papers.machinery.artifact import Results, Scale
-from papers.machinery.verdicts import Ruling, spread
+from papers.machinery.verdicts import Ruling, above, spread
 from papers.plots.charts import charts
 
 RUNS = (
@@ -50,7 +50,7 @@ def two_poles(scale: Scale, results: Results) -> Ruling:
     percent = spread(100 * share for share in shares.values())
     return Ruling(
         "after its first epoch BYOL is at two opposite poles",
-        None if pole is None else pole.mean > LEAST,
+        above(pole, LEAST),
         f"percent of anchors at the smaller one: {percent.text(1)}" if percent else "",
     )
 

@@ -22,8 +22,8 @@ _OTHER = {"mocov2": "resnet50", "mocov3": "vit-small", "dino": "vit-small"}
 def named(scale: Scale, name: str) -> list[PaperJob]:
     """Return a training of artifacts.toml, one job for each seed; nothing of what is not run.
 
-    A name is a method, what is different, and the data: ``SimSiam, slow, c = 9``, ``BYOL, decay
-    0``, ``SimCLR, attraction``, ``BYOL, heads without batch norm``, ``SimCLR, c = 3 on cifar100``.
+    A name is a method, what is different, and the data: ``SimSiam, slow, c = 9``, ``SimCLR,
+    decay 0, unclipped``, ``BYOL, heads without batch norm``, ``SimCLR, c = 3 on cifar100``.
     """
     if name.startswith("latent "):
         return latent(scale, name.removeprefix("latent "))
@@ -47,8 +47,8 @@ def named(scale: Scale, name: str) -> list[PaperJob]:
     if "slow" in options:
         return slow(scale, method, own.pop("cut", 1), decay, **own)
     if decay is not None:
-        # the first gradients of SimCLR throw its embeddings far away with some seeds
-        return small_images(scale, f"{method}, decay {decay}" + ", clipped" * (method == "SimCLR"))
+        clipped = method == "SimCLR" and "unclipped" not in options  # as the paper has it
+        return small_images(scale, f"{method}, decay {decay}" + ", clipped" * clipped)
     if own.get("cut") == CUT[method]:
         return small_images(scale, f"{method}, c = {CUT[method]}")
     return small_images(scale, method, **own)

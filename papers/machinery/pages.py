@@ -188,8 +188,8 @@ def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
     lines += [
         f"{len(claims)} claims: {counted}. {len(errata)} further ones are errata, or what the "
         f"released code does otherwise. {ran.count(True)} of {len(ran)} checks of this software "
-        "pass. Claims on trained sentence embeddings are decided "
-        "[elsewhere](../../replication.md).",
+        "pass. The claims of papers/claims.toml, on trained sentence embeddings and on images, are "
+        "decided [elsewhere](../claims.md).",
         "",
         *_listed("Claims", claims),
         "",

@@ -4,13 +4,13 @@ The difference is taken seed by seed and has the 90% interval of ``verdicts``; t
 of interest is a quarter of the one printed. With the printed direction as the positive one:
 
 - **replicated**: the whole interval is at or above the smallest effect of interest;
-- **same direction, weaker**: the whole interval is above 0, and reaches below that effect;
+- **same direction, uncertain size**: the whole interval is above 0, and reaches below that effect;
 - **opposite**: the whole interval is below 0;
 - **smaller than a quarter**: the whole interval is below the smallest effect of interest, and holds
   0, or touches it;
 - **undecided**: it holds both no effect and one of interest, or there are too few seeds;
-- **not tested**: what the claim is about was not applied in these trainings, or not alone; they are
-  shown, and the claim says why they do not count;
+- **not tested**: what the claim is about was not applied in these trainings, or not alone, or the
+  printed number is in doubt; they are shown, and the claim says why they do not count;
 - **not testable here**: no such trainings were done; the claim says why.
 
 What was measured is judged, whether it speaks for the paper or against it. A claim that something
@@ -31,7 +31,7 @@ from papers.machinery.verdicts import LEVEL, Spread, spread
 
 Word = Literal[
     "replicated",
-    "same direction, weaker",
+    "same direction, uncertain size",
     "undecided",
     "smaller than a quarter",
     "opposite",
@@ -127,7 +127,7 @@ def _word(low: float, high: float, least: float) -> Word:
     if low >= least:
         return "replicated"
     if low > 0:
-        return "same direction, weaker"
+        return "same direction, uncertain size"
     if high >= least:
         return "undecided"
     return "opposite" if high < 0 else "smaller than a quarter"

@@ -36,8 +36,8 @@ def test_with_nothing_run(name: str, scale: Scale) -> None:
     one = artifact(name)
     assert bool(one.jobs(scale)) == ((name, scale) != ("table4", "cpu"))
     shown = one.render(scale, Results())
-    assert shown.verdicts
-    assert {v.holds for v in shown.verdicts} == {None}
+    elsewhere = (name, scale) == ("table3", "cpu")  # its claims are those of claims.toml
+    assert {v.holds for v in shown.verdicts} == (set() if elsewhere else {None})
     assert not any(character.isdigit() for v in shown.verdicts for character in v.evidence)
     assert "not run" in as_text(one, shown)
     assert as_csv(shown)
@@ -52,7 +52,7 @@ def test_with_all_run(name: str, scale: Scale) -> None:
     results = {job: _result(job, 1.0 + place) for place, job in enumerate(one.jobs(scale))}
     shown = one.render(scale, Results(results))
     text = as_text(one, shown)
-    if (name, scale) != ("table4", "cpu"):
+    if (name, scale) not in (("table3", "cpu"), ("table4", "cpu")):
         assert any(v.holds is not None for v in shown.verdicts)
         assert all(v.evidence for v in shown.verdicts if v.holds is not None)
         if scale == "paper":

@@ -25,8 +25,8 @@ def alike(value: float) -> dict[int, float]:
     ("mean", "half", "word"),
     [
         (2.0, 0.99, "replicated"),  # 1.01 to 2.99; of interest is 1
-        (2.0, 1.01, "same direction, weaker"),  # 0.99 to 3.01
-        (0.5, 0.49, "same direction, weaker"),  # 0.01 to 0.99: above 0, though not of interest
+        (2.0, 1.01, "same direction, uncertain size"),  # 0.99 to 3.01
+        (0.5, 0.49, "same direction, uncertain size"),  # 0.01 to 0.99: not of interest
         (0.5, 0.51, "undecided"),  # -0.01 to 1.01
         (0.0, 1.01, "undecided"),
         (0.0, 0.99, "smaller than a quarter"),  # an effect of interest is excluded
@@ -78,7 +78,7 @@ def test_the_end_of_the_interval_belongs_to_it():
 
 def test_an_interest_may_be_given_where_no_number_is_printed():
     assert judge(around(2.0, 0.5), 1.0, interest=1.4).word == "replicated"
-    assert judge(around(2.0, 0.7), 1.0, interest=1.4).word == "same direction, weaker"
+    assert judge(around(2.0, 0.7), 1.0, interest=1.4).word == "same direction, uncertain size"
     assert judge(around(2.0, 0.5), -1.0, interest=1.4).word == "opposite"
 
 
