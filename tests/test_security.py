@@ -259,7 +259,7 @@ def test_code_that_a_run_folder_names_needs_a_flag(tmp_path: Path, capsys) -> No
     try:
         assert guarded(["diagnose", str(run)]) == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert "code that only a folder names is not run" in said
+        assert "isotrope does not run code that only a folder names" in said
         assert guarded(["report", str(run), "--diagnose", "-o", str(tmp_path / "r.html")]) == 0
         assert not mark.exists()
         assert guarded(["diagnose", str(run), "--plugin", str(plugin)]) == 0

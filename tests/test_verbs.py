@@ -46,7 +46,7 @@ def test_the_history_is_a_table(outcome: Any) -> None:
 @pytest.mark.parametrize("rest", ["10,0.9,7", "10,0.9,", "10", '10,"0.'])
 def test_a_line_that_is_being_written_is_no_history(tmp_path: Path, rest: str) -> None:
     found = Outcome(Result("train", "x", {}), tmp_path)
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="cannot find the file"):
         _ = found.history
     (tmp_path / "metrics.csv").write_text("step,loss\n0,high\n")
     with pytest.raises(InputError, match="every cell must be a number or empty"):
@@ -79,7 +79,7 @@ def test_diagnose(outcome: Any) -> None:
         objective_settings={"temperature": 0.1},
     )
     assert "texts" in str(model)
-    with pytest.raises(InputError, match="give the objective by name"):
+    with pytest.raises(InputError, match="give the objective by its name"):
         isotrope.diagnose(outcome, objective_settings={"temperature": 0.1})
 
 

@@ -7,6 +7,7 @@ command. A page has a short output before the options, and a long one at the end
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ RESULTS = {
     "encode": "writes one `.npy` file with a float32 row for each text or picture, and prints "
     "the shape of the matrix. To find the texts that are nearest to a query, use "
     "[`search`](search.md).",
-    "search": "prints the nearest texts for each query, and the cosine and the line (or id) of each "
+    "search": "prints the nearest texts for each query, and the cosine and line (or id) of each "
     "text. It encodes the whole file for each call. To search the same file often, encode it once "
     "with [`encode`](encode.md) and give the matrix with `--embeddings`.",
     "objectives": "prints a line for each objective (loss), and the components of the gradient "
@@ -154,15 +155,18 @@ def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
 def _text(text: str) -> Iterator[str]:
     """The text around the options: examples and tables in fences, the rest as prose."""
     for paragraph in filter(str.strip, re.split(r"\n\s*\n", text)):
-        first, *rest = paragraph.strip("\n").splitlines()
-        if first.endswith(":") and rest and all(line.startswith("  ") for line in rest):
-            is_examples = first.rstrip(":") == "examples"
-            yield "## Examples" if is_examples else _prose(first)
-            yield _fenced("console" if is_examples else "text", rest)
-        elif any(line.startswith("  ") for line in (first, *rest)):
-            yield _fenced("text", [first, *rest])
-        else:
-            yield _prose(paragraph)
+        is_examples = False
+        for indented, run in groupby(paragraph.strip("\n").splitlines(), _is_indented):
+            lines = list(run)
+            if indented:
+                yield _fenced("console" if is_examples else "text", lines)
+            else:
+                is_examples = lines == ["examples:"]
+                yield "## Examples" if is_examples else _prose(" ".join(lines))
+
+
+def _is_indented(line: str) -> bool:
+    return line.startswith("  ")
 
 
 def _fenced(language: str, lines: Sequence[str]) -> str:

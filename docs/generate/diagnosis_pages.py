@@ -20,17 +20,19 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 _PAGE = """# Verdicts and thresholds
 
 Use this page to look up a verdict. `isotrope diagnose RUN_OR_MODEL` prints verdicts on a training
-or a model, the likely cause first. With each verdict it prints the measured numbers and one setting
-to change ([options](commands/diagnose.md)). In other trainers and in your own loop,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) prints the same verdicts, and names
-the setting as your trainer calls it. ["Is this normal?"](questions.md) has examples.
+or a model. The first verdict is the likely cause. With each verdict, the command prints the
+measured numbers and one setting to change ([options](commands/diagnose.md)). In other trainers and
+in your own loop, [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) prints the same
+verdicts, and names the setting as your trainer calls it. ["Is this normal?"](questions.md) has
+examples.
 
 ## All verdicts
 
-The page of each verdict explains its meaning, what to do, and when to ignore it. A report lists
-verdicts in the order of this table. If a listed fault can also produce the numbers of a later
-verdict, the report leaves out the later verdict. For example, a report with `collapsed` leaves out
-`negatives-not-hard`: if all embeddings are one point, no negative is harder than another.
+The page of each verdict explains its meaning, what to do, and when to ignore it. A diagnosis lists
+verdicts in the order of this table. If a fault in the list can also produce the numbers of a later
+verdict, the diagnosis leaves out the later verdict. For example, a diagnosis with `collapsed`
+leaves out `negatives-not-hard`: if all embeddings are one point, no negative is harder than
+another.
 
 | verdict | what it means |
 |---|---|
@@ -38,13 +40,14 @@ verdict, the report leaves out the later verdict. For example, a report with `co
 
 ## Thresholds
 
-The table has all thresholds. The page of each verdict explains what its thresholds measure and
-where their values come from. A threshold is *crossed* if the measured number meets the condition in
-the third column. Most thresholds show a fault if they are crossed. Some thresholds only decide
-which other threshold or which change is used, and some prevent the verdict. A threshold whose
-number was not measured has no effect. A number "at the end" is the median of the last third of the
-logged steps. A number "in the first third" is the median of the first third of these steps, without
-the first step. A saved model is measured on 256 inputs.
+The table has all thresholds. The page of a verdict explains what its thresholds measure and where
+their values come from. A threshold is *crossed* if the measured number meets the condition in the
+third column. Most thresholds show a fault if they are crossed. Other thresholds only decide which
+threshold is used or which change is proposed, and some prevent the verdict. If the number of a
+threshold was not measured, the threshold has no effect. On the pages of the verdicts, a number "at
+the end" is the median of the last third of the logged steps. A number "in the first third" is the
+median of the first third of the logged steps, without the first step. If you diagnose a saved
+model, the numbers are measured on 256 inputs.
 
 | threshold | verdict | crossed if | unit |
 |---|---|---|---|
@@ -53,33 +56,34 @@ the first step. A saved model is measured on 256 inputs.
 
 ## How it was tested
 
-The benchmark of the Doctor is a set of small trainings. Some are healthy. Into each of the others,
-we built one of twelve faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty
-training is right if its first verdict is the built-in fault and it proposes the change that undoes
-this fault. The diagnosis of a healthy training is right if it finds nothing. Healthy trainings
+The benchmark of the Doctor is a set of small trainings. Some of them are healthy. Into each of the
+others, we built one of twelve faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a
+faulty training is right if the first verdict is the built-in fault and the proposed change undoes
+this fault. The diagnosis of a healthy training is right if no fault is found. Healthy trainings
 whose held-out score fell are not counted.
 
 The benchmark has three parts. We chose thresholds with the part `tuning`, and tested them with the
-part `first`, where three of 14 diagnoses were wrong. We then changed two thresholds, so the part
-`first` is no longer an independent test. The part `judged` is an independent test: it has other
-encoders, texts and seeds.
+part `first`, which then had 14 trainings. Three of the 14 diagnoses were wrong. We then changed two
+thresholds, so the part `first` is no longer an independent test. The part `judged` is an
+independent test: it has other encoders, texts and seeds.
 
 {zoo}
 
-The pages of the verdicts abbreviate the source of a threshold:
+The pages of the verdicts abbreviate the source of a limit:
 
-- *tuned*: The value was chosen with the trainings of the parts `tuning` and `first`, and tested
-  with the part `judged`.
-- *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
-  training of the benchmark got this verdict.
-- *our choice, added later*: The threshold was added after these results. We then diagnosed only the
-  healthy text trainings of the part `judged` again. None of them got this verdict.
+- *we tuned the limit*: We chose the limit with the trainings of the parts `tuning` and `first`, and
+  tested it with the part `judged`.
+- *we chose the limit; not in the benchmark*: No training of the benchmark has this fault, and no
+  healthy training of the benchmark got this verdict.
+- *we chose the limit later*: We added the threshold after the results in the table above. We then
+  diagnosed only the healthy text trainings of the part `judged` again. None of them got this
+  verdict.
 """
 
 _SOURCES = {
-    ZOO: "tuned",
-    OURS: "our choice, not in the benchmark",
-    NEWER: "our choice, added later",
+    ZOO: "we tuned the limit",
+    OURS: "we chose the limit; not in the benchmark",
+    NEWER: "we chose the limit later",
 }
 """Sources that "How it was tested" explains, in short."""
 
@@ -94,9 +98,9 @@ _UNKNOWN = (
 )
 _SOUND = f"{_PRINT} the numbers that decided it. It is no fault, so there is nothing to change."
 _TIMES = {
-    "at the end": '"At the end" is the median of the last third of the logged steps.',
-    "in the first third": '"In the first third" is the median of the first third of the logged '
-    "steps, without the first step.",
+    "at the end": '"At the end" means the median over the last third of the logged steps.',
+    "in the first third": '"In the first third" means the median over the first third of the '
+    "logged steps, without the first step.",
     "step 0": "Step 0 is the first logged step, before the first update.",
 }
 """Explanations of words in the table of thresholds, for the pages that have them."""
@@ -107,6 +111,9 @@ _LEGEND = "In this table, "
 _ANGLE = re.compile(r"\{(\w+)\}")
 _LENGTH_AND_DATA = re.compile(r" \{(?:text|longer|scratch)\}")
 """Placeholders of a command for options that only make a training small."""
+
+_NAMES = "Words in capitals stand for names of encoders, files and columns. "
+"""Explanation of words in capitals in a table of trainings, if it has such words."""
 
 
 def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
@@ -216,13 +223,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "A report with this verdict leaves out the following verdicts, because the same fault "
-            "can also cause them",
+            "If a diagnosis has this verdict, it leaves out the following verdicts, because the "
+            "same fault can also cause them",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"A report leaves out `{word}` if it has one of the following verdicts, because their "
-            f"fault can also cause `{word}`",
+            f"If a diagnosis has one of the following verdicts, it leaves out `{word}`, because "
+            f"the faults named by these verdicts can also cause `{word}`",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -249,19 +256,21 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
         change = f"`{row['change']}`" if row["change"] else "-"
         shown = _LENGTH_AND_DATA.sub("", row["command"]).replace("{data}/", "")
         command = _ANGLE.sub(lambda found: found[1].upper(), shown).replace("|", "\\|")
-        lines.append(f"| `isotrope {command}` | `{row['verdict']}` | {change} |")
+        verdicts = ", ".join(f"`{verdict}`" for verdict in row["verdict"].split())
+        lines.append(f"| `isotrope {command}` | {verdicts} | {change} |")
     one = len(lines) == 3
     several = any(" " in row["verdict"] for row in each)
     other = any(word not in row["verdict"].split() for row in each)
     return [
         "To test the Doctor, we built faults into small trainings "
         "([how](../diagnosis.md#how-it-was-tested)). "
-        f"{'This training has' if one else 'These trainings have'} the fault that this page "
-        "describes. The table shows what `isotrope diagnose` printed: the "
+        f"The {'training' if one else 'trainings'} in the table {'has' if one else 'have'} the "
+        "fault that this page describes. The table shows what `isotrope diagnose` printed: the "
         + ("verdicts, and a change for the first of them" if several else "verdict and the change")
         + (". One of the trainings got another verdict" if other and not one else "")
-        + ". Words in capitals stand for names of encoders, files and columns. Options that only "
-        "make the training small are left out.",
+        + ". "
+        + (_NAMES if re.search(r"\b[A-Z]{3,}\b", "\n".join(lines)) else "")
+        + "Options that only make the training small are left out.",
         "\n".join(lines),
     ]
 

@@ -21,25 +21,25 @@ USES = {
     "compares images with each other. Remove near-copies from the data: the negatives are the "
     "other images of the batch, so copies would be pushed apart.",
     "mocov2": "Use it if the memory allows only small batches: a queue of older embeddings "
-    "provides the negatives. Ignore the loss of the first steps, because the queue starts with "
-    "random vectors.",
+    "provides the negatives. Ignore the loss of the first steps: the queue is then full of random "
+    "vectors.",
     "mocov3": "Use it for vision transformers, for which its authors designed it: add `--encoder "
     "vit-small`. The authors train with batches of 4,096 images. We have not measured MoCo v3 with "
     "smaller batches.",
     "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
-    "eight epochs, nearest neighbours in BYOL's embeddings predicted the classes of images no more "
-    f"accurately than nearest neighbours in the pixels {_MEASURED}.",
+    "eight epochs, the accuracy of nearest neighbours in the embeddings was no higher than that of "
+    f"nearest neighbours in the pixels {_MEASURED}.",
     "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
-    "not use it for short trainings: after eight epochs, nearest neighbours in SimSiam's "
-    "embeddings predicted the classes of images hardly more accurately than nearest neighbours in "
-    f"the pixels {_MEASURED}.",
+    "not use it for short trainings: after eight epochs, the accuracy of nearest neighbours in the "
+    f"embeddings was hardly higher than that of nearest neighbours in the pixels {_MEASURED}.",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
     f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
     "`--objective.cov_coeff` to 0: the embeddings then collapse to a few dimensions "
     "([`dimensional-collapse`](../diagnoses/dimensional-collapse.md)).",
-    "dino": "Use it for vision transformers (add `--encoder vit-small`) and for images larger than "
-    "64 x 64, of which the student network also gets small crops. We have not measured DINO.",
+    "dino": "Use it for vision transformers (add `--encoder vit-small`), and for images larger "
+    "than 64 x 64: of such images, the student network also gets small crops. We have not "
+    "measured DINO.",
 }
 """When to use a method, and when not."""
 
@@ -50,14 +50,14 @@ _DECIDED = {
 
 _THETA = (
     "theta stands for the weights that are trained. theta' stands for the weights of a second "
-    "network (target network, momentum encoder or teacher). No gradient changes theta': it is a "
-    "moving average of theta with the decay m."
+    "network (target network, momentum encoder or teacher). No gradient changes theta': theta' is "
+    "a moving average of theta with the decay m."
 )
 
 _EVALUATED = (
     "The second command prints the accuracy of nearest neighbours and of a linear classifier on "
-    "the embeddings. This command needs labels. If IMAGES has none, name labelled images with "
-    "`--labels`."
+    "the embeddings. The second command needs labels: if IMAGES has none, give labelled images "
+    "with `--labels`."
 )
 
 
@@ -101,9 +101,10 @@ def method_index(methods: Sequence[type[Any]]) -> str:
         "A method, such as SimCLR, is a way to train an image encoder without labels. It makes two "
         "or more views (random crops) of each image, and an objective compares the views of a "
         "batch. Choose a method with `isotrope train-images IMAGES --method NAME`. If you have no "
-        "reason to choose another, use SimCLR.\n\nEach method has a recipe, that is, its own "
-        "default objective, optimiser, learning rate, weight decay, warm-up and crops. The page of "
-        "the method shows the whole recipe.\n\n" + grid(header, lines)
+        "reason to choose another, use SimCLR.\n\nEach method has a recipe: the default objective, "
+        "optimiser, learning rate, weight decay, warm-up and crops. The table shows the main parts "
+        "of the recipe, and the page of the method shows the whole recipe.\n\n"
+        + grid(header, lines)
     )
 
 
@@ -120,9 +121,10 @@ def method_page(cls: type[Any]) -> str:
     evaluate = f"isotrope evaluate runs/{cls.name} --knn --linear"
     blocks += ["## When to use it", USES[cls.name], "## Train with it"]
     written = left(command).replace("The command", "The first command")
+    written = written.replace("the command prints", "the first command prints")
     defaults = (
         f"By default, a training has {cls.recipe.epochs:g} epochs; `--epochs` sets another number. "
-        "[Recipe](#recipe) has the other defaults of the method."
+        "The section [Recipe](#recipe) lists the other defaults of the method."
     )
     blocks += [f"```bash\n{command}\n{evaluate}\n```", written, defaults, _EVALUATED]
     blocks += ["## How it works", *([_THETA] if "theta'" in "".join(paragraphs) else [])]
@@ -204,10 +206,11 @@ def _crops(cls: type[Any]) -> str:
     meanings = " ".join(text for word, text in _DECIDED.items() if word in shown)
     text = (
         "Each row is one kind of crop. *Share of the area* is the part of the image that a crop "
-        f"covers before it is resized. {meanings} P(colours) is the probability that a crop gets "
-        "these changes; the next columns have the probabilities that it becomes grey, is blurred "
-        "or is solarised. The row 32 x 32 shows the changes for images of up to 64 x 64, and the "
-        "row 224 x 224 shows the changes for larger images."
+        "covers before the crop is resized. *Largest change* has four numbers: for brightness, "
+        f"contrast, saturation and hue. {meanings} P(colours) is the probability that a crop gets "
+        "these changes. P(grey), P(blur) and P(solarisation) are the probabilities that a crop "
+        "becomes grey, is blurred or is solarised. Rows with 32 x 32 are for images of up to 64 x "
+        "64, and rows with 224 x 224 are for larger images."
     )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 

@@ -34,7 +34,7 @@ _HELD = {
     "everything": "everything except the anchor is held constant",
 }
 _INVARIANCES = {
-    "permutation": "a permutation of the rows",
+    "permutation": "a permutation of the pairs",
     "rotation": "a rotation of all embeddings",
     "scale": "a change of an embedding's length",
     "view swap": "an exchange of the two views",
@@ -43,10 +43,10 @@ _FADES = {
     "1": "An anchor never stops learning{default}, even if its positive is much closer than its "
     "negatives. On text, such an objective tends to overfit, so watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
-    "1 or 0": "An anchor stops learning as soon as its positive is sufficiently closer to it than "
-    "its negatives. If most anchors stop soon after the start, more training changes little "
+    "1 or 0": "An anchor stops learning as soon as its positive is closer than its negatives by a "
+    "margin. If most anchors stop soon after the start, more training changes little "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
-    "1 to 0": "An anchor learns little once its positive is much closer to it than its negatives. "
+    "1 to 0": "An anchor learns little once its positive is much closer than its negatives. "
     "If this happens to most anchors soon after the start, more training changes little "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
 }
@@ -56,9 +56,9 @@ _LEFT = {
     "train": "Each line of `pairs.tsv` has two texts that belong together, such as a question and "
     "its answer, with a tab between them. The command fine-tunes {encoder}. "
     "`--dev auto` holds out a tenth of the pairs; the command prints the score on these pairs "
-    "before, during and after training. `{folder}/model` is the model with the best score. If the "
-    "score never rose, it is the original model. `{folder}/metrics.csv` is the log of the "
-    "training: the loss, and measures of the gradient. "
+    "before, during and after training. `{folder}/model` is the model with the best score. If "
+    "training never raised the score, this is the original model. `{folder}/metrics.csv` is the "
+    "log of the training: the loss, and measures of the gradient. "
     "[Example of the output](../commands/train.md#output).",
     "train-images": "`{data}` is a folder of images. The command trains a ResNet-18 from random "
     "weights. If the images have labels and a test part, the command prints the accuracy of "
@@ -68,26 +68,36 @@ _LEFT = {
 }
 _LETTERS = {
     r"\b(h|s|d|theta)_i": "h_i is the embedding of an anchor, and h'_i is that of its positive. "
-    "The anchors are the first view of the batch, the positives are the second view. h_j and h'_j "
-    "are another pair of the batch. All embeddings {unit}",
+    "In the formulas, the anchors are the first view of the batch, and the positives are the "
+    "second view{exchanged}. h_j and h'_j are another pair of the batch. All embeddings {unit}",
     r"\bx_j": "x_j is a negative of anchor i",
     r"\bh'?_[ijkl]\.\w": "h_i.h_j is the dot product of two embeddings",
-    r"\bs_[ik]": "s_ij is the cosine similarity of h_i and h_j, and s_ij' is that of h_i and h'_j",
+    r"(?s)\A(?!.*a negative j).*\bs_[ik]": "s_ij is the cosine similarity of h_i and h_j, and "
+    "s_ij' is that of h_i and h'_j",
+    r"\ba negative j\b": "s_ii' is the cosine similarity of h_i and h'_i, and s_ij is that of h_i "
+    "and a negative j",
     "theta_i": "theta_ij' is the angle between h_i and h'_j",
     r"\bd_i[ijkn]": "d_ij' is the distance between h_i and h'_j",
     r"\b2?N\b": "N is the number of pairs in the batch (n under Shapes)",
     r"1/D|\(D \(": "D is the number of coordinates of an embedding",
     r"\(H\)": "H has the rows h_i, and H' has the rows h'_i",
-    r"\bdiag C": "I is the identity matrix, and diag C is C without its off-diagonal elements",
-    r"\bdirections\b": "The loss has two directions: in one, the first view has the anchors; in "
-    "the other, the second view has them",
+    r"\bA, given": "A is the matrix I - (1 - nu) diag C; with `diagonal=False`, A is I",
+    r"\bdiag C": "I is the identity matrix, C is sum_i h_i h'_i^T / N, and diag C is C without its "
+    "off-diagonal elements",
+    r"max_k s_ik'": "k is a negative of anchor i",
+    "GD_i = d_i": "d_i is the number GD_i, given under Gradient",
+    "W_ij = w_ij": "w_ij is the number W_ij, given under Gradient",
+    "p_ij and p_i, given": "p_ij and p_i are values of a softmax, given under Gradient",
+    r"\bdirections\b": "The loss has two directions: in one, the anchors are the first view; in "
+    "the other, the anchors are the second view",
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
 """The letters of the formulas that are not settings, and what they mean."""
 
 _GREY = {
-    "": "R is not defined where the right panel is grey.",
-    "matrix": "The right panel is empty, because R is a different number in each coordinate.",
+    "": "If the right panel has a grey area, R is not defined there.",
+    "matrix": "The right panel is empty: there is no single R, because the positive pulls each "
+    "coordinate with a different strength.",
     "only pull": "The right panel is empty: R is not defined, because no negative pushes.",
 }
 """What the right panel of a picture does not show, for each kind of ratio."""
@@ -156,8 +166,8 @@ def index(names: Sequence[str]) -> str:
         [
             "dissipation GD",
             "`1 or 0`",
-            "GD is 1 until the positive is sufficiently closer to the anchor than the negatives, "
-            "and then 0: the anchor stops learning",
+            "GD is 1 until the positive is closer to the anchor than all negatives by a margin. "
+            "Then GD is 0, and the anchor stops learning",
         ],
         [
             "dissipation GD",
@@ -171,7 +181,11 @@ def index(names: Sequence[str]) -> str:
         ["weight W", "`none`", "no negative pushes the anchor"],
         ["ratio R", "a number", "R is always this number"],
         ["ratio R", "`dynamic`", "R depends on the angles between embeddings"],
-        ["ratio R", "`matrix`", "R is different in each coordinate of the embedding"],
+        [
+            "ratio R",
+            "`matrix`",
+            "there is no single R, because the pull is different in each coordinate",
+        ],
         ["ratio R", "`only pull`", "R is not defined, because no negative pushes the anchor"],
         [
             "all three",
@@ -186,8 +200,8 @@ def index(names: Sequence[str]) -> str:
         f"that trains with it.\n\n{legend('', everything=True)} GD, W and R together give the "
         "gradient on anchor i: GD_i · Σ_j W_ij (x_j − R_i h'_i), where the x_j are the negatives "
         "and h'_i is the positive ([notation](../notation.md)).\n\nThe first table explains the "
-        "words for GD, W and R in the second table. The row `Paradigm` has the components that "
-        "`Paradigm` has by default; you can replace each of them.\n\n"
+        "words for GD, W and R in the second table. `Paradigm` is an objective whose GD, W and R "
+        "you choose; the table shows its defaults.\n\n"
         + grid(["component", "word", "meaning"], values)
         + "\n"
         + grid(header, lines)
@@ -225,10 +239,9 @@ def page(cls: type[Objective]) -> str:
             "its positive, and θ\\_ij' is the angle between the anchor and a negative. In the left "
             "and the right panel, the horizontal axis has the mean of the 31 angles θ\\_ij'; their "
             "standard deviation is 0.1 radians. In the middle panel, each dot is a negative, and "
-            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} Split the "
-            "positive and each negative into a component along the anchor and one orthogonal to "
-            "it. In this picture, all orthogonal components are orthogonal to each other, and the "
-            "two views of a negative are equal.",
+            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} In this "
+            "picture, the positive and the negatives lean away from the anchor in directions that "
+            "are orthogonal to each other. Both views of a negative are the same vector.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Properties", _declared(objective), "## Source"]
@@ -255,8 +268,11 @@ def _letters(objective: Objective, text: str) -> str:
     if not found:
         return ""
     unit = "have length 1" + " with the default `space`" * ("space" in fields)
+    twice = objective.two_directions and not re.search(r"\bdirections\b", text)
+    exchanged = "; the loss also contains the formulas with the two views exchanged" * twice
     return "Letters of the formulas:\n\n" + "\n".join(
-        f"- {escaped(one.replace('`', '``')).format(unit=unit)}." for one in found
+        f"- {escaped(one.replace('`', '``')).format(unit=unit, exchanged=exchanged)}."
+        for one in found
     )
 
 
@@ -355,15 +371,15 @@ def _presets(cls: type[Objective]) -> str:
     ]
     first = next(iter(cls.presets))
     text = (
-        f"A preset has the values that a paper tuned for one encoder. `--objective.preset {first}` "
-        f"sets the values in the row `{first}`. It does not set the learning rate and the batch "
-        "size in this row: set them with `--learning-rate` and `--batch-size`."
+        "A preset has the values that the authors of a paper found best for one encoder. "
+        f"`--objective.preset {first}` sets the values in the row `{first}`, except the learning "
+        "rate and the batch size: set these with `--learning-rate` and `--batch-size`."
     )
     sources = " ".join(preset.source for preset in cls.presets.values())
     for field, value in dict.fromkeys(re.findall(r"\(with (\w+)=(\w+)\)", sources)):
         text += (
-            f" The values were tuned with `{field}={value}`, and the preset does not set "
-            f"`{field}`. To train as the authors did, add `--objective.{field} {value}`."
+            f" To train as the authors did, also add `--objective.{field} {value}`, which no "
+            "preset sets."
         )
     table = grid(["preset", "values", "learning rate", "batch size", "source of the values"], lines)
     return f"{text}\n\n{table}"
@@ -392,36 +408,49 @@ def _limits(objective: Objective) -> list[str]:
             "gradient, and its value has no meaning."
         )
     if not objective.takes_negatives:
-        limits.append("It does not accept hard negatives (a third text on each line of the file).")
+        text = "hard negatives (a third text on each line of the file)"
+        images = _command(type(objective)).startswith("isotrope train-images")
+        limits.append(
+            f"The objective does not accept {'additional negatives' if images else text}."
+        )
     if not objective.pairwise and summary(objective)["weight"] not in ("none", "-"):
-        limits.append("It ignores `--groups`: inputs of one group push each other apart too.")
+        limits.append("The objective ignores `--groups`: it also pushes apart inputs of one group.")
     return limits
 
 
 def _declared(objective: Objective) -> str:
-    both = "both views, each with the other view as its positives"
+    both = "both views; the positives of each view are the rows of the other view"
     varied = {"space", "variant"} & set(hypers(type(objective)))
     usual = ", with the default settings" * bool(varied)
     value = (
         "one number for the whole batch; an anchor has no loss of its own"
         if objective.batch_level
-        else f"the {objective.reduction} of the losses of the anchors"
-        + ' (with `variant="paper"`)' * _released(objective)
+        else 'with `variant="paper"`, ' * _released(objective)
+        + f"the {objective.reduction} of the losses of the anchors"
     )
-    first = (
-        f"the first view. `{type(objective).__name__}().symmetric()` is the mean of two losses: "
-        "one with the first view as anchors, and one with the second view as anchors"
+    mean = (
+        f"`{type(objective).__name__}().symmetric()` is the mean of two losses: one with the first "
+        "view as anchors, and one with the second view as anchors"
     )
     grouped = (
         "rows with the same value in the argument `groups` are not negatives of each other"
         if objective.pairwise
         else "the argument `groups` has no effect"
     )
-    anchors = both if objective.two_directions else first
+    anchors = both if objective.two_directions else f"the first view. {mean}"
     if _released(objective) and not objective.two_directions:
         other = dataclasses.replace(objective, variant="released")
         if other.two_directions:
-            anchors = f'with `variant="paper"`, {first}; with `variant="released"`, {both}'
+            anchors = (
+                f'the first view with `variant="paper"`; both views with `variant="released"` (the '
+                "positives of each view are the rows of the other view). With the default "
+                f"settings, {mean}"
+            )
+        else:
+            anchors = (
+                'the first view with `variant="paper"`; the second view with '
+                f'`variant="released"`. {mean}'
+            )
     lines = [
         f"- Input: {_input(objective)}.",
         f"- Value: {value}.",
@@ -432,7 +461,7 @@ def _declared(objective: Objective) -> str:
         f"- Changes that leave the loss the same{usual}: "
         f"{', '.join(_INVARIANCES.get(one, one) for one in sorted(objective.invariances))}.",
     ]
-    return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
+    return "The tests of isotrope check these properties.\n\n" + "\n".join(lines)
 
 
 def _held(objective: Objective) -> str:

@@ -67,34 +67,34 @@ _MODIFIED = (
 )
 _TRIPLET = (
     "Use it for sentences if the encoder was pretrained but not yet trained on pairs, like BERT. "
-    "It pushes only the nearest negative, and stops when the positive is closer by a margin. Do "
-    "not use it for an encoder with random weights: all embeddings can become equal (collapse)."
+    "The loss pushes only the nearest negative. Do not use it for an encoder with random weights: "
+    "all embeddings can become equal (collapse)."
 )
 _VIEWS = (
-    "Use it on images, as its paper does. It compares each anchor with both views of the other "
-    "images; `infonce` compares it with only one view. Large batches therefore need more time and "
-    "memory than with `infonce`."
+    "Use it on images, as its authors do. It compares each anchor with both views of the other "
+    "images; `infonce` compares each anchor with only one view of them. Large batches therefore "
+    "need more time and memory than with `infonce`."
 )
 _GRADIENT = (
     "Use it only to compare gradients, in trainings or in measurements. As in Tao et al. (2022), "
-    "it is defined by its gradient: {gradient}."
+    "the loss was built to have a given gradient: {gradient}."
 )
 
 USES = {
     "alignuniform": "Use it to weigh alignment (positives are near) against uniformity (embeddings "
-    "are spread out). It overfits in many epochs on the same sentences. Keep `--dev`, which saves "
-    "the model with the best held-out score.",
-    "arccon": "Use it in place of `infonce` for sentences, if the encoder was not yet trained on "
-    "pairs: the added angle brings positives closer.",
+    "are spread out). In many epochs on the same sentences, `alignuniform` overfits. Keep `--dev`, "
+    "which saves the model with the best held-out score.",
+    "arccon": "Use it for sentences in place of `infonce` if the encoder was not yet trained on "
+    "pairs. The added angle brings positives closer to their anchors.",
     "barlowtwins": "Use it on images. On sentences, use `modifiedbarlowtwins` or `infonce`, "
     "because `barlowtwins` never stops pushing. `--method barlowtwins` sets `space` and `weight` "
     "to the values of the paper.",
     "barlowtwinsgrad": _GRADIENT.format(
-        gradient="it has the gradient of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
+        gradient="that of Barlow Twins ([`barlowtwins`](barlowtwins.md))"
     ),
     "dcl": "Use it for small batches: with few negatives, the gradient of `infonce` fades early, "
-    "and the gradient of `dcl` never fades. `dcl` overfits in many epochs on the same sentences. "
-    "Keep `--dev`, which saves the model with the best held-out score.",
+    "and the gradient of `dcl` never fades. With many epochs on the same sentences, `dcl` "
+    "overfits. Keep `--dev`, which saves the model with the best held-out score.",
     "dclplus": "Use it in place of `dcl` if `dcl` overfits: with `dclplus`, an anchor has no "
     "gradient once its loss reaches 0.",
     "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
@@ -116,7 +116,7 @@ USES = {
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as [`ntxent`](ntxent.md).",
     "mixcse": "Use it if your negatives are too easy. It adds a hard negative for each anchor: "
-    "a mixture of the embeddings of the positive and of another text.",
+    "a mixture of two embeddings, that of the positive and that of another text.",
     "mixedinfonce": "Use it if your negatives are too easy. It adds a hard negative for each "
     "anchor: a mixture of the embeddings of the two hardest negatives in the batch.",
     "modifiedbarlowtwins": _MODIFIED,
@@ -129,23 +129,23 @@ USES = {
     "all embeddings from becoming equal (collapse).",
     "ntxent": "Use it for pairs of texts, where it is the default of `isotrope train`, and for "
     "images with `--method simclr`. It compares each anchor with both texts of the other "
-    "pairs; `infonce` compares it with only one of them. Large batches therefore need more time "
-    "and memory than with `infonce`.",
+    "pairs; `infonce` compares each anchor with only one of these texts. Large batches therefore "
+    "need more time and memory than with `infonce`.",
     "paradigm": "Use it to build an objective from three components of the gradient: dissipation, "
-    "weight and ratio. `isotrope objectives` lists the components that you can choose. By default, "
-    "the dissipation is always 1, the weights are a softmax over the negatives, and the ratio is "
-    "1.",
+    "weight and ratio. `isotrope objectives` lists the components that you can choose. The default "
+    "dissipation is always 1, the default weights are a softmax over the negatives, and the "
+    "default ratio is 1.",
     "simclrgrad": _GRADIENT.format(
-        gradient="an anchor gets the gradient of its own loss in NT-Xent "
-        "([`ntxent`](ntxent.md)), but not the gradients of the losses of other anchors"
+        gradient="that of NT-Xent ([`ntxent`](ntxent.md)), without the part that an anchor gets "
+        "from the losses of other anchors"
     ),
     "unigrad": "Use it to study what the objectives of MoCo, BYOL and Barlow Twins have in common "
     "(Tao et al., 2022).",
     "vicreg": "Use it on images. On sentences, use `modifiedvicreg`, because `vicreg` never stops "
     "pushing.",
     "vicreggrad": _GRADIENT.format(
-        gradient="it has the gradient that Li et al. (2024) give for VICReg "
-        "([`vicreg`](vicreg.md)), without centring and without the hinge on standard deviations"
+        gradient="that of VICReg ([`vicreg`](vicreg.md)) as Li et al. (2024) print it, without "
+        "centring and without the hinge on standard deviations"
     ),
 }
 

@@ -18,8 +18,8 @@ _PAGE = """# Is this normal?
 Use this page to look up a question like yours. To check your own training, add
 `callbacks=[isotrope.Doctor()]` to its trainer. We took {count} questions about training embedding
 models from GitHub, and ran a small training with the settings of each question. In each training,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gave a verdict. Then we made the
-change that it proposed, and trained again.
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gave a verdict and proposed a
+change. We made this change, and trained again.
 
 ## {count} questions
 
@@ -40,7 +40,7 @@ rise: some changed trainings end with a lower score than the encoder had before 
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| all except {seen}, after which we changed a rule or the training | {judged} of {judging} |
+| all except {seen}: after seeing these, we changed a rule or the training | {judged} of {judging} |
 
 The [table](results/questions.csv) once had two more rows, both with wrong answers. The log
 [says why we removed them](LOG.md#public-questions-that-left-the-table). {misses}
@@ -59,9 +59,10 @@ All trainings have these settings:
 ## Symptoms and numbers
 
 sentence-transformers lists [23 symptoms]({list}) of failed trainings. {visible} of these symptoms
-show in the embeddings and their gradient. isotrope helps with three others in another way. The
-table has these nine symptoms. The rest of the list is about machines, files, accounts and other
-kinds of model.
+show in the embeddings and their gradient, and isotrope helps with three more. The table has these
+nine symptoms. The names in the second column are those of the
+[logged numbers](guide/anatomy.md#all-columns). The other 14 symptoms are about machines, files,
+accounts and other kinds of model.
 
 {table}
 """
@@ -109,7 +110,10 @@ SYMPTOMS = (
         ),
     ),
     Symptom("a cached loss ends with an error of autograd", other="`isotrope check`"),
-    Symptom("nothing arrives in the tracker", other="`OUTPUT_DIR/isotrope/metrics.csv`"),
+    Symptom(
+        "nothing arrives in the tracker",
+        other="`OUTPUT_DIR/isotrope/metrics.csv` has the same numbers",
+    ),
     Symptom(
         "the base model gives constant vectors, zeros or NaN",
         "`uniformity`, `std`, `effective_rank` at the first step",

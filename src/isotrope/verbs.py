@@ -1,7 +1,4 @@
-"""The functions ``audit``, ``audit_images``, ``report`` and ``sweep``.
-
-When a function is called, it imports the package that does its work.
-"""
+"""The functions ``audit``, ``audit_images``, ``report`` and ``sweep``."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +30,7 @@ def report(
     """Compare runs in one self-contained HTML file, with the diagnoses of ``isotrope.diagnose``.
 
     Args:
-        runs: A run folder or an outcome of ``isotrope.fit``, finished or not; or a list of them.
+        runs: A run folder, an outcome of ``isotrope.fit``, or a list of these; finished or not.
         output: The file to write. An existing file is replaced.
         title: Title of the page.
         pictures: Folder to which every picture is also written, as SVG and as PNG.
@@ -89,8 +86,8 @@ def audit(
         and ``to_json()`` returns everything.
 
     Raises:
-        InputError: The data, the encoder, the objective or the folder cannot be used. An objective
-            must have a dissipation, weight and ratio, and compare the rows of a batch.
+        InputError: The data, the encoder, the objective or the folder cannot be used. The objective
+            must compare the rows of a batch, and have a dissipation, a weight and a ratio.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     given: dict[str, Any] = {**settings, "plugin": list(plugins)}
@@ -174,13 +171,14 @@ def sweep(
 ) -> Result:
     """Train with many values of some settings, each with several seeds, and find the best.
 
-    The same call continues a stopped sweep and repeats no training. The table, the picture and the
-    result are written to ``output``, and each run to a folder in ``output/runs``.
+    To continue a stopped sweep, repeat the call; finished runs are not trained again. The table,
+    the picture and the result are written to ``output``, and each run to a folder in
+    ``output/runs``.
 
     Args:
         data: Path or name of the data, as for ``isotrope.fit`` or ``isotrope.fit_images``.
         vary: A dict from setting to the values to try: ``{"learning_rate": [1e-5, 3e-5],
-            "objective.temperature": "0.03..0.1"}``. A string is read like VALUES of ``--vary``.
+            "objective.temperature": "0.03..0.1"}``. A string has the form of VALUES in ``--vary``.
         output: Folder of the sweep.
         images: Whether to train on images instead of text.
         report: Function that receives a line of text for each finished run.
@@ -189,11 +187,12 @@ def sweep(
             ``draws=0``, ``keep="best"``), and settings of all runs as for ``isotrope.fit``.
 
     Returns:
-        A Result of kind ``sweep``. Its ``details["best"]`` has the best values, and
-        ``details["best_command"]`` the command that trains with them.
+        A Result of kind ``sweep``: ``details["best"]`` is a dict of the best values, and
+        ``details["best_command"]`` is the command that trains with these values.
 
     Raises:
-        InputError: A setting or the data are wrong (nothing is trained), or no trial has a score.
+        InputError: A setting or the data are wrong; then nothing is trained. Or the trainings have
+            ended, and no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):
@@ -212,7 +211,8 @@ def sweep(
     result = as_result(spec, trials)
     if result.details["best"] is None:
         failures = [why for trial in trials for why in trial.failures]
-        raise InputError(f"no trial has a score{'; ' * bool(failures)}{''.join(failures[:1])}")
+        why = f"; a run failed: {failures[0]}" if failures else ""
+        raise InputError(f"choose other values or another metric: no trial has a score{why}")
     write(spec, trials)
     return result
 

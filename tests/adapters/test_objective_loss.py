@@ -280,7 +280,7 @@ def test_what_cannot_be_is_said() -> None:
         CachedObjectiveLoss(model, "infonce", mini_batch_size=0)
     with pytest.raises(InputError, match="takes no hard negatives; found 3 columns"):
         ObjectiveLoss(model, "vicreg")(features(model, *(texts(4, i) for i in range(3))))
-    with pytest.raises(InputError, match="found 1 column"):
+    with pytest.raises(InputError, match="found 1"):
         ObjectiveLoss(model, "infonce").compute_loss_from_embeddings([torch.ones(2, 2)])
 
 

@@ -73,7 +73,7 @@ READ = "--device cpu --results R"
 SCORE = f"evaluate M {READ}"
 CASES = [  # what is typed, what is proposed, and what is typed then
     (f"train odd.csv {TRAIN}", "--columns 'die Frage,die Antwort'", "{} {advice}"),
-    (f"train one.jsonl --groups one {TRAIN}", "name a column that has several", "{} --groups n"),
+    (f"train one.jsonl --groups one {TRAIN}", "name a column with several", "{} --groups n"),
     (f"train texts.txt --views pairs {TRAIN}", "--views dropout", "{} {advice}"),
     (f"train pairs.tsv --views adjacent {TRAIN}", "--views pairs", "{} {advice}"),
     (f"train texts.txt --patience 2 {TRAIN}", "add --dev", "{} --dev pairs.csv"),

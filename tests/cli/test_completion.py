@@ -74,7 +74,6 @@ def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_shtab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert guarded(["--print-completion", "bash"]) == 2
-    assert (
-        "run pip install '.[completion]' in a checkout of isotrope: this needs the package 'shtab'"
-        in (capsys.readouterr().err)
+    assert "run pip install '.[completion]' in a checkout of isotrope: this step needs the" in (
+        capsys.readouterr().err
     )

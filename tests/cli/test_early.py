@@ -25,7 +25,7 @@ CASES = {
     "train texts.txt --output new --batch-size 0": "--batch-size 0: input should be greater",
     "train texts.txt --output new --dev nowhere.tsv": "nowhere.tsv: no such file",
     "train texts.txt --output new --plugin nowhere.py": "nowhere.py: no such file",
-    "train pairs.csv --output new --columns question": "has no column 'question' among",
+    "train pairs.csv --output new --columns question": "has no column 'question'; its columns:",
     "train texts.txt --output new --encoder /nowhere": "there is no folder '/nowhere'",
     "train texts.txt --output new --encoder used": "used holds no model",
     "encode /nowhere texts.txt -o out.npy": "there is no folder '/nowhere'",

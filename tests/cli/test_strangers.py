@@ -313,7 +313,7 @@ def test_scores_that_cannot_be_stored_are_printed(
     found = run("evaluate", encoder, *asked)
     assert found.code == 0
     assert "mrr@10" in found.out
-    assert "retrieval is scored but not stored: cannot write" in found.err
+    assert "retrieval was scored, but not stored: cannot write" in found.err
     assert "free some space" in found.err
 
 
@@ -402,7 +402,7 @@ def test_a_closed_stdout_is_one_line(closed: str) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
-    assert lines == [] if "2>&-" in closed else "standard output, which is closed" in lines[0]
+    assert lines == [] if "2>&-" in closed else "send standard output to a file" in lines[0]
     assert len(lines) <= 1
 
 

@@ -146,10 +146,13 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
     assert found.code == 2
     assert "no such luck" in found.out
     last = found.err.splitlines()[-1]
-    assert last == "isotrope: error: repeat this command: 2 runs failed; the first: no such luck"
+    assert last == "isotrope: error: repeat this command to train 2 failed runs again: no such luck"
     pretend(monkeypatch, lambda s: float("inf"))
     found = run("sweep", "train", "t.txt", "--dev", "d", "--output", "other", *VARIED)
-    assert found.err.splitlines()[-1] == "isotrope: error: no trial has a score"
+    assert (
+        found.err.splitlines()[-1]
+        == "isotrope: error: choose other values or another --metric: no trial has a score"
+    )
 
 
 @pytest.mark.parametrize("rewritten", ["texts.txt", "dev.tsv"])

@@ -148,7 +148,9 @@ def test_objectives_lists_and_explains(run) -> None:
         assert registry.find(name).paper.equation in run("objectives", name).out
     for part in ("dissipation margin:0.3:dot", "weight softmax:0.05", "ratio static:1"):
         assert f"--objective.{part}" in found.out
-    assert re.search(r"margin:0.3:dot +\(margin:metric\)\n +Dissipation GD = 1 until", found.out)
+    assert re.search(
+        r"margin:0.3:dot +\(margin:metric\)\n +Dissipation GD: 0 if the hardest", found.out
+    )
     card = run("objectives", "ModifiedBarlowTwins").out
     assert "They were tuned at the learning rate and the" in card
     assert "--objective.margin" in card
@@ -172,7 +174,9 @@ def test_check_proves_an_objective(run, tmp_path: Path) -> None:
     assert found.code == 1
     assert re.search(r"formula = components .* WRONG", found.out)
     assert "the pull, scale x GD x pull, is 2 times that of the formula" in found.out
-    assert re.search(r"invariance: scale .* not declared, but nothing changes +WRONG", found.out)
+    assert re.search(
+        r"invariance: scale .* not declared, but the loss stays the same +WRONG", found.out
+    )
     assert run("check").code == 2
     assert run("check", "nonsense").code == 2
     assert run("check", tmp_path / "none.py").code == 2

@@ -69,5 +69,5 @@ def test_other_content() -> None:
 
 def test_what_has_none() -> None:
     for value in (object(), Pair, {1, 2}, np.array(["a"], dtype=object)):
-        with pytest.raises(TypeError, match="use numbers, texts or arrays; found a"):
+        with pytest.raises(TypeError, match="use numbers, texts or arrays; found the"):
             fingerprint([value])

@@ -238,7 +238,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     for name, why in (
         ("pipe.png", "regular file first; this is a pipe"),
-        ("folder.png", "is a folder; give a file"),
+        ("folder.png", "give a file; this is a folder"),
         ("loop.png", "symbolic links"),
         ("none.png", "no such file; check the path"),
     ):
@@ -326,10 +326,10 @@ def test_a_file_is_turned_as_its_camera_says(tmp_path):
     [
         (np.zeros((3, 4, 4), np.float32), "convert the pixels to uint8, .*; found float32"),
         (torch.zeros(3, 4, 4), "convert the pixels to uint8, .*; found float32"),
-        (np.zeros((4, 4, 4), np.uint8), r"3 x h x w, h x w x 3 or h x w pixels; found \(4, 4, 4\)"),
-        (np.zeros((2, 3, 4, 4), np.uint8), r"found \(2, 3, 4, 4\)"),
-        (np.zeros((3, 0, 4), np.uint8), r"found \(3, 0, 4\)"),
-        (np.zeros((0, 4), np.uint8), r"found \(0, 4\)"),
+        (np.zeros((4, 4, 4), np.uint8), r"3 x h x w, h x w x 3 or h x w; found shape \(4, 4, 4\)"),
+        (np.zeros((2, 3, 4, 4), np.uint8), r"found shape \(2, 3, 4, 4\)"),
+        (np.zeros((3, 0, 4), np.uint8), r"found shape \(3, 0, 4\)"),
+        (np.zeros((0, 4), np.uint8), r"found shape \(0, 4\)"),
         (7, r"a path, a PIL image or an array of uint8; found 7 \(int\)"),
         (None, r"a path, a PIL image or an array of uint8; found None \(NoneType\)"),
     ],

@@ -27,20 +27,32 @@ def rows(n: int, d: int = 3, seed: int = 0) -> torch.Tensor:
         ({"positives": torch.ones(1, 4, 3)}, r"must be matrices .* and \(1, 4, 3\)"),
         (
             {"positives": torch.ones(4, 2)},
-            r"positives must be m x 3, .* the shape \(4, 2\) and the offset 0",
+            r"positives must have 3 columns, .* the shape \(4, 2\) and offset 0",
         ),
         (
             {"positives": torch.ones(3, 3)},
-            r"m >= offset \+ 4; found the shape \(3, 3\) and the offset 0",
+            r"offset \+ 4 rows; found the shape \(3, 3\) and offset 0",
         ),
-        ({"offset": 1}, r"m >= offset \+ 4; found the shape \(4, 3\) and the offset 1"),
-        ({"negatives": torch.ones(2, 5)}, r"negatives must be q x 3, .* found the shape \(2, 5\)"),
-        ({"negatives": torch.ones(3)}, r"negatives must be q x 3, .* found the shape \(3,\)"),
-        ({"groups": torch.ones(3)}, r"one integer for each of the 4 positives; found shape \(3,\)"),
+        ({"offset": 1}, r"offset \+ 4 rows; found the shape \(4, 3\) and offset 1"),
+        (
+            {"negatives": torch.ones(2, 5)},
+            r"negatives must be a matrix with 3 columns, .* found the shape \(2, 5\)",
+        ),
+        (
+            {"negatives": torch.ones(3)},
+            r"negatives must be a matrix with 3 columns, .* found the shape \(3,\)",
+        ),
+        (
+            {"groups": torch.ones(3)},
+            r"one integer for each positive, shape \(4,\); found shape \(3,\)",
+        ),
         ({"groups": torch.ones(4, 1)}, r"found shape \(4, 1\)"),
-        ({"groups": [0, 1]}, r"one integer for each of the 4 positives; found shape \(2,\)"),
+        ({"groups": [0, 1]}, r"one integer for each positive, shape \(4,\); found shape \(2,\)"),
         ({"groups": [*"aabc"]}, r"number groups by numpy.unique.*must be integers"),
-        ({"groups": torch.ones(4)}, r"integers; found torch.float32: give groups.long\(\)"),
+        (
+            {"groups": torch.ones(4)},
+            r"give groups.long\(\): groups must be integers; found torch.float32",
+        ),
         (
             {"anchors": torch.ones(4, 3, dtype=torch.long)},
             r"convert embeddings with \.float\(\); found torch.int64",

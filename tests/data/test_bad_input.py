@@ -93,7 +93,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ),
     ("cut.txt", content("one\ntwo è".encode()[:-1]), "line 2: invalid UTF-8 at byte 5 (0xc3)"),
     ("surrogate.txt", content(b"\xed\xa0\x80\n"), "line 1: invalid UTF-8 at byte 1"),
-    ("zipped.txt", zipped("text\n"), "so it is not text; end its name in .gz"),
+    ("zipped.txt", zipped("text\n"), "so it is not text; end the name of this file in .gz"),
     ("long.txt", content(f"one\n{LONG}\n"), "passage; it has more than 100,000 characters"),
     ("long.txt.gz", zipped(LONG), "line 1: break this line into lines"),
     ("wide.txt", content("𝄞" * 250_000), "line 1: break this line into lines"),
@@ -124,16 +124,20 @@ CASES: list[tuple[str, Maker, str]] = [
         content("text,id\na,1\nb, c,2\n"),
         "this line has 3 fields, but the header has 2",
     ),
-    ("quote.csv", content('text\n"a\nb\n'), "broken CSV"),
-    ("inner.csv", content('text\n"a "b" c"\n'), "line 2: write a quote"),
+    ("quote.csv", content('text\n"a\nb\n'), "the CSV is broken"),
+    ("inner.csv", content('text\n"a "b" c"\n'), "line 2: write each quote"),
     ("header.csv", content("text\n"), "give at least one record; this table holds no text"),
     (
         "columns.csv",
         content("id,body\n1,a\n"),
         "no column has a usual name, such as text or anch",
     ),
-    ("twice.csv", content("text,text\na,b\n"), "rename a column; two are called 'text'"),
-    ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV: quote without an end"),
+    ("twice.csv", content("text,text\na,b\n"), "rename a column; two columns are called 'text'"),
+    (
+        "endless.csv",
+        content('text\n"' + "x\n" * 200_000),
+        "the CSV is broken (quote without an end)",
+    ),
     ("cell.csv", content('text\n"' + "x" * 60_000 + "\n" + "x" * 60_000 + '"\n'), "longer than"),
     # JSON lines
     (
@@ -166,12 +170,12 @@ CASES: list[tuple[str, Maker, str]] = [
     (
         "half.jsonl",
         content('{"text": "\\ud83d"}\n'),
-        "line 1: remove from column 'text' a character",
+        "line 1: remove the NUL or unpaired surrogate from column 'text'",
     ),
     (
         "nul.jsonl",
         content('{"text": "a\\u0000"}\n'),
-        "line 1: remove from column 'text' a character",
+        "line 1: remove the NUL or unpaired surrogate from column 'text'",
     ),
     (
         "long.jsonl",
@@ -226,8 +230,8 @@ def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read([path], columns=["titel"]))
     assert str(caught.value) == (
-        f"{path}: choose other columns; the table has no column 'titel' (did you mean 'title'?) "
-        "among 'title', 'body'"
+        f"{path}: choose other columns; the table has no column 'titel' (did you mean 'title'?); "
+        "its columns: 'title', 'body'"
     )
 
 
@@ -237,7 +241,7 @@ def test_records_of_two_kinds(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read([tmp_path]))
     assert str(caught.value) == (
-        f"give files with one kind of records: {tmp_path / 'b.tsv'} holds pairs, but "
+        f"give only files with the same kind of records; {tmp_path / 'b.tsv'} holds pairs, but "
         f"{tmp_path / 'a.txt'} holds texts"
     )
 

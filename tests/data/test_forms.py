@@ -271,7 +271,9 @@ def test_compressed_text(tmp_path: Path, compressed: str) -> None:
             records(read([path]))
     plain = tmp_path / "a.jsonl"
     plain.write_bytes(pack[compressed](content))
-    with pytest.raises(InputError, match=rf"it is not text; end its name in \.{compressed}"):
+    with pytest.raises(
+        InputError, match=rf"it is not text; end the name of this file in \.{compressed}"
+    ):
         records(read([plain]))
 
 
@@ -352,7 +354,11 @@ def test_a_text_that_a_table_holds_once_for_many_rows(
         with pyarrow.ipc.new_file(str(path), table.schema, options=options) as file:
             file.write_table(table)
     before = pyarrow.default_memory_pool().max_memory()
-    said = "unpacks to more than 200 times" if characters < 1 << 20 else "is longer than 100,000"
+    said = (
+        "unpacks to more than 200 times its size"
+        if characters < 1 << 20
+        else "is longer than 100,000"
+    )
     with pytest.raises(InputError, match=said):
         records(read([path]))
     assert pyarrow.default_memory_pool().max_memory() <= max(before, 1 << 27)

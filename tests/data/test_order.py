@@ -51,9 +51,9 @@ def test_neighbours_are_scattered() -> None:
 
 
 def test_refuses_what_is_outside() -> None:
-    with pytest.raises(IndexError, match="from 0 to 4; found 0 to 5"):
+    with pytest.raises(IndexError, match="from 0 to 4; found places from 0 to 5"):
         Order(5, 0, 0)[np.array([0, 5])]
-    with pytest.raises(IndexError, match="found -1"):
+    with pytest.raises(IndexError, match="found places from -1"):
         Order(5, 0, 0)[np.array([-1])]
     with pytest.raises(ValueError, match="at least 1 record to shuffle; found 0"):
         Order(0, 0, 0)

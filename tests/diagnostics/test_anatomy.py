@@ -141,8 +141,8 @@ def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
             observed(anatomy, loss(anchors, positives))
         notes[loss] = anatomy.diagnose().notes
         assert anatomy.rows[0]["dissipation"] is not None
-    assert any("to judge gradient dissipation, pass" in note for note in notes[scaled])
-    assert not any("to judge gradient dissipation, pass" in note for note in notes[users_loss])
+    assert any("the loss's temperature to the Doctor" in note for note in notes[scaled])
+    assert not any("the loss's temperature to the Doctor" in note for note in notes[users_loss])
 
 
 @pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
@@ -260,7 +260,7 @@ def test_no_negatives_is_not_an_anchor_that_is_done() -> None:
     assert row["uniformity"] is not None is not row["embedding_gradient"]
     found = anatomy.diagnose(batch_size=16)
     assert found.verdict == ("healthy",)
-    assert any("need in-batch negatives: none found" in note for note in found.notes)
+    assert any("need negatives: some steps have none" in note for note in found.notes)
 
 
 def test_pairs_that_belong_together_have_angles() -> None:

@@ -85,7 +85,7 @@ def test_images_are_scored_by_their_neighbours(tmp_path: Path) -> None:
         (
             "0,2.5\n10,1,1,1\n",
             "files: [a]\n",
-            r"metrics.csv, line 2: 2 cells, but the header has 4",
+            r"metrics.csv, line 2: expected 4 cells, found 2",
         ),
         (",2.5,1,\n", "files: [a]\n", r"metrics.csv, line 2: the row has no step"),
         ("0,1,1,1\n", "{", r"config.yaml:1 is not YAML"),
@@ -100,7 +100,7 @@ def test_damaged_files_are_named(tmp_path: Path, lines: str, settings: str, mess
 def test_a_log_that_is_no_text_is_named(tmp_path: Path) -> None:
     run = unfinished(tmp_path, "")
     (run / "metrics.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"metrics.csv: restore this file; it is not UTF-8 text"):
+    with pytest.raises(InputError, match=r"metrics.csv: save this file as UTF-8; it is not"):
         of_run(run)
 
 
@@ -132,4 +132,7 @@ def test_a_loss_of_sentence_transformers_has_no_objective(tmp_path: Path) -> Non
     assert "the gradient components of the loss CoSENTLoss are not logged" in case.notes
     (found,) = diagnose(case).findings
     assert found.verdict == "not-enough-seen"
-    assert found.change == "train with this loss in your own trainer, watched by isotrope.Doctor()"
+    assert (
+        found.change
+        == "train with this loss in your own trainer, and measure with isotrope.Doctor()"
+    )

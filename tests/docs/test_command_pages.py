@@ -46,5 +46,5 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "## Data to score on, in any combination" in evaluate
     assert "| `--mode full\\|prototyping` | Protocol of the transfer tasks [full]. |" in evaluate
     simulate = command_page("simulate")
-    assert "```text\ndissipation  gradient dissipation GD, a factor from 1 to 0" in simulate
+    assert "```text\ndissipation  gradient dissipation GD: factor on the whole gradient" in simulate
     assert "%" not in command_page("sweep"), "filled in as in the help"

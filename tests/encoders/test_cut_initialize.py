@@ -97,7 +97,7 @@ def test_one_changes_nothing_and_a_half_makes_larger():
 
 @pytest.mark.parametrize("c", [0, -3, float("nan"), float("inf")])
 def test_a_constant_that_is_none(c):
-    with pytest.raises(InputError, match="above 0, a finite number; found"):
+    with pytest.raises(InputError, match="give a finite cut-constant above 0; found"):
         cut_initialize(nn.Linear(2, 2), c)
 
 

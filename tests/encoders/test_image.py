@@ -136,7 +136,7 @@ class TestBuild:
             ("resnet18", {"image_size": 0}, "image size and width of at least 1; found 0"),
             ("vit-tiny", {"stem": "cifar"}, "use the stem 'auto' for vit-tiny"),
             ("vit-tiny", {"image_size": 30}, "30 pixels cannot be cut into patches of 4"),
-            ("vit-tiny", {"width": 13}, "a width that is a multiple of the 3 heads; found 13"),
+            ("vit-tiny", {"width": 13}, "a multiple of 3, the number of heads; found 13"),
             ("resnet9", {"std": (0.2, 0, 0.2)}, "standard deviations above 0"),
             ("resnet9", {"mean": (0.5,)}, r"the mean as 3 finite numbers; found \(0.5,\)"),
             ("resnet9", {"std": (1, 1, float("nan"))}, "deviation as 3 finite numbers"),
@@ -180,7 +180,7 @@ class TestForward:
             assert encoder(torch.rand(2, 3, side, side)).shape == (2, encoder.dimension)
 
     def test_crops_that_no_patches_fit(self, vit):
-        with pytest.raises(InputError, match="these have 10 x 16 pixels"):
+        with pytest.raises(InputError, match="these images have 10 x 16 pixels"):
             vit(torch.rand(2, 3, 10, 16))
 
     @pytest.mark.parametrize("name", ["resnet9", "vit-tiny"])
@@ -237,14 +237,14 @@ class TestEncode:
             vit.encode(pictures(1, 16), batch_size=0)
         with pytest.raises(InputError, match=r"found the path a\.png"):
             vit.encode("a.png")
-        with pytest.raises(InputError, match=r"h x w x 3 or h x w pixels; found \(16, 16, 5\)"):
+        with pytest.raises(InputError, match=r"h x w x 3 or h x w; found shape \(16, 16, 5\)"):
             vit.encode([np.zeros((16, 16, 5), np.uint8)])
 
     def test_broken_weights(self, vit):
         encoder = copy.deepcopy(vit).train()
         with torch.no_grad():
             encoder.model.layernorm.bias.fill_(float("nan"))
-        with pytest.raises(InputError, match=r"train .* again .*, because its weights are broken"):
+        with pytest.raises(InputError, match=r"train .* again .*, because some embeddings"):
             encoder.encode(pictures(1, 16))
         assert encoder.training
 

@@ -245,10 +245,10 @@ class TestBroken:
     def test_text_is_no_image_encoder_and_the_other_way_round(self, tiny, folder, tmp_path):
         tiny.save(tmp_path / "text")
         assert isinstance(load(tmp_path / "text", device="cpu"), SentenceEncoder)
-        with pytest.raises(InputError, match=r"a type that isotrope reads \(resnet"):
+        with pytest.raises(InputError, match=r"or a model of the type resnet"):
             ImageEncoder.load(tmp_path / "text")
         with pytest.raises(
-            InputError, match=r"load .* with isotrope\.load: it takes images, not text"
+            InputError, match=r"load .* with isotrope\.load; this model takes images, not text"
         ):
             SentenceEncoder.load(folder)
 

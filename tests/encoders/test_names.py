@@ -230,7 +230,7 @@ def test_modules_without_paths(folder):
 def test_a_configuration_that_cannot_be_opened(folder):
     (folder / "config.json").unlink()
     (folder / "config.json").mkdir()
-    with pytest.raises(InputError, match=r"config\.json: is a folder; give a file"):
+    with pytest.raises(InputError, match=r"config\.json: give a file; this is a folder"):
         resolve(folder)
 
 
@@ -247,7 +247,7 @@ def test_broken_weights_are_named(folder):
     for content in (weights[: len(weights) // 2], b"garbage" * 50, b""):
         spoil(folder, "model.safetensors", content)
         with pytest.raises(
-            InputError, match=r"download .*model\.safetensors again: it cannot be read"
+            InputError, match=r"download .*model\.safetensors again: this file cannot be read"
         ):
             resolve(folder)
 

@@ -60,7 +60,7 @@ def test_the_global_random_state_is_left_alone():
 
 @pytest.mark.parametrize("texts", [[], ["", "  "]])
 def test_no_text_no_vocabulary(texts):
-    with pytest.raises(InputError, match="no text to learn a vocabulary from"):
+    with pytest.raises(InputError, match="from which a vocabulary is learnt; found no word"):
         SentenceEncoder.scratch(texts)
 
 

@@ -234,7 +234,7 @@ class TestPooling:
         model = SentenceTransformer(modules=[tiny.model[0]], device="cpu")
         model.save_pretrained(str(tmp_path / "none"), create_model_card=False)
         with pytest.raises(
-            InputError, match=r"add a pooling module to .*; it gives one vector for each token"
+            InputError, match=r"add a pooling module to .*, which gives a vector for each token"
         ):
             SentenceEncoder.load(tmp_path / "none")
         with pytest.raises(InputError, match=r"leave out the pooling 'cls': .* has no pooling"):
@@ -424,7 +424,7 @@ class TestModelsThatDoNotFit:
 
     def test_cut_embeddings(self, tiny, monkeypatch):
         monkeypatch.setattr(tiny.model, "truncate_dim", 16)
-        with pytest.raises(InputError, match="of x; it cuts the embeddings"):
+        with pytest.raises(InputError, match="of x, because this setting cuts the embeddings"):
             SentenceEncoder(tiny.model, "x")
 
     def test_token_types_that_are_not_all_0(self, folder):
@@ -437,7 +437,9 @@ class TestModelsThatDoNotFit:
         file = folder / "tokenizer_config.json"
         names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
         file.write_text(json.dumps(json.loads(file.read_text()) | names))
-        with pytest.raises(InputError, match=r"token_type_ids .* sets them to \[1, 0, 0\]"):
+        with pytest.raises(
+            InputError, match=r"token_type_ids .* sets token_type_ids to \[1, 0, 0\]"
+        ):
             SentenceEncoder.load(folder)
 
     def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch):

@@ -87,7 +87,7 @@ def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     assert second.items.keys() == first.items.keys()
     assert second.provenance["reused"] == ["retrieval"]
     said = capsys.readouterr().err
-    assert "already scored, in " in said
+    assert "already scored, see " in said
     assert ": retrieval (to repeat: --again)" in said
 
     assert len(evaluate(again=True)[1]) == 1
@@ -142,7 +142,7 @@ def test_any_encoder(pairs):
 
 
 def test_nothing_to_evaluate_on():
-    with pytest.raises(InputError, match="give data to evaluate on: the folder of the STS"):
+    with pytest.raises(InputError, match="give data to evaluate on: sts=DIR"):
         isotrope.evaluate("all-MiniLM-L6-v2")
 
 

@@ -184,7 +184,7 @@ def test_searches_that_are_refused() -> None:
             files.search(Table(), np.ones(shape), "river")
     with pytest.raises(InputError, match=r"row 2 of the matrix has NaN or infinity"):
         files.search(Table(), np.array([[1, 0], [0, 1], [0, np.nan]]), "river")
-    with pytest.raises(InputError, match="write the query as UTF-8 text"):
+    with pytest.raises(InputError, match="write the query in UTF-8"):
         files.search(Table(), WORDS, "\ud800")
 
 
@@ -210,7 +210,7 @@ def test_stored_embeddings_are_used_and_recognised(
 
     rows = np.load(stored)
     np.save(stored, rows[::-1])
-    with pytest.raises(InputError, match=r"row 0 of .* the embedding of text 1 is not that of"):
+    with pytest.raises(InputError, match=r"row 0 of .* is not the embedding of text 1"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     np.save(stored, rows[1:])
     with pytest.raises(

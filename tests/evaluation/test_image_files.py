@@ -77,13 +77,13 @@ def test_links_are_followed_as_in_training(model, folder, tmp_path):
 
 def test_a_line_break_in_a_name_would_shift_the_list(model, folder, tmp_path):
     (folder / "b.png").rename(folder / "b\nc.png")
-    with pytest.raises(InputError, match=r"rename 'b\\nc\.png', whose name has a line break"):
+    with pytest.raises(InputError, match=r"rename 'b\\nc\.png': its name has a line break"):
         encode_file(model, folder, tmp_path / "x.npy", device="cpu")
     assert not (tmp_path / "x.npy").exists()
 
 
 def test_what_is_refused(model, folder, tmp_path):
-    with pytest.raises(InputError, match="give a folder, because this is an image encoder"):
+    with pytest.raises(InputError, match="give a folder of pictures, which an image"):
         encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"give a folder with pictures \(\.bmp"):

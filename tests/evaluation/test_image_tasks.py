@@ -180,9 +180,7 @@ class TestWhatIsAsked:
             isotrope.evaluate(ImageEncoder.build("resnet9", width=4, image_size=8), sts=tmp_path)
 
     def test_too_little(self, run, data):
-        with pytest.raises(
-            InputError, match=r"choose knn, linear, or both: pictures have no other score .*run"
-        ):
+        with pytest.raises(InputError, match=r"choose knn, linear, or both: .*run takes pictures"):
             isotrope.evaluate(run, knn=False, linear=False)
         with refused_setting("labels_test", value=data):
             isotrope.evaluate(run, labels_test=data)

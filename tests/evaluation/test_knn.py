@@ -155,7 +155,7 @@ def test_memory_does_not_grow_with_the_training_part():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 0}, "k of at least 1 and a temperature above 0; found k = 0"),
+        ({"k": 0}, "at least k = 1 and a temperature above 0; found k = 0"),
         ({"temperature": 0.0}, "found k = 200 and temperature 0.0"),
         ({"temperature": float("inf")}, "temperature inf"),
         ({"temperature": float("nan")}, "temperature nan"),

@@ -91,7 +91,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a label without a name": (
         {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
-        "to the array class_names, which has 2 other names",
+        "to the array class_names, because a picture has this label",
     ),
     "a test part of floats": (
         {"images": X, "x_test": X.astype(float)},
@@ -114,15 +114,15 @@ STRIPS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
-        "strip 0 of the file is damaged",
+        "strip 0 in the file is damaged",
     ),
     "no pictures in them": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([0, 9])},
-        "strip 0 of the file is damaged",
+        "strip 0 in the file is damaged",
     ),
     "offsets beyond the end": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([5, 99])},
-        "strip 0 of the file is damaged",
+        "strip 0 in the file is damaged",
     ),
 }
 # raw files that claim to be .npz
@@ -243,22 +243,22 @@ def _tables() -> Iterator[Case]:
     yield Case(
         "hugging face/no state",
         bad("dataset_info.json", "{}"),
-        "save the dataset again; it cannot be read",
+        "save the dataset again; isotrope cannot read this folder",
     )
     yield Case(
         "hugging face/splits above it",
         bad("dataset_dict.json", '{"splits": ["../../elsewhere"]}'),
-        "leads out of the folder",
+        "is a path, not a name",
     )
     yield Case(
         "hugging face/broken parquet",
         bad("train.parquet", b"PAR1"),
-        "save the dataset again; it cannot be read",
+        "save the dataset again; isotrope cannot read this folder",
     )
     yield Case(
         "hugging face/empty parquet",
         bad("train.parquet", b""),
-        "save the dataset again; it cannot be read",
+        "save the dataset again; isotrope cannot read this folder",
     )
 
     def words(room: Path, bench: Bench) -> Sequence[object]:
@@ -299,7 +299,9 @@ def _tables() -> Iterator[Case]:
     yield Case("hugging face/pictures of numbers", numbers, "the bytes of picture files")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
-    yield Case("hugging face/labels of lists", labels, "neither numbers nor names")
+    yield Case(
+        "hugging face/labels of lists", labels, "each must be a number or the name of a class"
+    )
     yield Case(
         "hugging face/a card with an address",
         card,
@@ -383,7 +385,7 @@ def _folders() -> Iterator[Case]:
     yield Case(
         "pictures/other files",
         of(("a.txt", "x"), ("b.svg", "x")),
-        "put pictures into this folder: it needs files",
+        "put pictures into this folder; their names must end in",
     )
     yield Case("pictures/words", of(("a.png", "hello"), ("b.jpg", "x")), many)
     yield Case("pictures/no bytes", of(("a.png", b""), ("b.webp", b"")), many)
@@ -408,7 +410,7 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/pipes", piped, many)
     yield Case("pictures/devices", devices, many)
     yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
-    yield Case("pictures/beside folders", beside, "lie beside 2 folders")
+    yield Case("pictures/beside folders", beside, "2 subfolder(s) with pictures")
     yield Case("pictures/held out without labels", unlabelled, "without labels")
     yield Case("pictures/output inside them", inside, "choose an output folder outside the data")
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")

@@ -10,10 +10,10 @@ from tests.inputs.text import content, train
 
 # of one STS file, for `evaluate --sts` and for `train --dev`
 STS: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "3\tone\n", "this is no scored pair"),
-    ("score.tsv", "three\ta\tb\n", "this is no scored pair"),
-    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "this is no scored pair"),
-    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "this is no scored pair"),
+    ("fields.tsv", "3\tone\n", "this line is no scored pair"),
+    ("score.tsv", "three\ta\tb\n", "this line is no scored pair"),
+    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "this line is no scored pair"),
+    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "this line is no scored pair"),
     ("sentence.tsv", "1\ta\t\n2\tb\tc\n", "with an empty text"),
     ("one-score.tsv", "1\ta\tb\n1\tc\td\n", "different scores"),
     ("empty.tsv", "", "is empty"),
@@ -34,7 +34,7 @@ STS: list[tuple[str, bytes | str, str]] = [
     (
         "half.jsonl",
         '{"score": 1, "sentence1": "\\ud800", "sentence2": "b"}\n',
-        "a character that is not text",
+        "the NUL or unpaired surrogate",
     ),
     ("broken.tsv.gz", b"no gzip", "not a complete .gz file"),
     ("cut.tsv.gz", gzip.compress(os.urandom(500))[:200], "not a complete .gz file"),
@@ -54,11 +54,11 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "score that is NaN": ({"qrels.tsv": "q\td\tnan\n"}, "must be a finite number"),
     "two fields": ({"qrels.tsv": "q\td\n"}, "give 3 tab-separated fields"),
     "two scores": ({"qrels.tsv": "q\td\t1\nq\td\t2\n"}, "which have the scores 1 and 2"),
-    "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "it has no relevant document"),
+    "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "the query has no relevant document"),
     "an id twice": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n' * 2}, "an earlier text has 'd'"),
     "no id": ({"corpus.jsonl": '{"text": "a"}\n'}, "no column '_id'"),
     "no text": ({"queries.jsonl": '{"_id": "q"}\n'}, "no column 'text'"),
-    "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "its text is empty"),
+    "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "which has no text"),
     "text of numbers": ({"corpus.jsonl": '{"_id": "d", "text": 5}\n'}, "not text"),
     "title of lists": ({"corpus.jsonl": '{"_id": "d", "text": "a", "title": []}\n'}, "not text"),
     "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "this line is not JSON"),
@@ -177,7 +177,7 @@ def _folders() -> Iterator[Case]:
         "labels/two trains": (
             "--labels",
             [("train.tsv", "a\tb\n"), ("train.csv", "label,text\n"), ("test.tsv", "a\tb\n")],
-            "into this folder; it has t",
+            "into this folder; found: t",
         ),
     }
     for name, (flag, files, says) in folders.items():
@@ -197,7 +197,7 @@ def _folders() -> Iterator[Case]:
         "too few rows": (
             "mr/all.tsv",
             "0\tbad\n1\tgood\n",
-            "its labels are 1 of 0",
+            "rows: 1 of label 0",
         ),
         "an unknown label": (
             "mr/all.tsv",

@@ -72,6 +72,6 @@ def test_no_archive_is_unpacked(tmp_path: Path) -> None:
         archive_of_files.addfile(told, io.BytesIO(b"text"))
     with pytest.raises(InputError, match="unknown kind of file"):
         list(read([tar]))
-    with pytest.raises(InputError, match=r"not a '\.gz' file"):
+    with pytest.raises(InputError, match=r"not a file with the ending '\.gz'"):
         load_images(tar)
     assert not list(tmp_path.rglob("escaped*"))

@@ -133,7 +133,7 @@ def test_half_a_surrogate_pair_is_no_text(tmp_path: Path, text: str) -> None:
         encoder.encode(["fine", text])
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + "\n")
     with pytest.raises(
-        InputError, match="line 1: remove from column 'text' a character that is not text"
+        InputError, match="line 1: remove the NUL or unpaired surrogate from column 'text'"
     ):
         list(read([tmp_path / "a.jsonl"]))
     whole = json.dumps({"text": "\U0001f468"})  # both halves

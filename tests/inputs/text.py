@@ -56,7 +56,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
         "negative.csv",
         "anchor,positive,positive\na,b,c\n",
         [],
-        "rename a column; two are called 'positive'",
+        "rename a column; two columns are called 'positive'",
     ),
     ("header.tsv", "anchor\tpositive\n", ["--columns", "anchor,positive"], "holds no text"),
     ("bomb.jsonl", '{"text": "' + "x" * 2_000_000 + '"}\n', [], "longer than 1,000,000"),
@@ -67,7 +67,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("objects.jsonl", '{"text": {"a": "b"}}\n', [], "not text"),
     ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "this line is not JSON"),
     ("pair.jsonl", '{"anchor": "a"}\n', ["--columns", "anchor,positive"], "no column 'positive'"),
-    ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "a character that is not text"),
+    ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "the NUL or unpaired surrogate"),
     (
         "wide.csv",
         "text," + ",".join(f"c{i}" for i in range(5000)) + "\nx\n",
@@ -161,7 +161,7 @@ def _folders() -> Iterator[Case]:
         content(room / "b.txt", b"\xff\xfe")
         return train(bench, "a.txt", "b.txt")
 
-    yield Case("text/folder of two kinds", mixed, "give files with one kind of records")
+    yield Case("text/folder of two kinds", mixed, "give only files with the same kind of records")
     yield Case("text/folder that links to itself", looping, "no file with text")
     yield Case("text/folders that link to each other", around, "no file with text")
     yield Case("text/folder with a pipe", pipe_inside, "regular file first; this is a pipe")

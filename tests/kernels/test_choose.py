@@ -16,14 +16,14 @@ VIEWS = Views(torch.eye(2), torch.eye(3)[:, :2])
 def test_auto_gives_a_reason_with_the_size() -> None:
     small, reason = choose(VIEWS)
     assert small == "eager"
-    assert reason.startswith("2 x 3 similarities are ")
-    assert reason.endswith("MB, held at once")
+    assert reason.startswith("the 2 x 3 similarities take ")
+    assert reason.endswith("MB, so all are held in memory")
     batch = torch.empty(182, 1)
     assert choose(Views(batch, batch))[0] == "rowblock"
     many = torch.empty(5000, 1)
     assert choose(Views(many, many)) == (
         "rowblock",
-        "5000 x 5000 similarities are 95.4 MB, computed in blocks of rows",
+        "the 5000 x 5000 similarities take 95.4 MB, so they are computed in blocks of rows",
     )
 
 

@@ -76,7 +76,9 @@ def test_a_random_sphere_is_as_uniform_as_the_theory_says() -> None:
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_uniformity_needs_a_pair(n: int) -> None:
-    with pytest.raises(ValueError, match=rf"give uniformity at least two embeddings; found {n}"):
+    with pytest.raises(
+        ValueError, match=rf"give at least two embeddings for a uniformity; found {n}"
+    ):
         uniformity(torch.ones(n, 3))
 
 

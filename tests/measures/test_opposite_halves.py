@@ -72,7 +72,7 @@ def test_it_is_a_number_without_a_history() -> None:
 
 
 def test_what_cannot_be_measured() -> None:
-    with pytest.raises(ValueError, match="at least one pair; found none"):
+    with pytest.raises(ValueError, match="at least one pair of embeddings; found none"):
         opposite_halves(torch.ones(0, 3), torch.ones(0, 3))
     with pytest.raises(ValueError, match="between 0 and pi; found 180"):
         opposite_halves(torch.ones(1, 3), torch.ones(1, 3), 180)

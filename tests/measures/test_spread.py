@@ -83,7 +83,9 @@ class TestMeanCosine:
 
     @pytest.mark.parametrize("n", [0, 1])
     def test_needs_a_pair(self, n: int) -> None:
-        with pytest.raises(ValueError, match=rf"at least two embeddings; found {n}"):
+        with pytest.raises(
+            ValueError, match=rf"at least two embeddings for a mean cosine; found {n}"
+        ):
             mean_cosine(torch.ones(n, 3))
 
 

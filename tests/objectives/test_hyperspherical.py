@@ -168,7 +168,7 @@ def test_align_uniform_presets(backbone: str, balance: float) -> None:
 
 
 def test_mhe_as_printed() -> None:
-    """Li et al. 2024, section 4.1: unordered pairs of the anchors' view, t = 1."""
+    """Li et al. 2024, section 4: unordered pairs of the anchors' view, t = 1."""
     n, nu = 8, 0.7
     a, b = (unit(x) for x in batch("random", n, 4))
     d = squares(a, a)
@@ -226,7 +226,7 @@ def test_the_released_energy_is_that_of_half_the_inverse_temperature() -> None:
 
 
 def mhs_by_hand(a, b, nu, pick=min):
-    """Li et al. 2024, section 4.1: values, and gradients of the anchors with negatives constant."""
+    """Li et al. 2024, section 4: values, and gradients of the anchors with negatives constant."""
     n, values, rows = len(a), [], []
     for i in range(n):
         j = pick((j for j in range(n) if j != i), key=lambda j: (a[i] - a[j]).norm().item())

@@ -59,7 +59,7 @@ def assert_gradients(objective, by_hand, a, b) -> None:
 
 
 def active(a, b, m):
-    """Li et al. 2024, section 4.2: s_ii' - max_{k != i} s_ik' < m."""
+    """Li et al. 2024, section 4: s_ii' - max_{k != i} s_ik' < m."""
     s, n = a @ b.T, len(a)
     return [float(s[i, i] - max(s[i, k] for k in range(n) if k != i) < m) for i in range(n)]
 

@@ -181,7 +181,7 @@ def test_terms_have_the_settled_shapes(name: str, settings: dict[str, Any]) -> N
     objective = registry.build(name, settings)
     views = random_views(objective, 7, 4)
     if not objective.has_terms:
-        with pytest.raises(NoTerms, match="has no gradient components: use its formula"):
+        with pytest.raises(NoTerms, match="has no gradient components: compute them"):
             objective.terms(views.anchors, views.positives)
         return
     terms = objective.terms(views.anchors, views.positives, views.negatives)

@@ -63,7 +63,7 @@ def with_its_own_column(_: Objective, pairs: Pairs, terms: Terms) -> Terms:
 
 
 def of_the_other_moment(objective: BarlowTwins, pairs: Pairs, terms: Terms) -> Terms:
-    """As the earlier version of Li et al. 2024 prints it."""
+    """With h_i.h'_j in place of h'_i.h'_j."""
     n, views = len(pairs.views.anchors), pairs.views
     weight = 2 * objective.weight / n**2 * (views.anchors @ views.own.T)
     return replace(terms, weight=weight.fill_diagonal_(0))
@@ -189,10 +189,10 @@ def test_a_constant_that_is_not_declared_fails_in_the_symmetric_form_only() -> N
     first, *_ = prove(written(DCLPlus, formula=one_sided), SHAPES)
     assert not first.passed
     assert first.means.startswith("declare in `holds`")
-    assert ": only the symmetric form is wrong; wrong in" in first.means
-    assert "first in Symmetric(objective=Mistaken(" in first.means
+    assert "form is wrong; 12 of 30 cases fail" in first.means
+    assert "the first is Symmetric(objective=Mistaken(" in first.means
     everywhere, *_ = prove(mistaken(*MISTAKES["twice"]), SHAPES)
-    assert everywhere.means.startswith("wrong in 52 of 60 cases, first in Mistaken("), everywhere
+    assert everywhere.means.startswith("52 of 60 cases fail; the first is Mistaken("), everywhere
 
 
 @pytest.mark.usefixtures("briefly")
@@ -260,7 +260,7 @@ def test_components_that_leave_groups_out_are_found() -> None:
     ("invariances", "found"),
     [
         ({"rotation", "permutation", "scale", "view swap"}, None),
-        ({"rotation", "permutation"}, "not declared, but nothing changes"),
+        ({"rotation", "permutation"}, "not declared, but the loss stays the same"),
     ],
 )
 def test_false_declarations_are_found(invariances: set[str], found: str | None) -> None:

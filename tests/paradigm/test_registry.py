@@ -159,7 +159,7 @@ def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> No
         ("raise SystemExit(0)", "failed: SystemExit"),
         (
             "from isotrope.paradigm.objective import Objective\nclass Bare(Objective): pass",
-            r"name the source of class Bare: class Bare\(Objective, paper=Paper\(...\)\)",
+            r"name the paper of class Bare: class Bare\(Objective, paper=Paper\(...\)\)",
         ),
         (
             "from isotrope.core.hyper import Paper\n"

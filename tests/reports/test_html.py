@@ -329,9 +329,9 @@ def test_equal_weights_are_told(tmp_path: Path) -> None:
         for name, weights in (("a", "1f"), ("b", "1f"), ("c", "2f"), ("d", None), ("e", None))
     ]
     _, page = report(tmp_path, *runs)
-    assert "The saved model has the same weights as in b." in page.text
-    assert "The saved model has the same weights as in a." in page.text
-    assert page.text.count("same weights") == 2
+    assert "The saved weights equal those of b." in page.text
+    assert "The saved weights equal those of a." in page.text
+    assert page.text.count("saved weights equal") == 2
 
 
 @pytest.mark.usefixtures("words")
@@ -387,7 +387,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder, not a file"):
         write_report([run], tmp_path)
     (run / "metrics.csv").write_text("step,loss\n1\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"metrics\.csv, line 2: 1 cells"):
+    with pytest.raises(InputError, match=r"metrics\.csv, line 2: expected 2 cells, found 1"):
         write_report([run], tmp_path / "x.html")
     assert not (tmp_path / "x.html").exists()
 

@@ -79,7 +79,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     ("folder", "page", "said"),
     [
         ("pictures", "taken/page.html", "taken is a file; give a folder"),
-        ("same", "same", "is the name of the page"),
+        ("same", "same", "is the file of the page"),
         ("blocked", "page.html", "loss.png is a folder, not a file"),
         ("taken/pictures", "page.html", "cannot write .*pictures"),
     ],

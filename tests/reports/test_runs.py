@@ -64,7 +64,7 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
         (
             "metrics.csv",
             "step,loss\n1,2\n3",
-            r"metrics\.csv, line 3: 1 cells, but the header has 2",
+            r"metrics\.csv, line 3: expected 2 cells, found 1",
         ),
         (
             "metrics.csv",
@@ -82,7 +82,7 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
         (
             "metrics.csv",
             b"\xff\xfe",
-            r"metrics\.csv: restore this file; it is not UTF-8 text \(byte 0",
+            r"metrics\.csv: save this file as UTF-8; it is not UTF-8 text \(byte 0",
         ),
         ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
         ("config.yaml", "- a\n", r"config\.yaml must hold settings"),
@@ -105,7 +105,7 @@ def test_damaged_file_is_named(tmp_path: Path, file: str, text: str | bytes, mes
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"give the output folder of .*nowhere is not a folder"):
         read_run(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"cannot read .*metrics\.csv: no such file"):
+    with pytest.raises(InputError, match=r"cannot find the file .*metrics\.csv"):
         read_run(tmp_path)
     run = write_run(tmp_path / "run")
     (run / "config.yaml").unlink()

@@ -150,7 +150,7 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     saved = SentenceEncoder.load(RunFolder(output).model, device="cpu")
     assert saved.fingerprint() == original != rejected.fingerprint()
     card = (output / "model" / "README.md").read_text()
-    assert "unchanged: training with ntxent made it no better" in card
+    assert "The unchanged embedding model" in card
     assert "the rejected model (step 3)" in card
     assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
 
@@ -186,7 +186,7 @@ def test_new_questions_are_ranked_among_all_known_answers(
     given = {"files": [str(file_of(rows, tmp_path))], "output": str(tmp_path / "run")}
     outcome = train(TrainSettings.read({**given, "epochs": 1, "dev": "auto", "holdout": 0.2}))
     assert f"among {len(THINGS)} texts" in outcome.result.details["dev"]["name"]
-    assert "the dev score ranks all answers" in capsys.readouterr().err
+    assert "score, all answers are ranked" in capsys.readouterr().err
 
 
 def test_sets_that_leave_too_few_are_not_held_out_together() -> None:
@@ -265,6 +265,8 @@ def test_what_to_try_next() -> None:
     easy = DevHistory("dev", "trained")
     for step in (0, 8):
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
-    assert next_step(short, 512, easy).startswith("next, score both models on all your texts")
+    assert next_step(short, 512, easy).startswith(
+        "next, score the original and the trained model on"
+    )
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, 512, worse)

@@ -95,7 +95,7 @@ def test_a_sweep_tries_it_beside_numbers(
     ("changed", "message"),
     [
         ({"head": "mlp"}, "the audit embeds texts without a head"),
-        ({"encoder": "scratch"}, "the audit needs a trained encoder, not scratch; give a number"),
+        ({"encoder": "scratch"}, "the audit needs a trained encoder, but encoder='scratch'"),
         ({"objective": "mpt"}, "cannot recommend a temperature for mpt"),
         ({"objective": "dcl"}, "cannot recommend a temperature for dcl"),
         ({"objective": "vicreg"}, "vicreg"),
@@ -119,7 +119,7 @@ def test_several_processes_of_others_are_refused(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_temperature, "launched_processes", lambda: (2, 2))
-    remedy = "run `isotrope audit` first, and give its temperature"
+    remedy = "run `isotrope audit` first, and give the temperature that it recommends"
     with refused_setting("objective.temperature", remedy=remedy):
         fit(**given)
 

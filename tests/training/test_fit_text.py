@@ -297,7 +297,7 @@ def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
     backwards = InfoNCE().symmetric().modify(dissipation="margin")
     with pytest.raises(InputError, match=r"call modify first, .*no settings describe"):
         fit(TEXTS, **options, objective=backwards)
-    message = "objective_settings is only for an objective that you give by name"
+    message = "objective_settings, which is only for an objective given by its name"
     with pytest.raises(InputError, match=message):
         fit(TEXTS, **options, objective=MET(), objective_settings={"margin": 0.3})
     learnt = InfoNCE(temperature=torch.tensor(0.1, requires_grad=True)).symmetric()
@@ -318,7 +318,7 @@ def test_a_class_of_ones_own(options: dict[str, Any], monkeypatch: pytest.Monkey
     outcome = fit(TEXTS, **options, objective=Pull(scale=2.0))
     assert outcome.result.details["objective"] == {"name": "pull", "parameters": {"scale": 2.0}}
     options["output"] += "-2"
-    with pytest.raises(InputError, match="because devices=2 starts processes that do not know"):
+    with pytest.raises(InputError, match="the processes that devices=2 starts cannot import"):
         fit(TEXTS, **options, objective=Pull(), devices=2)
 
 
@@ -337,10 +337,14 @@ def test_the_keywords_are_the_settings() -> None:
 @pytest.mark.parametrize(
     ("wrong", "setting", "shown"),
     [
-        ({"precision": "16", "device": "cpu"}, "precision", "precision=16 (needs a GPU"),
+        (
+            {"precision": "16", "device": "cpu"},
+            "precision",
+            "precision=16 (use precision='bf16' or precision=32 on a CPU",
+        ),
         ({"matryoshka": [8], "head": "mlp"}, "matryoshka", "(add head='none': "),
-        ({"lora_alpha": 4}, "lora_alpha", "lora_alpha=4 (needs lora=RANK"),
-        ({"max_length": 5000}, "max_length", "max_length=5000 is more"),
+        ({"lora_alpha": 4}, "lora_alpha", "lora_alpha=4 (add lora=RANK"),
+        ({"max_length": 5000}, "max_length", "max_length=5000: "),
     ],
 )
 def test_messages_speak_python(

@@ -259,7 +259,7 @@ def test_memory_is_that_of_one_chunk() -> None:
 def test_batch_statistics_are_refused() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
     message = (
-        r"without micro_batch .* replace 1 \(BatchNorm1d\) by GroupNorm .* keep it in eval\(\)"
+        r"without micro_batch .* replace 1 \(BatchNorm1d\) by GroupNorm .* keep it in eval mode"
     )
     with pytest.raises(InputError, match=message):
         cached(module, cut(8, 4, torch.float32))

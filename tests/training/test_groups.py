@@ -74,7 +74,7 @@ def test_a_group_that_goes_with_a_duplicate_is_told(
     again = json.dumps({**json.loads(once[0]), "label": 7})
     Path(given["files"][0]).write_text("\n".join([*once, once[1], again]), encoding="utf-8")
     fit(**{**given, "max_steps": 1})
-    warning = "in grouped.jsonl: 1 records were dropped, because another label has"
+    warning = "in grouped.jsonl. 1 records were dropped, because another label has"
     assert warning in capsys.readouterr().err
 
 
@@ -182,7 +182,7 @@ def test_a_row_without_a_group_is_alone(
     [
         ({"groups": "labels"}, "no column 'labels' \\(did you mean 'label'\\?\\)"),
         ({"files": sentences(40)}, "the columns have no names"),
-        ({"groups": "two\nlines"}, "a name must be one line"),
+        ({"groups": "two\nlines"}, "the name must be one line"),
     ],
 )
 def test_what_has_no_groups_is_refused(
@@ -197,7 +197,7 @@ def test_a_table_whose_groups_are_called_as_text_is(given: dict[str, Any]) -> No
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"question": ANCHORS, "answer": POSITIVES, "anchor": GROUPS})
     own = {**given, "columns": ["question", "answer"], "groups": "anchor", "files": table}
-    with pytest.raises(InputError, match="rename the column of groups, 'anchor': only texts"):
+    with pytest.raises(InputError, match=r"rename the column of groups: only texts .* 'anchor'"):
         fit(**own)
 
 

@@ -111,11 +111,11 @@ def test_scores_reach_the_losses_that_take_them(
 @pytest.mark.parametrize(
     ("name", "scores", "said"),
     [
-        ("CosineSimilarityLoss", [0, 5], r"divide the scores by 5, the largest one"),
+        ("CosineSimilarityLoss", [0, 5], r"divide the scores by 5, the largest score"),
         (
             "CoSENTLoss",
             [1, 1],
-            "give different scores: CoSENTLoss learns their order, but all are equal",
+            "give different scores: CoSENTLoss learns the order, but all are equal",
         ),
     ],
 )
@@ -195,7 +195,7 @@ def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path
     scored = [{**row, "pos_scores": [1.0], "neg_scores": [0.5] * len(row["neg"])} for row in rows]
     file.write_text("".join(json.dumps(row) + "\n" for row in scored))
     with pytest.raises(
-        InputError, match="3 texts and 2 scores, like the first record: record 6 has 4 and 3"
+        InputError, match="3 texts and 2 scores, like the first; record 6 has 4 texts and 3 scores"
     ):
         fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))

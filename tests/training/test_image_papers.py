@@ -248,7 +248,7 @@ def test_dinos_small_crops() -> None:
 
 
 def test_dino_takes_no_other_objective() -> None:
-    with pytest.raises(InputError, match=r"choose another method for objective infonce"):
+    with pytest.raises(InputError, match=r"choose another method for infonce"):
         method("dino", objective="infonce")
 
 
@@ -271,7 +271,7 @@ def test_mocov2_takes_the_objectives_that_push_against_a_queue_alone(name: str) 
     try:
         made = method("mocov2", objective=name)
     except InputError as error:
-        assert "cannot be computed with negatives from a queue alone" in str(error)  # noqa: PT017
+        assert "cannot be computed with only the negatives of a queue" in str(error)  # noqa: PT017
         assert not takes
         return
     assert takes

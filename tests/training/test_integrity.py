@@ -75,7 +75,7 @@ def test_a_damaged_byte_of_the_last_checkpoint(
             assert name == "complete.json"
             continue
         assert newest(last.parent, print) == before
-        assert "is damaged; trying the previous one" in capsys.readouterr().out
+        assert "is damaged; trying an earlier one" in capsys.readouterr().out
     resumed = fit(**stopped, resume=True).output
     assert_same_run(resumed, Path(runs["output"]))
 
@@ -155,7 +155,7 @@ def test_a_checkpoint_of_a_stranger_is_named_and_passed_over(
     change(folder)
     assert newest(folder.parent, print) == folder.with_name("checkpoint-3")
     half, damaged = capsys.readouterr().out.splitlines()
-    assert "checkpoint-9 is skipped, because it is incomplete (no complete.json" in half
+    assert "checkpoint-9, which is incomplete: complete.json" in half
     assert "checkpoint-4" in damaged
     assert told in damaged
 
@@ -192,7 +192,7 @@ def test_metrics_that_were_not_written_whole(
     file.write_text("\n".join(left(lines)))
     resumed = fit(**{**stopped, "progress": True}, resume=True).output
     assert_same_run(resumed, Path(runs["output"]))
-    said = f"warning: {told} rows of {file} cannot be read and are skipped"
+    said = f"warning: skipped rows of {file} that cannot be read: {told}"
     assert (said in capsys.readouterr().err) == (told > 0)
 
 

@@ -158,7 +158,7 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     assert stopped.exit_code == launching.REQUEUE
     assert stopped.result.metrics["steps"] == 5
     assert step_of(checkpoints(output)[0]) == 5
-    assert "a checkpoint is in" in summary(stopped)
+    assert "to continue from the checkpoint in" in summary(stopped)
 
     monkeypatch.delenv("OBEY")
     resumed = fit(**broken, resume=True).output
@@ -223,14 +223,14 @@ def refused(**changed: object) -> str:
 
 
 def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "batch_size=3 is smaller than the number of processes, 4; use" in refused(
+    assert "batch_size=3: each of the 4 processes needs a row of every batch; use" in refused(
         devices=4, batch_size=3, device="cpu"
     )
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert "devices=2 (use at most 1, one per GPU)" in refused(devices=2)
+    assert "devices=2 (use at most 1, one for each GPU)" in refused(devices=2)
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("mps"))
-    assert "add device='cpu': an Apple GPU is one device" in refused(devices=2)
+    assert "add device='cpu': an Apple GPU takes only one process" in refused(devices=2)
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
@@ -288,7 +288,7 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
     command = ["train", *quick["files"], "--recipe", "papers", "--output", quick["output"]]
     assert guarded(command) == launching.REQUEUE
     assert capsys.readouterr().err == (
-        "isotrope: error: this process ended, because another process of the run has ended; run "
+        "isotrope: error: this process ended because another process of the run ended; run "
         "the same command with --resume to start again: there is no checkpoint\n"
     )
 

@@ -131,12 +131,12 @@ def test_weights_that_are_not_finite_are_not_saved(
 
     monkeypatch.setattr(RunTrainer, "_get_grad_norm", breaks)
     broken = {2}
-    with pytest.raises(Diverged, match=r"After 3 steps the weights are not finite \(encoder\."):
+    with pytest.raises(Diverged, match=r"After 3 steps, the weights encoder\..* are not finite"):
         train(**settings)
     assert read_checkpoint(checkpoints(settings["output"])[0])["global_step"] == 2
     broken = {5}  # the last update, which no checkpoint follows
     settings["output"] += "-last"
-    with pytest.raises(Diverged, match="After 6 steps the weights are not finite"):
+    with pytest.raises(Diverged, match=r"After 6 steps, the weights .* are not finite"):
         train(**settings)
     assert not (Path(settings["output"]) / "result.json").exists()
     assert not (Path(settings["output"]) / "model").exists()
@@ -185,7 +185,7 @@ def test_broken_weights_are_named() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     check_finite_weights(module, 3)
     module[1].bias.data[1] = torch.nan
-    with pytest.raises(Diverged, match=r"After 3 steps the weights are not finite \(1\.bias\)"):
+    with pytest.raises(Diverged, match=r"After 3 steps, the weights 1\.bias are not finite"):
         check_finite_weights(module, 3)
 
 

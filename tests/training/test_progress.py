@@ -13,10 +13,10 @@ from isotrope.training.images.train import fit_images
 from .conftest import IMAGES, sentences
 
 WARNING = (
-    "warning: add --dropout 0.1: without dropout the two views of a text are equal, and the model "
+    "warning: add --dropout 0.1: without dropout, the two views of a text are equal, and the model "
     "learns nothing from positives"
 )
-UNUSED = "given, but not used in this run: eval_every=3 (there is no score; add dev)"
+UNUSED = "given, but not used in this run: eval_every=3 (add dev: there is no score)"
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
@@ -34,7 +34,9 @@ def test_no_progress_mutes_neither_warnings_nor_the_data(
     told = capsys.readouterr().err.splitlines()
     assert WARNING in told
     assert any(re.match(r"\d+ texts \(\d+ duplicates dropped, \d+ held out\)", x) for x in told)
-    assert told[0] == UNUSED.replace("eval_every=3", "--eval-every 3").replace("dev)", "--dev)")
+    assert told[0] == UNUSED.replace("eval_every=3", "--eval-every 3").replace(
+        "add dev", "add --dev"
+    )
     assert told[1].startswith("on cpu, precision 32")
     assert any(line.startswith("step 0 of 2: loss ") for line in told)
 
@@ -58,7 +60,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     assert "left out: 7 rows with an empty text (the first is line 201)" in told
     assert f"{held} held out, 7 with an empty text left out)" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows
-    assert "the dev score ranks all answers" in told
+    assert "score, all answers are ranked" in told
     chain = [(texts[i // 2], hard[(i + 1) // 2]) for i in range(200)]  # each answer twice
     file.write_text("".join("\t".join(row) + "\n" for row in chain))
     outcome = fit(**{**settings, "progress": True, "output": tmp_path / "chain"})

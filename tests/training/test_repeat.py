@@ -92,7 +92,7 @@ def test_the_folder_says_what_made_every_part_of_a_run(
     parts = json.loads((folder / "provenance.json").read_text())
     assert [part["step"] for part in parts] == [0, 3]
     assert parts[0] == part
-    expected = f"because package versions changed before this run was resumed ({folder}"
+    expected = f"package versions changed before this run was resumed (see {folder}"
     assert expected in capsys.readouterr().err
     assert told(folder)["provenance"]["data"] == part["data"]
 

@@ -105,7 +105,7 @@ def test_a_run_goes_on_with_the_schedule_it_began_with(quick: dict) -> None:
 
 def test_a_warm_up_longer_than_the_run_is_refused(quick: dict) -> None:
     with pytest.raises(
-        InputError, match="warmup=7 is 7 steps, but the run has 6 steps, so the rate"
+        InputError, match="warmup=7 means 7 steps, but the run has only 6, so the rate"
     ):
         fit(**quick, warmup=7)
     assert not Path(quick["output"]).exists()
@@ -157,7 +157,10 @@ def test_a_run_ends_when_the_score_has_not_risen(
     metrics = outcome.result.metrics
     assert (metrics["steps"], metrics["dev_best_step"], metrics["dev_final"]) == (5, 3, 29)
     said = capsys.readouterr().err
-    assert "early stopping at step 5: no later score beats the best 30.00 at step 3" in said
+    assert (
+        "early stopping at step 5: in the last 2 evaluations, no score was above the best 30.00"
+        in said
+    )
     assert "\n5 steps, " in summary(outcome)
     # as after any last step: the checkpoint before it is the newest one, and the run is done
     assert not (outcome.output / "tokens").exists()

@@ -42,7 +42,7 @@ def test_while_the_first_batch_is_fetched(
     outcome = train(**settings)
     assert outcome.exit_code == REQUEUE
     assert outcome.result.metrics["steps"] == 1
-    assert stop_message(outcome).startswith("stopped at step 1; a checkpoint is in ")
+    assert stop_message(outcome).startswith("stopped at step 1; run the same command with --resume")
     monkeypatch.undo()
     assert train(**settings, resume=True).exit_code == 0
 
@@ -60,7 +60,7 @@ def test_after_the_last_step(
     monkeypatch.setattr(loop, "make_steps", asked)
     outcome = train(**settings)
     assert outcome.exit_code == REQUEUE
-    assert stop_message(outcome).startswith("stopped; a checkpoint is in ")
+    assert stop_message(outcome).startswith("stopped; run the same command with --resume to")
     monkeypatch.undo()
     assert train(**settings, resume=True).exit_code == 0
 
@@ -68,7 +68,7 @@ def test_after_the_last_step(
 def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:
     said = stop_message(Outcome(Result("train", "x", {"steps": 0}), tmp_path, exit_code=REQUEUE))
     assert said == (
-        "stopped without a checkpoint: run the same command with --resume to begin again"
+        "run the same command with --resume to begin again: stopped without a checkpoint"
     )
 
 

@@ -26,7 +26,7 @@ def test_an_interrupted_run_ends_as_the_whole_one(
     streaming: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = train(TrainSettings.read(streaming), lines=True)
-    assert "streaming 100 records at a time; the first ones are:" in capsys.readouterr().err
+    assert "streaming 100 records at a time; the first records are:" in capsys.readouterr().err
     assert not (whole.output / "tokens").exists()
     data = whole.result.details["data"]
     assert data["holdout"] > 50
@@ -69,9 +69,12 @@ def test_a_stream_of_the_hub(
     ("change", "message"),
     [
         ({"max_steps": None}, r"streaming=\d+ .add max_steps: an epoch's length is unknown"),
-        ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .only with one process"),
-        ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .only with one data set"),
-        ({"streaming": 8}, r"streaming=\d+ .give at least the batch size, 16"),
+        ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .use a single process to stream"),
+        ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .give a single data set to stream"),
+        (
+            {"streaming": 8},
+            r"streaming=\d+ .read at least as many records at a time as the batch size, 16",
+        ),
         ({"streaming": 1}, r"^streaming=\d+:? input should be greater than or equal to 2"),
         (
             {"streaming": 20},

@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with exit code 2.
 
     Attributes:
-        dotted: Function that returns the names of flags with a dot, such as objective.temperature.
+        dotted: Function that returns more names of flags to suggest for an unknown flag.
     """
 
     dotted: Callable[[], list[str]] = staticmethod(list)
@@ -76,12 +76,12 @@ class Parser(argparse.ArgumentParser):
 def add_fields(
     parser: argparse.ArgumentParser, fields: Mapping[str, "FieldInfo"], *, both_ways: bool = False
 ) -> None:
-    """Add an argument for each field. Values remain text; a flag that is not given has no value.
+    """Add a flag or a positional argument for each field. Parsed values are text.
 
     Args:
-        parser: Parser to extend.
-        fields: Fields by name.
-        both_ways: Whether a switch also gets a flag ``--no-NAME``, which overrides a YAML file.
+        parser: Parser that receives the arguments.
+        fields: A dict from name to field.
+        both_ways: Whether a boolean flag ``--NAME`` gets a flag ``--no-NAME``, to override a file.
     """
     from isotrope.core.settings import extra_of
 
@@ -148,7 +148,7 @@ def _metavar(kind: object) -> str:
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:
-    """Return a dict of the values of ``--PREFIX.NAME VALUE``, and the other arguments as a list."""
+    """Return a dict from PREFIX.NAME to the value of this flag, and a list of other arguments."""
     values: dict[str, str] = {}
     others: list[str] = []
     waiting = iter(rest)

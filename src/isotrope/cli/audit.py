@@ -30,14 +30,14 @@ examples:
   isotrope audit photos/ --encoder runs/photos --output audits/photos
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
-Nothing is trained. The encoder embeds every text once, cut to --max-length tokens, or two crops of
+Nothing is trained. The encoder embeds the first --max-length tokens of every text, or two crops of
 every picture. The output has five parts: advice on the data; likely false negatives; rows with a
-distant positive, a cut text or a repeated text; the gain of the dev score by whitening; and
-recommended settings, with a table of what several settings do at the first step.
+distant positive, a cut text or a repeated text; how much whitening raises the dev score; and
+recommended settings, with a table of the gradient at the first step under several settings.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
-audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, rows of
-one group have the same label. A group comes from --groups or from likely false negatives. Train on
+audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the .jsonl files, likely
+false negatives, and rows with equal values in the column --groups, have the same label. Train on
 these files with `train --groups label`; in sentence-transformers, use ObjectiveLoss(groups=True).
 
 Pictures are named by their paths in the folder, or by their numbers in the data, counted from 0.
@@ -59,14 +59,14 @@ class AuditCommandSettings(AuditSettings):
 
     data: list[str] = setting(
         ...,
-        "One file of texts or pairs, as for `train`; or pictures (a folder, .npz or digits), as "
-        "for `train-images`.",
+        "For texts: one file of texts or pairs that `train` can read. For pictures: a folder, a "
+        ".npz file, or the word digits (the digits of scikit-learn).",
         "DATA",
         positional=True,
     )
     method_settings: dict[str, float | str] = setting({}, "Options of the method.", used=_of_images)
     output: Path | None = setting(
-        None, "Folder for the page and, if the data are texts, for files to train on.", "DIR"
+        None, "Folder for the HTML page and, if the data are texts, for files to train on.", "DIR"
     )
     as_json: bool = as_json()
 
@@ -81,8 +81,8 @@ def audit(settings: AuditCommandSettings) -> int:
     data, *others = settings.data
     if others:
         raise InputError(
-            "give one data set, and audit others separately, because a training batch comes from a "
-            f"single data set; found {len(settings.data)}"
+            "give one data set, and audit each other data set by a command of its own, because a "
+            f"training batch comes from a single data set; found {len(settings.data)}"
         )
     images = _is_images(data)
     settings.check_used(pictures=images)

@@ -1,4 +1,4 @@
-"""``isotrope check``: check that a loss has the same gradient in chunks and on two processes."""
+"""``isotrope check``: check that a loss has the same gradient if its batch is split."""
 
 import itertools
 import multiprocessing
@@ -28,13 +28,13 @@ examples:
   isotrope check infonce                  compare the components of an objective (GD, W and R) with
                                           the gradient of its formula
 
-FILE defines objectives, functions of (anchors, positives) that return a scalar, or modules whose
-forward is such a function. Functions and modules are checked if their name contains "loss";
-FILE:NAME checks only NAME. If a third parameter has no default, it receives negatives. The gradient
-of one plain call is compared with the gradients in chunks, with gradient caching, on permuted rows,
-in bfloat16, and on two processes, each with half of the rows. If the loss has the parameter
-chunk_size, mini_batch_size or margin, several values are tried. FILE runs in a separate process; a
-loss that ends this process fails. The exit code is 1 if a check fails or all exceed ten minutes.
+A loss in FILE is an objective, a function of (anchors, positives) that returns a scalar, or a
+module whose forward is such a function. A function or module is checked if its name contains
+"loss"; FILE:NAME checks only NAME. A third parameter without a default receives negatives. The
+gradient of a whole batch is compared with the gradient in chunks of the batch, with gradient
+caching, on permuted rows, in bfloat16, and on two processes with half of the rows each. If the loss
+has a parameter chunk_size, mini_batch_size or margin, several values are tried. A loss that ends
+the Python process fails. The exit code is 1 if a check fails, or if ten minutes are not enough.
 """
 
 LIMIT = 600.0
@@ -51,15 +51,15 @@ class CheckSettings(Settings):
     )
     dimensions: int | None = setting(
         None,
-        "Number of dimensions of the embeddings on which the losses of a file are checked.",
+        "Number of dimensions of the random embeddings that the losses of FILE receive.",
         shown="16",
         ge=2,
-        used=Used(lambda loss: ".py" in loss, "only a check of a file uses it"),
+        used=Used(lambda loss: ".py" in loss, "needs a file of losses, FILE.py"),
     )
 
 
 def check(settings: CheckSettings) -> int:
-    """Print the checks of an objective, or of the losses of a file."""
+    """Check an objective, or the losses of a file; print each result, and return the exit code."""
     file, _, name = settings.loss.partition(":")
     if not file.endswith(".py"):
         from isotrope.paradigm import registry
@@ -95,7 +95,8 @@ def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str,
     except EOFError:
         process.join()
         ended = f"a loss ended the process (exit code {process.exitcode})"
-        yield str(file), Check("all", 0, ended, passed=False)
+        find = "to find the loss that did this, check one loss at a time with FILE:NAME"
+        yield str(file), Check("all", 0, ended, passed=False, means=find)
     finally:
         process.kill()
         process.join()
@@ -142,6 +143,6 @@ run = Command(
     "check",
     CheckSettings,
     check,
-    "Check that a loss has the same gradient in chunks, on permuted rows and on two processes.",
+    "Check that a loss has the same gradient if the rows of its batch are split or permuted.",
     EPILOG,
 )

@@ -1,7 +1,7 @@
-"""Generates a command from its settings: parser, help, completion, documentation and call.
+"""Makes a command from a settings class: the parser, the help and the completion.
 
-A command consists of a settings class (``core.settings``), a function of an instance of this class,
-and examples. docs/LOG.md says why no library for command lines is used.
+A command consists of a settings class (``core.settings``), a function that takes an instance of
+this class, and examples.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Command(Generic[S]):
     Attributes:
         act: Function that does the work and returns the exit code.
         more: Examples and notes that the help prints below the flags.
-        usage: First line of the help; by default it lists the required arguments.
+        usage: First line of the help. If it is None, the line lists the required arguments.
     """
 
     verb: str
@@ -79,7 +79,7 @@ class Command(Generic[S]):
         return " ".join(["isotrope", self.verb, *words, "[options]"])
 
     def spelling(self, name: str, value: str) -> str:
-        """Return a setting as this command's errors name it: a flag, or a word of the usage."""
+        """Return how an error names a setting: ``--batch-size 64``, or ``FILE pairs.tsv``."""
         place = self.settings.positionals().get(name)
         return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
 
@@ -92,7 +92,7 @@ class Command(Generic[S]):
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
     ) -> dict[str, Any]:
-        """Return a dict from fields to given values; ``of`` replaces the command's settings."""
+        """Parse arguments into a dict from field to value, for the class ``of`` (default: ours)."""
         settings = of or self.settings
         others = list(arguments)
         chosen: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def model() -> Any:  # noqa: ANN401 - a default, as pydantic.Field
 
 def plugin() -> Any:  # noqa: ANN401
     """Return the field for Python files that define objectives."""
-    return setting([], "Python file that defines objectives; repeat the flag for several.", "FILE")
+    return setting([], "Python file of your objectives. Repeat the flag for more files.", "FILE")
 
 
 def as_json() -> Any:  # noqa: ANN401

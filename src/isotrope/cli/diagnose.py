@@ -17,16 +17,17 @@ examples:
   isotrope diagnose path/to/image-model --data photos/
 
 For a run, the command examines the log, the dev scores, the settings and the saved model, and
-writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. It embeds the data of the
-run only if the run was made on this machine; otherwise, give the data as --data FILE. For the
-output folder of another trainer, the command examines what isotrope.Doctor() wrote there.
+writes the diagnosis to RUN/diagnosis.json, which `isotrope report` shows. If the run was made on
+this machine, its data are embedded too; otherwise, give the data as --data FILE. For the output
+folder of another trainer, the command examines what isotrope.Doctor() wrote there.
 
-For a model, it examines the embeddings of --data; by default, those of Python's docstrings. For
-texts, it also prints statistics of Li et al. (2024): angles, cosines, the hardest negative's share
-of the push, and ratios of pull to push. It also prints how whitening changes MRR@10. Typically:
-  never trained on pairs              whitening more than doubles MRR@10
-  trained on pairs                    whitening gains nothing
-  trained on pairs, then differently  whitening does not double MRR@10
+For a model, the command examines the embeddings of --data. Without --data, it embeds the docstrings
+of Python's standard library. For texts, it also prints statistics of Li et al. (2024): angles,
+cosines, the hardest negative's share of the push, and ratios of pull to push. It also prints MRR@10
+of the data before and after whitening of the embeddings. Whitening usually
+  more than doubles MRR@10         if the model was never trained on pairs
+  does not raise MRR@10            if the last training was on pairs
+  raises it, but does not double   if the model was trained on pairs, then on something else
 
 The first finding is the likely cause; other findings that follow from this cause are left out. Each
 finding shows the measured numbers, the thresholds that decide it, the source of each threshold, and
@@ -41,7 +42,7 @@ class DiagnoseSettings(OfObjective):
 
     target: str = setting(
         ...,
-        "Folder of a run or of a model, name of a model, or output folder of a trainer with the "
+        "Run folder; folder or name of a model; or output folder of a trainer that had the "
         "callback isotrope.Doctor.",
         "RUN_OR_MODEL",
         positional=True,
@@ -51,13 +52,13 @@ class DiagnoseSettings(OfObjective):
     )
     columns: Names = setting(
         [],
-        "Columns to read in the table of --data, as in training.",
+        "If --data is a table: names or numbers of the columns to read.",
         used=Used(lambda data: data, "needs `--data FILE`"),
     )
     objective: str | None = setting(
         None,
-        "Objective whose gradient is measured on the data. Its settings are --objective.SETTING "
-        "VALUE.",
+        "Objective whose gradient is measured on the data. Set its settings with "
+        "--objective.SETTING VALUE.",
     )
     plugin: list[Path] = plugin()
     as_json: bool = as_json()

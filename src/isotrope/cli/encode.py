@@ -18,10 +18,10 @@ examples:
   isotrope encode runs/photos photos/ -o photos.npy
 
 Row i of the matrix (float32) is the embedding of text i of the file. Blank lines are skipped. In a
-table, rows with an empty cell are skipped and counted on stderr. An image encoder takes a folder. A
-second file, photos.txt for photos.npy, then has the path of each picture, and unreadable pictures
-are skipped and counted. If an encoding of texts is interrupted, the same command continues it. With
---jobs N, N processes share the cores or GPUs, and each keeps a copy of the model in memory.
+table, rows with an empty cell are skipped. For an image encoder, give a folder. A second file,
+photos.txt beside photos.npy, then lists the path of each picture. Unreadable pictures are skipped.
+A message says how many were skipped. If the encoding of texts is interrupted, repeat the command to
+continue. With --jobs N, N processes share the cores or GPUs, and each process loads the model.
 """
 
 

@@ -45,34 +45,34 @@ scores with --mode full; --mode prototyping is faster. --tasks MR TREC scores on
 
 --retrieval takes a file of pairs (--columns names the two columns), and ranks the second texts of
 all pairs for each first text. The fewer texts are ranked, the higher the scores. If your search
-will rank other texts too, name a file with these texts as --corpus: single texts, or pairs whose
-second texts are taken. --retrieval also takes a folder with queries.jsonl and corpus.jsonl ({"_id":
-..., "text": ...} on each line; or queries.tsv and corpus.tsv with id<TAB>text) and qrels.tsv (query
-id, document id, gain; with or without a header). The files may end in .gz. To compare with BM25,
-which ranks texts by the words they share with the query, write bm25 as a model: --compare bm25
-runs/p (needs the extra bm25). --queries writes a table of all queries.
+will rank other texts too, name a file with these texts as --corpus: single texts, or pairs, of
+which only the second text is ranked. --retrieval also takes a folder with the files queries.jsonl
+and corpus.jsonl ({"_id": ..., "text": ...} on each line), or queries.tsv and corpus.tsv
+(id<TAB>text); and qrels.tsv (query id, document id, gain; with or without a header). The files may
+end in .gz. To compare with BM25, which ranks texts by the words they share with the query, write
+bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
 
 --labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
 a single file, of which a fifth is the test part; or a folder with the files train and test. --knn
 predicts the label by a vote of the 200 nearest neighbours, weighted by exp(cosine/0.1). --linear
 trains a linear classifier on the frozen embeddings. Without --knn and --linear, both are done. For
-an image encoder, --labels takes pictures: a folder of classes, .npz, or other data of train-images.
-Without --labels, a run on images is scored on its own images.
+an image encoder, --labels takes pictures: a folder with a folder for each class, .npz, or other
+data of train-images. Without --labels, a run on images is scored on the data of the run.
 
 --compare shows the models side by side. For every score, a paired bootstrap over the scored items
 tests whether a model differs from the first model by more than noise; the p-values are corrected
 for the number of comparisons. Noise is the variation between test sets, not between training seeds.
 
 --dimensions and --precision show how far the score falls with smaller vectors. The table compares
-every combination with the full vectors, as --compare does, and shows the bytes of a vector. int8
+every combination of both with the full vectors, and has the size of one vector in bytes. int8
 stores each coordinate as one of 256 values; binary stores only the sign of each coordinate.
 
---card writes the scores into the model card of the run, as a table and as metadata for the hub.
-With --compare, it writes the table of all models: --compare all-MiniLM-L6-v2 bm25 runs/p --card.
+--card writes the scores into the model card of the run, as a table and as metadata for the hub. For
+--compare all-MiniLM-L6-v2 bm25 runs/p --card, the table in the card of runs/p has all three models.
 
 The scores of finished tasks are stored in the folder --results. By default, this is RUN/evaluations
-for a run, and your cache folder for other models. If you repeat the command, it does not repeat a
-task with the same weights, data and protocol. --again repeats all tasks.
+for a run, and your cache folder for other models. If you repeat the command, a task with the same
+weights, data and protocol is not computed again. --again computes all tasks again.
 """
 
 
@@ -80,7 +80,7 @@ _of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FI
 
 
 class EvaluateSettings(Evaluation):
-    """Settings of ``isotrope evaluate``. If neither ``knn`` nor ``linear`` is set, both are."""
+    """Settings of ``isotrope evaluate``. With neither ``knn`` nor ``linear``, both are computed."""
 
     model: str | None = setting(
         None,
@@ -93,7 +93,7 @@ class EvaluateSettings(Evaluation):
     knn: bool = setting(False, "Score kNN on --labels.", group=DATA, used=_of_labels)
     linear: bool = setting(False, "Score a linear probe on --labels.", group=DATA, used=_of_labels)
     dimensions: list[int] = setting(
-        [], "Dimensions of text embeddings to compare, such as 384 256 128.", "N", many=True
+        [], "Lengths of text embeddings to compare, such as 384 256 128.", "N", many=True
     )
     precision: list[Literal["float32", "int8", "binary"]] = setting(
         [], "Precisions of stored embeddings to compare.", many=True
@@ -117,7 +117,7 @@ def evaluate(settings: EvaluateSettings) -> int:
     models = settings.compare or ([settings.model] if settings.model else [])
     if not models:
         raise SettingError(
-            "is missing", setting="model", remedy="name one: isotrope evaluate MODEL --sts DIR"
+            "is missing", setting="model", remedy="name a model: isotrope evaluate MODEL --sts DIR"
         )
     if settings.compare and len(models) < 2:
         raise SettingError("needs at least two models", setting="compare")
@@ -153,8 +153,8 @@ def _tell_unfinished(run: RunFolder) -> None:
     """Print a note if the training of a run folder has not ended."""
     if run.config.is_file() and not run.result.is_file():
         print(
-            f"{run.path}: to finish this training, repeat its command with --resume; now the best "
-            "model so far is scored, which may be the model before training",
+            f"{run.path}: to finish the training, repeat the training command with --resume. The "
+            "scores below are of the best model so far, which may be the model before training",
             file=sys.stderr,
         )
 
@@ -168,7 +168,7 @@ def _tell_known(models: Sequence[str], settings: EvaluateSettings) -> None:
         if known := known_queries(RunFolder(model), queries):
             print(
                 f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
-                "so its scores are higher than on new queries",
+                "so the scores are higher than on new queries",
                 file=sys.stderr,
             )
 
@@ -185,8 +185,8 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Pa
     }
     if len(cards) != 1 or settings.dimensions or settings.precision:
         raise SettingError(
-            "writes into one card: name one run (or model folder with a README.md), which "
-            "`--compare` may compare with models that are no runs",
+            "needs exactly one run among the models; without `--compare`, a model folder with a "
+            "README.md works too; leave out `--dimensions` and `--precision`",
             setting="card",
         )
     return next(iter(cards.items()))
@@ -209,7 +209,7 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     if not of_labels:
         raise InputError(
             f"add --knn or --linear, because {models[0]} is an encoder of images; to score on "
-            "images that are not the run's, add --labels FOLDER"
+            "other images than the run's data, add --labels FOLDER"
         )
 
 
@@ -376,7 +376,7 @@ def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None
 def comparison(result: "Result", *, queries: bool = True) -> str:
     """Return two tables as text: the models' scores, and the differences from the first model.
 
-    With ``queries``, lines follow on the queries that a model ranks better or worse.
+    For retrieval, ``queries=True`` adds the queries whose answers moved most in the ranking.
     """
     details, every = result.details, rows(result)
     columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
@@ -401,7 +401,8 @@ def comparison(result: "Result", *, queries: bool = True) -> str:
     changed = TitledTable(f"differences from {models[0]}", "", named, differences)
     heads = ["\n".join(title).strip() for title in titles.values()]
     further = (
-        "to compare with another model, name it first after --compare: stored scores are used\n"
+        "to see the differences from another model, repeat the command with that model as the "
+        "first after --compare; the stored scores are used again\n"
         if len(models) > 2 and queries
         else ""
     )
@@ -446,7 +447,7 @@ def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: 
 
 
 def rows(result: "Result") -> list[dict[str, Any]]:
-    """Return a dict for each score of a model, or for each task and model of a comparison."""
+    """Return the rows of the CSV file: a dict from column to value for each score of a model."""
     from isotrope.evaluation.compare import in_percent
 
     if result.kind != "comparison":

@@ -1,6 +1,6 @@
 """The program ``isotrope``: runs a command, and turns an error into one line and an exit code.
 
-Exit codes: 0 done; 1 a bug; 2 bad input; 75 a scheduler stopped the run, or one of its processes
+Exit codes: 0 done; 1 a bug; 2 bad input; 75 a scheduler stopped the run, or a process of the run
 died; 130 Ctrl-C.
 """
 
@@ -28,11 +28,11 @@ VERBS = {
     "train": "fine-tune a sentence encoder on texts, pairs or scored pairs",
     "train-images": "train an image encoder on unlabelled images",
     "evaluate": "score encoders by STS, transfer, retrieval, kNN or a linear probe; compare them",
-    "encode": "turn the lines of a file, or pictures, into a matrix of embeddings",
+    "encode": "write the embeddings of texts or pictures to a file, as a matrix",
     "search": "find the lines of a file, or the pictures, that are closest to a query",
     "objectives": "list the objectives (losses), or show the formula and settings of one",
-    "check": "check that a loss has the same gradient in chunks and on two processes",
-    "simulate": "plot how a loss's gradient depends on the angles to positive and negatives",
+    "check": "check that a loss has the same gradient if its batch is split or permuted",
+    "simulate": "plot a loss's gradient over the angles to the positive and the negatives",
     "audit": "find wrong pairs and false negatives before training, and recommend settings",
     "diagnose": "name what is wrong with a run or a model, and what to change",
     "sweep": "train with several values of some settings, and find the best values",
@@ -159,7 +159,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     os.environ.setdefault("DO_NOT_TRACK", "1")
     sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        return _refused("send standard output, which is closed, to a file or to /dev/null")
+        return _refused("send standard output to a file or to /dev/null: it is closed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names may not be UTF-8

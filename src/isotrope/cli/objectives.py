@@ -40,7 +40,7 @@ class ObjectivesSettings(Settings):
 
 
 def objectives(settings: ObjectivesSettings) -> int:
-    """Print the list of objectives, the table of their components, or one objective."""
+    """Print all objectives, or a table of components, or the details of one objective."""
     from isotrope.paradigm import registry
 
     registry.load_plugins(settings.plugin)
@@ -55,7 +55,7 @@ _BY_DISSIPATION = {
     "1 to 0": "An anchor learns less as its positive comes closer (the usual choice is infonce)",
     "1 or 0": "An anchor stops learning when it reaches a margin",
     "1": "No anchor ever stops learning",
-    "-": "Losses of training methods; no dissipation, weight and ratio describe their gradients",
+    "-": "Losses of training methods; their gradients have no dissipation, weight and ratio",
 }
 """Titles of the groups of objectives."""
 
@@ -123,7 +123,7 @@ def _card(name: str) -> int:
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
         print("\nA preset sets only its values. They were tuned at the learning rate and the batch")
-        print("size in its row: set --learning-rate and --batch-size to these two numbers.")
+        print("size in the table: set --learning-rate and --batch-size to the numbers of the row.")
     return 0
 
 

@@ -35,8 +35,8 @@ class ReportSettings(Settings):
     )
     plugin: list[Path] = setting(
         [],
-        "Python file with the objective of a run, for --diagnose. Files that the run's settings "
-        "name are not executed, for safety.",
+        "Python file that defines the objective of a run, for --diagnose. A plugin named in the "
+        "settings of a run is not executed unless you give it here, for safety.",
         used=Used(lambda diagnose: diagnose, "needs `--diagnose`", note=True),
     )
 
@@ -57,7 +57,7 @@ def report(settings: ReportSettings) -> int:
     replaced = settings.output.exists()
     print(write_report(settings.runs, settings.output, pictures=settings.pictures))
     if replaced:
-        print("the report existed and was replaced; -o FILE writes another file", file=sys.stderr)
+        print("an older report was replaced; -o FILE writes to another file", file=sys.stderr)
     return 0
 
 

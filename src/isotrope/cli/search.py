@@ -21,12 +21,11 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-A hit has its score, line and text. If the file has a column _id or id, a hit has this id instead of
-its line.
+If the file has a column _id or id, a hit has this id instead of its line.
 
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
-line of the file. The command encodes a few lines again and compares the results with the matrix. If
-they differ, the matrix is from another model, file or prompt, and the command refuses it.
+line of the file. The command encodes a few lines again. If these embeddings differ from the matrix,
+the matrix is from another model, file or prompt, and the command ends with an error.
 """
 
 
@@ -42,7 +41,7 @@ class SearchSettings(Search):
     )
     queries: Path | None = setting(None, "File with a query on each line; '-' reads stdin.")
     as_json: bool = setting(
-        False, "Print a JSON object for each query, with the whole texts.", name="--json"
+        False, "Print a JSON object for each query; texts are not shortened.", name="--json"
     )
 
 

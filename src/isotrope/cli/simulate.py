@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 KINDS = {
-    "dissipation": "gradient dissipation GD, a factor from 1 to 0 (Li et al. 2024, figures 2, 10)",
-    "weight": "the hardest negative's share of the sum of weights W (Li et al. 2024, figure 3)",
+    "dissipation": "gradient dissipation GD: factor on the whole gradient of an anchor, from 1 "
+    "(full) to 0 (none) (Li et al. 2024, figures 2, 10)",
+    "weight": "weight W of the hardest negative / sum of all W (Li et al. 2024, figure 3)",
     "ratio": "ratio R, the pull of the positive divided by the push (Li et al. 2024, figure 4)",
-    "norm": "length of the part of the gradient in --part (Nie et al. 2023, figures 2, 4)",
+    "norm": "norm of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
 }
 NOTES = {
-    "dissipation": "Mean angle to the negatives (mu_neg, rad) at which GD falls below 0.5 if the "
-    "positive is at pi/6 (mu_pos), and the largest standard error of a plotted GD:",
+    "dissipation": "Mean angle mu_neg to the negatives (rad) above which GD is below 0.5, for a "
+    "mean angle mu_pos = pi/6 to the positive; and the largest standard error of a plotted GD:",
     "weight": "The hardest negative's share of the push, by mean angle to the negatives (mu_neg):",
     "ratio": "R at the angles where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the "
-    "share of these angles with R from 1 to 2:",
-    "norm": "The norm, and the share of the angles with less than 1% of the largest norm:",
+    "share of these angles at which R is from 1 to 2:",
+    "norm": "Norm of the --part, and the share of angles with less than 1% of the largest norm:",
 }
 EPILOG = """\
 examples:
@@ -38,13 +39,13 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-The mean angle to the positive is mu_pos, and to the negatives mu_neg. For ratio and norm, angles
-are not drawn, but equal their means. For dissipation and weight, they are drawn from normal
-distributions with standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
+mu_pos is the mean angle to the positive, and mu_neg is the mean angle to the negatives. For ratio
+and norm, every angle is exactly mu_pos or mu_neg. For dissipation and weight, angles are drawn from
+normal distributions with standard deviations of 0.05 rad (positives) and 0.10 rad (negatives).
 """
 
 
-_drawn = Used(lambda kind: kind in ("dissipation", "weight"), "ratio and norm draw no angles")
+_drawn = Used(lambda kind: kind in ("dissipation", "weight"), "needs KIND dissipation or weight")
 
 
 class SimulateSettings(OfObjective):
@@ -56,34 +57,34 @@ class SimulateSettings(OfObjective):
     objective: str | None = setting(
         None,
         "Objective to simulate. Set its settings with --objective.SETTING VALUE.",
-        shown="the objectives of the figure for KIND",
+        shown="the objectives in the paper's figure of KIND",
     )
     plugin: list[Path] = plugin()
     output: Path = setting(Path("simulation"), "Folder for KIND.png, .svg and .csv.", "DIR")
     negatives: int | None = setting(
-        None, "Number of negatives of an anchor.", "K", shown="127; for norm, as in the figure"
+        None, "Number of negatives of an anchor.", "K", shown="127; for norm, as in the paper"
     )
     grid: int | None = setting(None, "Number of values on each of the two axes.", shown="100")
     batches: int | None = setting(
-        None, "Batches of drawn angles for each pair mu_pos, mu_neg.", shown="1000", used=_drawn
+        None, "Batches of angles to draw for each (mu_pos, mu_neg).", shown="1000", used=_drawn
     )
     seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
         False,
-        "Draw angles for each pair of mean angles, as Li et al. do (slower). By default, angles "
-        "are drawn once, and shifted to each pair.",
+        "Draw new angles for each pair (mu_pos, mu_neg), as Li et al. do (slower). By default, "
+        "angles are drawn once, and their means are shifted to each pair.",
         used=_drawn,
     )
     gated: bool = setting(
         False,
-        "For weight: leave out batches with a dissipation below 0.01, as Li et al. do in figure 3.",
-        used=Used(lambda kind: kind == "weight", "for weight only"),
+        "Leave out batches with GD below 0.01, as in figure 3 of Li et al. (KIND weight only).",
+        used=Used(lambda kind: kind == "weight", "needs KIND weight"),
     )
     part: Literal["alignment", "uniformity"] | None = setting(
         None,
-        "For norm: the part of the gradient whose length is computed.",
+        "Part of the gradient whose norm is computed (KIND norm only).",
         shown="alignment",
-        used=Used(lambda kind: kind == "norm", "for norm only"),
+        used=Used(lambda kind: kind == "norm", "needs KIND norm"),
     )
     as_json: bool = as_json()
 

@@ -32,8 +32,8 @@ examples:
       --output sweeps/d
 
 All flags of `isotrope train` or `isotrope train-images`, including --config, apply to every run,
-except --output, --seed and --no-progress. Every setting, hyperparameter of the objective and option
-of the method can be varied.
+except --output, --seed and --no-progress. --vary takes the names of these flags, including
+objective.SETTING and method.OPTION.
 
 --vary NAME=VALUES; repeat the flag for several settings:
   objective.temperature=0.03,0.05   these values
@@ -48,14 +48,14 @@ combination. --sampler random, the default for ranges, draws --trials combinatio
 (Optuna's tree-structured Parzen estimator) chooses each trial by the scores of the earlier trials.
 
 The score of a run is dev_best for text (the best dev score, step 0 included) and knn_final for
-images; --metric selects another number of result.json. Every trial is trained with three seeds, and
-its score is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of the time.
-If two scores differ by less than the standard deviation over the seeds, the difference may be luck.
+images; --metric selects another number of result.json. Every trial is trained with three seeds; the
+score of the trial is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of
+the time. A difference of scores may be luck if it is below the standard deviation over the seeds.
 
-Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
-command continues a stopped sweep and repeats no training; values, seeds and trials can be added
-later. OUTPUT/sweep.csv and OUTPUT/sweep.json have the table, and OUTPUT/sweep.svg is a picture. The
-command line of the best trial is printed. `optuna-dashboard OUTPUT/optuna.log` opens Optuna's
+Every run is an ordinary run folder in DIR/runs; `isotrope report DIR/runs/*` compares the runs. To
+continue a stopped sweep, or to add values, seeds or trials, repeat the command; finished runs are
+not trained again. DIR/sweep.csv and DIR/sweep.json have the table, and DIR/sweep.svg is a picture.
+The command line of the best trial is printed. `optuna-dashboard DIR/optuna.log` opens Optuna's
 journal. A sweep needs Optuna: pip install '.[sweep]' in a clone of the repository.
 
 With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and the
@@ -117,7 +117,7 @@ class _SweepCommand(Command[_SweepFlags]):
 
 
 def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any]) -> int:
-    """Train the missing runs, and print the table and the best trial."""
+    """Train the runs that are not finished; print the table and the best trial's command line."""
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.spec import plan
         from isotrope.sweeps.sweep import existing, sweep
@@ -136,10 +136,10 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     failures = [why for trial in trials for why in trial.failures]
     if failures:
         raise InputError(
-            f"repeat this command: {len(failures)} runs failed; the first: {failures[0]}"
+            f"repeat this command to train {len(failures)} failed runs again: {failures[0]}"
         )
     if best is None and not settings.show:
-        raise InputError("no trial has a score")
+        raise InputError("choose other values or another `--metric`: no trial has a score")
     return 0
 
 
@@ -180,7 +180,7 @@ run = _SweepCommand(
     "sweep",
     _SweepFlags,
     sweep,
-    "Train with many values of some settings, and find the best.",
+    "Train with several values of some settings, and find the best values.",
     EPILOG,
     usage="isotrope sweep train|train-images DATA --vary NAME=VALUES ... --output DIR",
 )

@@ -16,8 +16,8 @@ examples:
 docs/methods lists the default settings and the options (--method.NAME) of each method. The images
 need no labels. If they have labels and a test part, the accuracy of nearest neighbours is measured
 during training: the 200 training images with the nearest features (before the heads) vote, weighted
-by exp(cosine/0.1). At the end, the accuracy of a linear probe is measured. Unreadable files are
-skipped and counted.
+by exp(cosine/0.1). At the end, the accuracy of a linear probe is measured. Files that cannot be
+read are skipped, and a message says how many.
 """
 
 

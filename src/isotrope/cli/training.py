@@ -23,7 +23,7 @@ class Training(Command[S]):
     """A command that trains. It also reads settings from a file, and can resume a run."""
 
     def parser(self) -> Parser:
-        """Return the parser, including the flags for files and for resuming."""
+        """Return the parser, with the flags ``--resume``, ``--config`` and ``--print-config``."""
         parser = super().parser()
         add = parser.add_argument_group("settings from a file, and resuming a run").add_argument
         add(
@@ -86,7 +86,7 @@ checkpoint.
 
 
 def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
-    """Return a dict from field to value for the fields that a YAML file sets; empty without one."""
+    """Return a dict from field to value for the fields that a YAML file sets; {} without a file."""
     if not config:
         return {}
     names = {alias: name for name, alias in ACCEPTED.items()}

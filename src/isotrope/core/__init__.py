@@ -1,4 +1,4 @@
-"""Records, errors, atomic file writes and locks, which all other packages use."""
+"""Modules that all other packages use: records, errors, file writes and file locks."""
 
 import ast
 import importlib
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Room(ModuleType):
-    """The type of a package that imports each of its public names at first use."""
+    """Module type of a package that imports a public name only when the name is first used."""
 
     __all__: list[str]
     _files: dict[str, str]  # module of each public name
@@ -55,7 +55,7 @@ class Room(ModuleType):
 
 
 def public(name: str) -> None:
-    """Make public what the package ``name`` imports under ``if TYPE_CHECKING``."""
+    """Make the names public that the package ``name`` imports in ``if TYPE_CHECKING``."""
     room = sys.modules[name]
     files: dict[str, str] = {}
     for node in ast.walk(ast.parse(Path(str(room.__file__)).read_text(encoding="utf-8"))):

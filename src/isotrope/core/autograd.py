@@ -1,4 +1,4 @@
-"""Helpers for torch: types for autograd, objects attached to graph nodes, seeds, softplus."""
+"""Helpers for torch: autograd functions and nodes, modes of modules, seeds, softplus."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def marked(value: Tensor, content: object) -> Tensor:
 
 @contextmanager
 def modes_kept(module: nn.Module) -> Iterator[None]:
-    """Restore the training or evaluation mode of all submodules at the end of the block."""
+    """At the end of the block, give every submodule the mode back that it had at the start."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         yield
@@ -46,16 +46,16 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's generators (CPU and GPU) in the block; restore their states afterwards."""
+    """Seed torch's random generators for the block; then restore those of CPU and ``device``."""
     with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
 
 
 def softplus(x: Tensor) -> Tensor:
-    """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.
+    """Return log(1 + e^x) of each element; the second derivative is also right for large x.
 
-    For x > 20, ``torch.nn.functional.softplus`` returns x, so its second derivative is exactly 0.
-    Here, x is returned only if e^x would overflow.
+    ``torch.nn.functional.softplus`` returns x for x > 20, so its second derivative is 0 there.
+    This function returns x only for x > 80 (in float64, x > 700).
     """
     return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 80.0)

@@ -1,6 +1,6 @@
-"""Gathers and reduces tensors over the processes of a training.
+"""Gathers, sums and compares tensors of the processes of a training.
 
-Without an initialised process group there is one process, and the functions return their input.
+If no process group is initialised, there is one process, and each tensor is returned as it is.
 The backend is gloo on CPUs and NCCL on GPUs. :func:`process_group` reads environment variables
 that torchrun or :mod:`isotrope.training.launch` sets.
 """
@@ -33,7 +33,7 @@ def rank() -> int:
 
 
 def launched_processes() -> tuple[int, int]:
-    """Return the number of processes of the run, and the number of those on this machine."""
+    """Return two numbers: processes of the whole run, and processes of the run on this machine."""
     if not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
         return 1, 1
     world = int(os.environ["WORLD_SIZE"])
@@ -42,10 +42,10 @@ def launched_processes() -> tuple[int, int]:
 
 @contextmanager
 def process_group(device: str) -> Iterator[None]:
-    """Join the process group that the environment describes, and leave it at the end.
+    """Join the process group that environment variables describe; leave it when the block ends.
 
     Args:
-        device: ``"cpu"``, or ``"cuda"`` for the GPU of the process's local rank.
+        device: ``"cpu"``, or ``"cuda"`` for the GPU whose number is in ``LOCAL_RANK``.
     """
     if launched_processes()[0] == 1 or world_size() > 1:
         yield
@@ -60,7 +60,7 @@ def process_group(device: str) -> Iterator[None]:
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Return whether an error means that another process has ended."""
+    """Return True if an error shows that another process of the run has ended."""
     if dist.is_available() and isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
@@ -72,11 +72,11 @@ def barrier(device: torch.device | str = "cpu") -> None:
 
 
 def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
-    """Return, in every process, the largest value of all processes.
+    """Return the largest of the values that the processes pass.
 
     Args:
         value: The value of this process.
-        device: Device of the tensor that is exchanged; NCCL cannot exchange tensors on the CPU.
+        device: Device of the tensor that the processes exchange; NCCL needs a GPU.
     """
     if world_size() == 1:
         return value
@@ -94,7 +94,7 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 
 def rows_of(n: int) -> slice:
-    """Divide ``n`` rows evenly among the processes; return the rows of this process.
+    """Return the slice of ``n`` rows that this process computes; all shares are about equal.
 
     >>> rows_of(8)
     slice(0, 8, None)
@@ -108,9 +108,9 @@ class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
     Attributes:
-        views: Anchors, positives and additional negatives of all processes, in the order of ranks.
-        rows: Places of this process's anchors among the gathered anchors.
-        fewest: Smallest number of anchors that any process has.
+        views: Anchors, positives and additional negatives of all processes, ordered by rank.
+        rows: Slice that selects the anchors of this process from the anchors in ``views``.
+        fewest: Number of anchors of the process that has the fewest.
     """
 
     views: Views
@@ -121,10 +121,10 @@ class GlobalBatch(NamedTuple):
 def all_gather_views(views: Views) -> GlobalBatch:
     """Join the ``views`` of all processes into one batch.
 
-    In each process, the views must have one positive for every anchor. The numbers of rows and of
-    additional negatives may differ between processes. The gather is differentiable: a row receives
-    the sum of its gradients from the losses of all processes. Half-precision rows become float32,
-    so that the sum is in float32. A number in ``groups`` must mean the same group in all processes.
+    In each process, the views must have one positive for every anchor. The numbers of anchors and
+    of additional negatives may differ between processes. A number in ``groups`` must mean the same
+    group in all processes. Gradients pass through: a row receives the sum of its gradients from the
+    losses of all processes. Rows in half precision become float32, so the sum is in float32.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

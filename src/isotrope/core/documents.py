@@ -1,7 +1,7 @@
-"""Checks and reads small text, JSON and YAML files that may come from others.
+"""Checks and reads small text, JSON and YAML files that other people may have written.
 
-Pipes, devices, very large files, deep nesting, YAML aliases that expand to many values, and
-repeated keys are refused with an :class:`InputError` that names the file. No content is executed.
+Pipes, devices, very large files, deep nesting, repeated keys in YAML and YAML aliases that expand
+to many values raise an :class:`InputError` that names the file. No content is executed.
 """
 
 import json
@@ -27,11 +27,11 @@ _MOST_VALUES = 100_000  # in a file of settings, after its aliases are expanded
 
 
 def check_file(path: Path, within: Path | None = None) -> None:
-    """Raise an error unless ``path`` is a readable regular file; do not open it.
+    """Raise an error unless ``path`` is a file, not a folder, pipe or device; do not open it.
 
     Args:
         path: The file.
-        within: An untrusted folder; a link from this folder to a file outside is refused.
+        within: Folder that other people may have made. A link that leads out of it is refused.
     """
     try:
         mode = path.stat().st_mode
@@ -42,10 +42,10 @@ def check_file(path: Path, within: Path | None = None) -> None:
         raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         raise InputError(
-            f"{place(path)}: replace this link by a file; it leads out of {place(within)}"
+            f"{place(path)}: replace this link by a file; it leads out of folder {place(within)}"
         )
     if stat.S_ISDIR(mode):
-        raise InputError(f"{place(path)}: is a folder; give a file")
+        raise InputError(f"{place(path)}: give a file; this is a folder")
     if not stat.S_ISREG(mode):
         kind = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
         raise InputError(
@@ -69,7 +69,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place(path)}: restore this file; it is not UTF-8 text (byte {error.start} is wrong)"
+            f"{place(path)}: save this file as UTF-8; it is not UTF-8 text (byte {error.start})"
         ) from error
 
 
@@ -105,7 +105,7 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:
-    """Parse settings, ``key: value`` lines of YAML, with PyYAML's safe loader."""
+    """Return the settings in a YAML text as a dict; nothing in the text is executed."""
     import yaml
 
     loader = None
@@ -123,7 +123,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         where = f"{place(path)}:{line + 1}" if line is not None else place(path)
         why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(f"{where} is not YAML: {why[:200]}") from error
+        raise InputError(f"{where} is not YAML ({why[:200]}); correct it") from error
     finally:
         if loader is not None:
             loader.dispose()

@@ -16,11 +16,11 @@ _VERBS = {
 
 
 class InputError(ValueError):
-    """An input of the user is wrong. The command line prints the message and exits with 2.
+    """An input of the user is wrong. The command line prints the message and exits with code 2.
 
     Args:
-        problem: What is wrong, with settings in backticks: `` `--head none` ``.
-        remedy: What to do.
+        problem: What is wrong. Settings are in backticks: `` `--head none` ``.
+        remedy: What the user can do.
     """
 
     def __init__(self, problem: str = "", *, remedy: str = "") -> None:
@@ -30,11 +30,11 @@ class InputError(ValueError):
 
     @property
     def subject(self) -> str:
-        """Subject of the error: a setting, a file, a folder or a model."""
+        """First words of the message: the setting, file, folder or model; empty if unknown."""
         return ""
 
     def text(self) -> str:
-        """Return the whole message, in which :func:`spell` replaces the settings in backticks."""
+        """Return the message with settings in backticks; ``str`` writes flags or arguments."""
         colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
         about = f"{self.subject}{colon} " if self.subject else ""
         return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
@@ -44,14 +44,14 @@ class InputError(ValueError):
 
 
 class SettingError(InputError):
-    """A setting is unknown, missing, out of bounds, or incompatible with others.
+    """A setting is unknown, missing, out of bounds, or does not fit the other settings.
 
     Args:
         problem: What is wrong with the setting.
         setting: Name of the setting, such as ``batch_size`` or ``objective.temperature``.
-        value: Given value of the setting, if the message should show it.
-        remedy: What to do.
-        source: YAML file that the setting comes from.
+        value: Given value of the setting; None if the message should not show the value.
+        remedy: What the user can do.
+        source: YAML file that contains the setting; empty for a flag or an argument.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SettingError(InputError):
 
 
 class NotUsed(SettingError):
-    """Some given settings have no effect; ``setting`` and ``value`` describe the first of them."""
+    """Some given settings have no effect; ``setting`` and ``value`` belong to the first of them."""
 
     @property
     def subject(self) -> str:
@@ -129,9 +129,9 @@ class Diverged(InputError):
 
 
 class LostProcess(RuntimeError):
-    """One of the processes of a run has ended unexpectedly: it was killed, or its machine was lost.
+    """A process of a run with several processes was killed, or its machine was lost.
 
-    The command line prints the message and exits with 75, as it does when a scheduler stops a run.
+    The command line prints the message and exits with code 75, as after a stop by a scheduler.
     """
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class MissingExtra(InputError):
 
     Args:
         package: Import name that failed, e.g. ``"pyarrow"``.
-        extra: Extra of isotrope that installs the package, e.g. ``"train"``.
+        extra: Name in ``pip install '.[NAME]'`` that installs the package, e.g. ``"train"``.
     """
 
     def __init__(self, package: str, *, extra: str = "") -> None:
@@ -152,16 +152,16 @@ class MissingExtra(InputError):
         self.extra = extra
 
     def text(self) -> str:
-        """Return what to install."""
+        """Return the message: the command that installs the package."""
         return (
-            f"run pip install '.[{self.extra}]' in a checkout of isotrope: this needs the package "
-            f"{self.package!r}, which is not installed"
+            f"run pip install '.[{self.extra}]' in a checkout of isotrope: this step needs the "
+            f"package {self.package!r}, which is not installed"
         )
 
 
 @contextlib.contextmanager
 def needs_extra(extra: str, *packages: str) -> Iterator[None]:
-    """Raise :class:`MissingExtra` if an import in the block fails for one of ``packages``."""
+    """Raise :class:`MissingExtra` if the block imports one of ``packages`` that is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -172,7 +172,7 @@ def needs_extra(extra: str, *packages: str) -> Iterator[None]:
 
 
 class NeedsEager(RuntimeError):
-    """A second derivative was requested from a backend that does not support it."""
+    """A backend cannot compute a second derivative; the backend ``eager`` can."""
 
 
 class NoPerAnchor(TypeError):
@@ -183,22 +183,22 @@ class NoTerms(TypeError):
     """Gradient components (GD, W, R) were requested from an objective that defines none.
 
     Args:
-        objective: Class of the objective.
-        space: Space of the formula's embeddings; ``sphere`` if the objective only pulls or pushes.
+        objective: Name of the objective's class.
+        space: Space of the embeddings. For ``"sphere"``, the objective only pulls or only pushes.
     """
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "use the whole objective; this part of it only attracts or only repels"
+            "use the whole objective; this is only the part that attracts, or the part that repels"
             if space == "sphere"
-            else "use its formula, or compute the components with decompose(); only objectives on "
-            f"the unit sphere define them, and the space of this objective is {space!r}"
+            else "compute them with isotrope.decompose(); only objectives on the unit sphere "
+            f"define components, and this objective is defined on the space {space!r}"
         )
         super().__init__(f"{objective} has no gradient components: {why}")
 
 
 class Overflow(InputError, OverflowError):
-    """With this hyperparameter, the loss or its gradient would overflow the embeddings' dtype."""
+    """A hyperparameter makes the loss or its gradient too large for the embeddings' dtype."""
 
 
 class WrongCoupling(InputError):
@@ -211,21 +211,21 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     Args:
         word: The word that was typed.
         words: The known words.
-        alike: Similarity (``difflib``, 0 to 1) below which words count as unrelated.
+        alike: Lowest similarity (of ``difflib``, 0 to 1) that counts as close.
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def unknown(problem: str, word: str, known: Iterable[str]) -> str:
-    """Return the message about an unknown word, with the known word that was probably meant."""
+    """Return a message: ``problem``, the unknown word, a similar known word, all known words."""
     known = list(known)
     meant = nearest(word, known) or nearest(word.lower(), known)
     return f"{problem} {word!r}{meant}; known: {', '.join(known) or 'none'}"
 
 
 def place(path: str | Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"``, or only the file; control characters in its name are escaped."""
+    """Return ``"file, line 3"``, or ``"file"`` without a line, with control characters escaped."""
     name = legible(str(path))
     return name if line is None else f"{name}, line {line}"
 

@@ -1,8 +1,8 @@
-"""Writes files and folders atomically, and only in the requested place.
+"""Writes files and folders completely or not at all, and only in the requested place.
 
-A reader sees the old or the new content, never a mixture (:func:`atomic_replace`). All files of a
-command appear together (:func:`replace_together`). A file that is written in place is never opened
-through a link (:func:`open_own`).
+A reader sees the old or the new content, never a mixture (:func:`atomic_replace`). All files that a
+command writes appear together (:func:`replace_together`). A file to which lines are added is never
+opened through a link (:func:`open_own`).
 """
 
 import errno
@@ -25,7 +25,7 @@ _LINK = "is a link or a device; remove it, because isotrope writes only into reg
 
 
 def file_digest(path: Path, size: int = 8) -> str:
-    """Return the BLAKE2b digest of a file as ``2 * size`` hexadecimal digits."""
+    """Return the BLAKE2b digest of a file (``size`` bytes) as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=size)).hexdigest()
 
@@ -68,7 +68,7 @@ def _swap(new: Path, path: Path, aside: Path) -> None:
 
 @contextmanager
 def os_errors_as_input_errors(path: Path) -> Iterator[None]:
-    """Raise an :class:`InputError` if the operating system fails to write ``path``."""
+    """Turn an ``OSError`` of the block into an :class:`InputError` that names ``path``."""
     try:
         yield
     except OSError as error:
@@ -116,7 +116,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
-    """Open a file for writing in place, like ``open``, but refuse links and devices."""
+    """Open a file for writing, as ``open`` does, but raise an error for links and devices."""
 
     def regular(name: str, flags: int) -> int:
         careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -138,7 +138,7 @@ def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
 
 
 def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] = ()) -> None:
-    """Raise an error if an output cannot be written or would overwrite an input of the command."""
+    """Raise an error if a file ``folder / name`` cannot be written, or is one of ``inputs``."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder")
     read = [Path(name).resolve() for name in inputs if isinstance(name, str | Path)]
@@ -153,10 +153,10 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
 def replace_together(
     folder: Path, names: Sequence[str], instead_of: Iterable[str] = ()
 ) -> Iterator[Path]:
-    """Yield an empty folder; at the end of the block, move its files into ``folder`` together.
+    """Yield an empty folder; at the end of the block, move its files ``names`` into ``folder``.
 
-    Existing files with these names, or with the names in ``instead_of``, are removed first, so
-    files of two commands are never mixed. If the block raises, nothing changes.
+    Before the move, files of ``folder`` with these names, or with names in ``instead_of``, are
+    removed, so files of two commands are never mixed. If the block raises, nothing changes.
     """
     check_outputs(folder, names)
     with _room(folder / names[0]) as room:
@@ -182,7 +182,7 @@ def replace_together(
 def write_all(
     folder: Path, contents: Mapping[str, bytes], instead_of: Iterable[str] = ()
 ) -> list[Path]:
-    """Write all files into a folder, or none; return a list of the paths."""
+    """Write ``contents`` (bytes by file name) into a folder, all or none; return the paths."""
     with replace_together(folder, list(contents), instead_of) as new:
         for name, content in contents.items():
             (new / name).write_bytes(content)
@@ -190,7 +190,7 @@ def write_all(
 
 
 def stale_temporary_folders(folder: Path) -> list[Path]:
-    """Return temporary folders of :func:`atomic_replace`, from running or killed processes."""
+    """Return the temporary folders of :func:`atomic_replace`: in use, or left after a crash."""
     stale = []
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():

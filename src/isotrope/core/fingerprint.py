@@ -12,8 +12,8 @@ def fingerprint(*values: object) -> str:
 
     Args:
         values: None, bool, int, float, str, bytes, arrays of numpy, and sequences, iterators,
-            mappings and dataclasses of such values. The order of keys of a mapping does not matter.
-            Fields with ``compare=False`` are left out, because they do not decide on equality.
+            mappings and dataclasses of these. The order of keys of a mapping does not matter.
+            Fields of a dataclass with ``compare=False`` do not change the fingerprint.
     """
     digest = hashlib.blake2b(digest_size=8)
     _feed(digest, values)
@@ -46,4 +46,4 @@ def _feed(digest: "hashlib.blake2b", value: object) -> None:
         names = [field.name for field in fields(value) if field.compare]
         _feed(digest, [type(value).__name__, *((name, getattr(value, name)) for name in names)])
     else:
-        raise TypeError(f"use numbers, texts or arrays; found a {type(value).__name__}")
+        raise TypeError(f"use numbers, texts or arrays; found the type {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""Declares hyperparameters with their meanings and bounds, presets of values, and papers."""
+"""Classes with which an objective declares its hyperparameters, presets and papers."""
 
 import dataclasses
 import functools
@@ -16,17 +16,17 @@ from isotrope.core.errors import unknown
 
 @dataclass(frozen=True)
 class Hyper:
-    """One hyperparameter of an objective or part.
+    """One hyperparameter of an objective, or of a part of an objective.
 
     Attributes:
-        symbol: Letter of the hyperparameter in the papers (docs/notation.md).
-        help: Meaning of the hyperparameter, a noun phrase.
-        above: Exclusive lower bound.
-        at_least: Inclusive lower bound.
-        at_most: Inclusive upper bound.
-        constant: Whether no gradient reaches the hyperparameter, so that it cannot be learnt.
-        choices: The allowed values of a field that is a ``Literal`` or a ``bool``; empty for
-            numbers. :func:`hypers` fills it in from the type of the field.
+        symbol: Letter of the hyperparameter in formulas, such as ``"tau"`` (docs/notation.md).
+        help: Meaning of the hyperparameter, such as ``"divisor of the similarities"``.
+        above: Exclusive lower bound; None if there is no such bound.
+        at_least: Inclusive lower bound; None if there is no such bound.
+        at_most: Inclusive upper bound; None if there is no such bound.
+        constant: True if the hyperparameter cannot be learnt, because no gradient reaches it.
+        choices: Allowed values of a ``Literal`` or a ``bool``; empty for numbers.
+            :func:`hypers` takes the values from the type of the field.
     """
 
     symbol: str
@@ -80,7 +80,7 @@ class Preset:
         values: Hyperparameters by field name.
         learning_rate: Learning rate of AdamW at the start; it decays linearly.
         batch_size: Number of sentences in a batch.
-        source: Paper and table.
+        source: Paper and table that have these values.
 
     Example:
         >>> preset = Preset({"margin": 0.3}, learning_rate=1e-5, batch_size=128, source="table 2")
@@ -131,7 +131,7 @@ def is_number(setting: object) -> TypeGuard[float | str]:
 
 
 def value_of(hyper: Hyper, setting: object) -> float | str:
-    """Convert a setting (a number, or the text of a flag) to the type of its field."""
+    """Convert ``setting`` (a number, or the text of a flag) to the type of the hyperparameter."""
     if hyper.choices:
         for choice in hyper.choices:
             if str(setting).lower() == str(choice).lower():
@@ -143,9 +143,9 @@ def value_of(hyper: Hyper, setting: object) -> float | str:
 
 
 def check(instance: object, *, constant: bool = False) -> None:
-    """Check the hyperparameters of a dataclass instance against their declared bounds.
+    """Raise an error unless the hyperparameters of ``instance`` are within their bounds.
 
-    For a 0-dim tensor (a learnt temperature), the current value is checked.
+    With ``constant``, a tensor that requires a gradient is an error too.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)
@@ -179,7 +179,7 @@ def check(instance: object, *, constant: bool = False) -> None:
 
 
 def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
-    """Add the argument ``preset`` to the constructor of ``cls``; a preset replaces the defaults."""
+    """Let the constructor of ``cls`` take ``preset="NAME"``, whose values replace the defaults."""
     plain = vars(cls)["__init__"]
 
     @functools.wraps(plain)
@@ -204,7 +204,7 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
 
 
 def bibtex(paper: Paper) -> str:
-    """Return BibTeX for a paper: an entry for each title, and other references as a note.
+    """Return BibTeX for a paper: one entry for each title; other references become a note.
 
     >>> print(bibtex(Paper("A Loss", "Doe et al., 2020; for sentences: Roe, 2021", "eq. 1")))
     @misc{doe2020,

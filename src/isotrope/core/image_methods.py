@@ -1,11 +1,11 @@
-"""The training methods for images, by name; their classes are in ``training.images``."""
+"""Lists the training methods for images; their classes are in ``isotrope.training.images``."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ImageMethodRecord:
-    """A training method: file and class in ``training/images``, and facts for the diagnosis."""
+    """A training method: its file and class in ``training/images``, and what a diagnosis needs."""
 
     file: str
     cls: str

@@ -1,7 +1,7 @@
 """Escapes characters by which a text could control a terminal or look like other output.
 
 Tables, errors and paths use :func:`legible`; everything else that the command line prints passes
-through :class:`LegibleStream`. The escapes are those of JSON, so JSON does not change.
+through :class:`LegibleStream`. Escapes are written as in JSON, so JSON keeps its meaning.
 """
 
 import csv
@@ -36,15 +36,15 @@ def legible(text: str) -> str:
 
 
 def shortened(text: str, width: int = 160) -> str:
-    """Return the beginning of a text on one line; it ends with "..." if more follows."""
+    """Return a text on one line; a text longer than ``width`` is cut and ends with "..."."""
     plain = legible(" ".join(text.split()))
     return plain if len(plain) <= width else plain[: width - 3] + "..."
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table as CSV in which no cell is a formula for a spreadsheet.
+    """Return a table as CSV in which a spreadsheet finds no formulas.
 
-    If a text begins with = + - @ and is no number, an apostrophe is put before it.
+    A text that begins with =, +, -, @ or a tab and is not a number gets an apostrophe before it.
     """
     text = io.StringIO()
     table = (map(_spreadsheet_cell, row) for row in chain([header], rows))
@@ -59,7 +59,7 @@ def _spreadsheet_cell(value: object) -> object:
 
 
 class LegibleStream:
-    """A text stream that escapes control characters, except those that draw progress bars."""
+    """A text stream that escapes control characters, but lets progress bars move the cursor."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

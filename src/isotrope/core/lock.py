@@ -1,9 +1,9 @@
-"""Locks a folder until the processes that hold the lock end; then others can lock the folder.
+"""Locks a folder against other processes, at most until the process that locked it ends.
 
 The lock is a POSIX record lock on the file ``.lock`` in the folder. A record lock belongs to one
-process, so workers that outlive a killed process do not keep it. With flock, they would keep it.
-With ``--devices``, the process that starts the others holds one half of the lock, and the process
-that writes holds the other half, so the folder is locked until both processes end.
+process, so workers that outlive a killed process do not keep it. With ``--devices``, one half of
+the lock belongs to the process that starts the training processes, and the other half to the
+training process that writes. The folder is locked until both processes end.
 """
 
 import errno
@@ -53,8 +53,8 @@ def exclusive_lock(
 
     Args:
         folder: The folder to lock. A missing folder is created, and removed at the end if empty.
-        doing: What this process does in the folder, for the message that other processes show.
-        hint: Text that is added to this message.
+        doing: Work in the folder, such as ``"training in DIR"``; the error contains this text.
+        hint: Text at the end of this error.
         role: If ``"starter"``, one process with the role ``"started"`` can lock the folder too.
     """
     folder = _absolute(folder)
@@ -86,7 +86,7 @@ def _absolute(folder: Path) -> Path:
 
 
 def ensure_not_replaced(folder: Path) -> None:
-    """Raise if a locked folder was removed or replaced."""
+    """Raise an error if a folder that this process has locked was removed or replaced."""
     folder = _absolute(folder)
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
@@ -94,9 +94,9 @@ def ensure_not_replaced(folder: Path) -> None:
 
 
 def is_effectively_empty(folder: Path) -> bool:
-    """Return whether a folder is missing, or holds only the remains of an interrupted first write.
+    """Return True if a folder is missing, or has only what an interrupted first write left.
 
-    Files with data that Python passed in memory, which are written before the run, do not count.
+    Files with data that a caller passed in memory do not count: they are written before the run.
     """
     if not folder.exists():
         return True
@@ -105,7 +105,7 @@ def is_effectively_empty(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Empty a folder except for the lock; skip anything that cannot be removed."""
+    """Remove the content of a folder, except the lock, as far as possible; raise no error."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != LOCK:
@@ -166,7 +166,7 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
         if role != "started":
             print(
                 f"isotrope: warning: {folder}: make sure that no other process writes into this "
-                f"folder, which cannot be locked ({error.strerror})",
+                f"folder, because it cannot be locked ({error.strerror})",
                 file=sys.stderr,
             )
     if role != "started":

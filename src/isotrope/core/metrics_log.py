@@ -13,9 +13,9 @@ Rows = dict[float, dict[str, float]]
 
 
 def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
-    """Return a list of columns (without the step), and a dict from each step to a row.
+    """Return a pair: the list of columns without ``step``, and a dict from each step to a row.
 
-    A row is a dict from column to number. If a step has several rows, the later cells count.
+    A row is a dict from column to number. If two lines have the same step, the later number counts.
 
     Args:
         path: The file.
@@ -23,7 +23,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
     """
     if not os.path.lexists(path):
         raise DataError(
-            f"give the `--output` folder of `isotrope train`; cannot read {path}: no such file"
+            f"give the `--output` folder of `isotrope train`; cannot find the file {path}"
         )
     text = read_text(path)
     if not complete:
@@ -48,7 +48,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             continue
         try:
             if len(cells) != len(header):
-                raise ValueError(f"{len(cells)} cells, but the header has {len(header)}")
+                raise ValueError(f"expected {len(header)} cells, found {len(cells)}")
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
         except ValueError as error:
             why = f"{error}; every cell must be a number or empty"

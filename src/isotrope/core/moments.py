@@ -1,7 +1,7 @@
-"""Computes the second moments of embeddings, from which decorrelating objectives are computed.
+"""Computes second moments of embeddings, for objectives that decorrelate the dimensions.
 
-Each function is one node of autograd. It returns only the diagonal and the sum of squares of the d
-x d moment matrix C. The gradient with respect to C is a multiple of C plus a diagonal matrix.
+The moments are a d x d matrix C. Each function is one node of autograd, and returns only the
+diagonal of C and the sum of its squared entries.
 """
 
 import torch
@@ -15,8 +15,7 @@ _SMALL = 256  # up to this dimension, C costs less than two products (benchmarks
 def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return the diagonal of C = scale X^T X (d x d), and the sum of all squared entries of C.
 
-    The columns of ``x`` (n x d) are centred first. If there are few rows, the smaller X X^T is
-    used, because the squared entries of both have the same sum.
+    The columns of ``x`` (n x d) are centred first.
     """
     if _transformed():
         x = x - x.mean(dim=0)
@@ -25,11 +24,7 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
 
 
 def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of C = scale X^T Y (d x d), and the sum of all squared entries of C.
-
-    If ``x`` and ``y`` (n x d) have few rows, the sum is computed from the smaller matrices X X^T
-    and Y Y^T: it is the sum of the products of their entries.
-    """
+    """Return the diagonal of C = scale X^T Y (d x d), and the sum of all squared entries of C."""
     if _transformed():
         return _moments(x, y, scale)
     return apply(_CrossMoments, tuple[Tensor, Tensor], x, y, scale)

@@ -1,11 +1,10 @@
 """Decodes a picture of any kind, size and orientation into the pixels that an encoder takes.
 
-Training, evaluation and search all read pictures here. A file's content decides its format; its
-name does not. The camera's orientation is applied, grey is repeated in three channels, transparent
-pixels become white, and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits are reduced to
-their upper 8 bits. The shorter side is resized to ``side`` by Pillow's bilinear filter, which
-averages when it shrinks, and the centre is cut out. The image processor that isotrope saves for
-transformers gives the same pixels.
+Training, evaluation and search all read pictures here. The content of a file decides its format;
+its name does not. The picture is turned upright, and becomes RGB: grey is repeated in three
+channels, transparent pixels become white, and grey levels of 10 to 16 bits keep their upper 8 bits.
+Pillow's bilinear filter resizes the shorter side to ``side``; the centre is cut out. The image
+processor that isotrope saves for transformers gives the same pixels.
 """
 
 import os
@@ -57,10 +56,10 @@ class Unreadable(InputError):
 
 
 def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
-    """Return width, height, length in bytes and a checksum of a picture, without decoding it.
+    """Return a picture's width, height, length in bytes and checksum, without decoding it.
 
-    The checksum is the CRC-32 of the first and the last kilobyte. The length alone does not
-    distinguish uncompressed pictures of the same size.
+    The checksum is the CRC-32 of the first and the last kilobyte of the file. Without a checksum,
+    uncompressed pictures of the same size would look alike.
     """
     with (
         _opened(file) as image,
@@ -80,7 +79,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return two counts of grey values of a 16-bit picture: in 16 bits and in 8. Otherwise 0, 0."""
+    """Count a 16-bit picture's grey values, in 16 and in 8 bits; return 0, 0 for other pictures."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0
@@ -88,7 +87,7 @@ def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
 
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
-    """Return a picture as RGB, 3 x side x side; an array with this side is not resized."""
+    """Return a picture as RGB, 3 x side x side; pixels of this size are not resized."""
     if isinstance(picture, Tensor):
         picture = picture.cpu().numpy()
     if isinstance(picture, np.ndarray):
@@ -141,7 +140,7 @@ def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
     with _refusing(what), pillow.open(file, formats=tuple(_FORMATS)) as image:
         if image.width * image.height > MOST_PIXELS:
             size = f"{image.width} x {image.height}"
-            raise ValueError(f"shrink it to at most {MOST_PIXELS:,} pixels, from {size}")
+            raise ValueError(f"shrink it to at most {MOST_PIXELS:,} pixels; it has {size}")
         yield image
 
 
@@ -158,7 +157,7 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return array
     if array.ndim == 3 and array.size and array.shape[2] == 3:
         return array.transpose(2, 0, 1)
-    raise InputError(f"give 3 x h x w, h x w x 3 or h x w pixels; found {array.shape}")
+    raise InputError(f"give pixels as 3 x h x w, h x w x 3 or h x w; found shape {array.shape}")
 
 
 def _upright(image: "Image.Image") -> "Image.Image":
@@ -196,8 +195,8 @@ def _cut(image: "Image.Image", side: int) -> NDArray[np.uint8]:
     size = (int(side * width / short), int(side * height / short))
     if size[0] * size[1] > MOST_PIXELS:
         raise InputError(
-            f"crop this picture: it has {width} x {height} pixels, and would take gigabytes of "
-            f"memory if its shorter side were resized to {side}"
+            f"crop this picture: its {width} x {height} pixels would take gigabytes of memory "
+            f"after the shorter side is resized to {side}"
         )
     if size != image.size:
         image = image.resize(size, _pillow().Resampling.BILINEAR)

@@ -16,15 +16,15 @@ LINES = 20.0
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool
 ) -> Iterator[Callable[[float], object]]:
-    """Yield a function that advances the bar; call it with the number of newly done items.
+    """Yield a function that advances a progress bar by the number of items that it is given.
 
-    If stderr is not a terminal, lines with the number of done items are printed instead of a bar.
+    If stderr is not a terminal or tqdm is missing, lines with numbers are printed instead of a bar.
 
     Args:
-        total: The number of items; None if unknown. With 0, there is no bar.
+        total: The number of items; None if unknown. With 0, nothing is shown.
         what: Title of the bar.
-        unit: The counted unit.
-        show: Whether to show anything. A bar needs tqdm.
+        unit: What the items are, e.g. ``"texts"``.
+        show: Whether to show the progress at all.
     """
     if not show or total == 0:
         yield lambda count: None

@@ -1,4 +1,4 @@
-"""The Result record: measured numbers and their provenance, stored in one JSON file."""
+"""Defines :class:`Result`: measured numbers and their provenance, stored in one JSON file."""
 
 import functools
 import json
@@ -41,11 +41,11 @@ class Result:
     Attributes:
         kind: The kind of work: ``"train"``, ``"sts"``, ``"retrieval"``, ...
         name: The name of the run or model.
-        metrics: Numbers by name; None if a number does not exist.
-        details: Nested values: tables, parameters, values of each subset.
-        provenance: Versions, machine, seed, data fingerprint, command (see :func:`provenance`).
-        items: Arrays by name, with a value of each scored item, such as the reciprocal rank of each
-            query. Resampling needs the arrays. The JSON file does not hold them.
+        metrics: Numbers (or short texts) by name; None if a number cannot be computed.
+        details: Other values in nested dicts and lists: tables, parameters, values of subsets.
+        provenance: Versions, machine, seed, fingerprint of the data, command (:func:`provenance`).
+        items: Arrays by name, with one value for each scored item, such as the reciprocal rank of
+            each query; comparisons resample them. The JSON file does not contain the arrays.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class Result:
 
     @classmethod
     def load(cls, path: Path) -> "Result":
-        """Read a record that :meth:`save` wrote; raise an :class:`InputError` for other files."""
+        """Read a result that :meth:`save` wrote; raise an :class:`InputError` for other files."""
         text = read_text(path)
         try:
             result = cls(**json.loads(text))
@@ -148,12 +148,12 @@ def _git_state_of(folder: str) -> dict[str, Any] | None:
 def provenance(
     *, seed: int | None = None, data: str | None = None, command: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return a dict of the versions, machine, seed and data needed to repeat a result.
+    """Return a dict with what repeats a result: versions, machine, seed, data, command, commit.
 
     Args:
         seed: The seed of the run.
         data: The fingerprint of the data.
-        command: The words of the command; by default those of this process.
+        command: The words of the command; by default ``sys.argv``.
     """
     return {
         "versions": {p: v for p in _PACKAGES if (v := _version(p)) is not None},

@@ -1,8 +1,8 @@
-"""Tolerances for rounding errors, for decisions about rank, span and equality.
+"""Tolerances for rounding errors, with which code decides about rank, span and equality.
 
-The sum of k products in a scalar product has an error of about k units in the last place, relative
-to the product of the two vectors' lengths. The solution of a linear system, or a length computed
-from its square, keeps half of the digits, so the tolerance is the square root of :func:`rounding`.
+A scalar product of k terms has a rounding error of about k eps (eps the precision of the dtype),
+relative to the product of the two vectors' lengths. A solution of a linear system, and a length
+computed from its square, keep half of the digits; their tolerance is the root of :func:`rounding`.
 """
 
 import math
@@ -22,10 +22,10 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 
 
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
-    """Return whether two tensors agree in half of the digits of their dtype.
+    """Return True if two tensors agree in half of the digits of their dtype.
 
     The tolerance is relative to the largest finite entry. NaN equals NaN; infinity equals itself.
-    ``dtype`` is the precision of the computation, by default that of ``a``.
+    ``dtype`` is the precision of the computation, by default the dtype of ``a``.
     """
     size = max((float(x.nan_to_num(0, 0, 0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
     close = math.sqrt(torch.finfo(dtype or a.dtype).eps) * size

@@ -68,7 +68,7 @@ class RunFolder:
         write_text(self.config, f"{settings}{_SEAL}{_signature(settings)}\n")
 
     def check(self) -> None:
-        """Raise an error if a path is a link, or a folder in place of a file, or the reverse."""
+        """Raise an error if a path of the run is a link, or is not of its kind (file or folder)."""
         for name, path in vars(self).items():
             if name == "path":
                 continue
@@ -85,12 +85,15 @@ class RunFolder:
                 )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the run; refuse links (:meth:`check`)."""
+        """Call :meth:`check`, and return the settings of the run as a dict."""
         self.check()
         return read_yaml(self.config)
 
     def recording(self) -> "RunFolder | None":
-        """Return the folder with the Doctor's log, this or a subfolder; None if there is no log."""
+        """Return the subfolder with the Doctor's log, or else this folder if it has the log.
+
+        The result is None without such a log, and if isotrope itself trained in this folder.
+        """
         if self.config.is_file():
             return None
         self.check()

@@ -29,14 +29,14 @@ _PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python"
 
 @dataclass(frozen=True)
 class Used:
-    """A condition under which a setting is used.
+    """A condition under which a setting has an effect.
 
     Attributes:
-        when: Function that returns whether the setting is used. The names of its parameters are
-            names of other settings, or of ``facts`` of :meth:`Settings.check_used`.
-        otherwise: Reason to report if the setting is not used, a template for ``str.format``.
-        note: Whether an unused setting is only reported, because the result is the same without the
-            setting. If False, an unused setting is an error.
+        when: Function that returns True if the setting has an effect. Its parameters are named
+            like other settings, or like the ``facts`` of :meth:`Settings.check_used`.
+        otherwise: Reason in the message about an unused setting: a template for ``str.format``.
+        note: True if the result is the same without the setting: an unused setting is then
+            reported, but is no error. If False, an unused setting is an error.
     """
 
     when: Callable[..., object]
@@ -50,18 +50,18 @@ def setting(
     metavar: str = "",
     **more: Any,
 ) -> Any:  # noqa: ANN401 - a default of any field
-    """Return a field of settings, with the properties that the command line needs.
+    """Return one field of a class of settings, with what the command line needs.
 
     Args:
         default: Default value; ``...`` for a setting that is required.
-        description: A noun phrase. If the setting has conditions, a sentence names them.
+        description: Help text: what the setting is, and the conditions under which it is used.
         metavar: Placeholder of the value in the help; by default derived from the type.
         more: ``positional``: the value has no flag. ``many``: one flag takes several words.
             ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
-            text for a computed default. ``group``: title in the help. ``python``: type in Python,
-            if it is wider than in a file. ``used``: conditions under which the setting is used.
-            ``auto``: ``--recipe auto`` chooses the value.
-            Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
+            how the help shows a computed default. ``group``: title of a group in the help.
+            ``python``: type in Python, if Python accepts more types than a file. ``used``:
+            conditions (:class:`Used`). ``auto``: ``--recipe auto`` chooses the value.
+            ``ge``, ``gt``, ``le``, ``lt``: bounds, as in ``pydantic.Field``.
     """
     known = {name: more.pop(name) for name in _PROPERTIES if name in more}
     if metavar:
@@ -76,13 +76,13 @@ def _print(line: str) -> None:
 
 
 class Settings(BaseModel):
-    """Settings of a command.
+    """Base class of the settings of a command.
 
     Attributes:
-        dotted: Fields that have settings of their own. For example, the setting ``objective.x`` of
-            the field ``objective`` is stored in the field ``objective_settings``.
-        from_file: Whether settings may come from a file; every switch then has a ``--no-`` flag.
-        places: Fields that hold paths of files or folders as text.
+        dotted: Fields whose values have settings themselves. For example, ``objective.x``, a
+            setting of the objective, is stored in the field ``objective_settings``.
+        from_file: Whether settings may come from a file. If so, every switch has a ``--no-`` flag.
+        places: Fields with the path of a file or folder as text.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -96,7 +96,7 @@ class Settings(BaseModel):
         """Reject booleans for numbers (a bool is an int); put a single value into a list."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and not _takes_bool(field):
-            raise ValueError("input should be a number or a text, not true or false")
+            raise ValueError("give a number or a text, not true or false")
         if typing.get_origin(field.annotation) is list:
             value = [value] if isinstance(value, (str, Path)) else value
             value = [] if value is None and not cls.from_file else value
@@ -123,9 +123,9 @@ class Settings(BaseModel):
             if not (cls.from_file and isinstance(text, str)):
                 continue
             if "\0" in text or text.encode("utf-8", "ignore").decode("utf-8") != text:
-                raise ValueError("a text must be UTF-8 without NUL")
+                raise ValueError("the value must be UTF-8 without NUL characters")
             if place and (not text or {"\n", "\r"} & set(text)):
-                raise ValueError("a name must be one line of text")
+                raise ValueError("the name must be one line of text, and not empty")
         return value
 
     @model_validator(mode="before")
@@ -150,12 +150,12 @@ class Settings(BaseModel):
 
     @classmethod
     def collected(cls) -> list[str]:
-        """Return the fields that hold settings with a dot, such as ``objective_settings``."""
+        """Return the fields that store settings with a dot, such as ``objective_settings``."""
         return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
     def positionals(cls) -> dict[str, str]:
-        """Return, for each field without a flag, its name in messages."""
+        """Return a dict from each field without a flag to the name of the field in messages."""
         extras = {name: extra_of(field) for name, field in cls.model_fields.items()}
         return {name: extra["metavar"] for name, extra in extras.items() if "positional" in extra}
 
@@ -165,7 +165,7 @@ class Settings(BaseModel):
         return dict(cls.model_fields)
 
     def to_yaml(self, without: Collection[str] = ()) -> str:
-        """Return the settings, except those in ``without``, as YAML for ``--config``."""
+        """Return the settings as YAML for ``--config``, without the fields in ``without``."""
         import yaml
 
         values = self.model_dump()
@@ -184,14 +184,14 @@ class Settings(BaseModel):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return all names with a dot, such as ``objective.temperature``."""
+        """Return the names of all settings with a dot, such as ``objective.temperature``."""
         return []
 
     @classmethod
     def signature(
         cls, function: Callable[..., object], without: Sequence[str] = ()
     ) -> inspect.Signature:
-        """Return a function's signature with these settings in place of ``**keywords``."""
+        """Return the signature of ``function``, with the settings in place of ``**keywords``."""
         signature = inspect.signature(function)
         *own, _ = signature.parameters.values()
         keywords = []
@@ -211,7 +211,7 @@ class Settings(BaseModel):
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "") -> None:
-        """Raise unless the key is a known setting."""
+        """Raise an error unless the key is the name of a setting."""
         if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
             name = intended_name(key, [*names, *cls.dotted_names()])
@@ -221,7 +221,7 @@ class Settings(BaseModel):
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return a dict from field to value; the given names may have hyphens or underscores."""
+        """Return ``values`` with hyphens in the names replaced by underscores, as in the fields."""
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
@@ -232,7 +232,7 @@ class Settings(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
-        """Return checked settings."""
+        """Check ``values``, and return them as settings."""
         plain = cls.by_field(values, source=source)
         for key in plain:
             cls.check_name(key, source=source)
@@ -259,22 +259,22 @@ class Settings(BaseModel):
         return settings
 
     def check_used(self, note: Callable[[str], object] = _print, **facts: object) -> None:
-        """Report the settings that differ from their defaults, but are not used in this run.
+        """Report the settings that differ from their defaults, but have no effect in this run.
 
         Args:
-            note: Function that receives a line on unused settings that do not change the result.
-            facts: What is known of the run so far, e.g. ``pictures=True``. If there are facts, only
+            note: Function that is called with one line, if the unused settings are no error.
+            facts: What is known about the run, e.g. ``pictures=True``. If there are facts, only
                 the conditions that depend on a fact are checked.
 
         Raises:
-            NotUsed: An unused setting would change the result.
+            NotUsed: An unused setting is an error (its :class:`Used` has ``note=False``).
         """
         found = list(self._not_used(facts))
         wrong = [one for one in found if not one[2].note]
         shown = [f"{named(name, value)} ({why})" for name, value, _, why in wrong or found]
         if wrong:
             name, value, *_ = wrong[0]
-            problem = f"cannot be used in this run: {', '.join(shown)}"
+            problem = f"leave out what this run cannot use: {', '.join(shown)}"
             raise NotUsed(problem, setting=name, value=value)
         if found:
             note(spell(f"given, but not used in this run: {', '.join(shown)}"))
@@ -298,12 +298,12 @@ class Settings(BaseModel):
 
 
 def extra_of(field: FieldInfo) -> dict[str, Any]:
-    """Return the command-line properties of a field (:func:`setting`)."""
+    """Return the dict of properties that :func:`setting` stored in a field."""
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def dotted_key(cls: type[Settings], key: str) -> bool:
-    """Return whether a key is a setting with a dot, such as ``objective.temperature``."""
+    """Return True if ``key`` is a setting with a dot, such as ``objective.temperature``."""
     return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 
@@ -324,7 +324,7 @@ def _split(value: list[str]) -> list[str]:
     """Split at commas: ``anchor,positive`` means two names."""
     names = [name.strip() for item in value for name in item.split(",")]
     if not all(names):
-        raise ValueError("one of the names is empty")
+        raise ValueError("remove a comma: one of the names is empty")
     return names
 
 

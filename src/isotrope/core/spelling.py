@@ -1,10 +1,10 @@
-"""Spells settings in messages as the command line, Python or a YAML file would.
+"""Spells the settings in messages: as flags, as arguments in Python, or as lines of YAML.
 
-In the source, a message has a setting as a flag between backticks, such as ``--head none``. The
-command line prints the flag, Python prints ``head='none'``, and for YAML it is ``head: none``.
+In the source of a message, a setting is a flag between backticks, such as ``--head none``. The
+command line prints the flag. Python prints ``head='none'``. Errors in YAML show ``head: none``.
 
-If a user writes the name that another library uses, such as ``--lr``, the error proposes the name
-of the setting in isotrope, ``--learning-rate``.
+If a user writes the name that another library uses, such as ``--bs``, the error proposes the name
+of the setting in isotrope, ``--batch-size``.
 """
 
 import contextlib
@@ -78,11 +78,11 @@ ACCEPTED = {
 
 
 def named(setting: str, value: object = None) -> str:
-    """Return a setting in backticks, for a message; :func:`spell` writes it out.
+    """Return a setting as a flag in backticks, for a message that :func:`spell` completes.
 
     Args:
         setting: Name of the setting, such as ``batch_size`` or ``objective.temperature``.
-        value: Value to show; None shows the name alone.
+        value: Value to show. If None, only the name is shown.
     """
     flag = f"--{setting.replace('_', '-')}"
     if value is None or value is True:
@@ -122,7 +122,7 @@ def as_key(setting: str, value: str) -> str:
 
 
 def as_argument(setting: str, value: str) -> str:
-    """Return a setting as in Python, ``head='none'``; a placeholder in capitals has no quotes."""
+    """Return a setting as in Python, ``head='none'``; numbers and ``CAPITALS`` have no quotes."""
     prefix, dot, key = setting.partition(".")
     word = value if value.isupper() or _is_number(value) else repr(value)
     if dot:
@@ -143,14 +143,14 @@ _spelling: Spelling = as_argument
 
 
 def spell(message: str, spelling: Spelling | None = None) -> str:
-    """Return a message with the settings spelled, by default in the spelling of :func:`spelled`."""
+    """Replace each flag in backticks by its spelling; without ``spelling``, see :func:`spelled`."""
     write = spelling or _spelling
     return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
 
 
 @contextlib.contextmanager
 def spelled(spelling: Spelling) -> Iterator[None]:
-    """Spell settings by ``spelling`` in the block; outside it, they are spelled as in Python."""
+    """In the block, spell settings by the function ``spelling``; outside, as in Python."""
     global _spelling  # for the whole process, because its threads print errors as well
     before, _spelling = _spelling, spelling
     try:
@@ -160,7 +160,7 @@ def spelled(spelling: Spelling) -> Iterator[None]:
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that has the alias ``word`` or a similar name; None if there is none."""
+    """Return the candidate with a similar name or with ``word`` as alias; None if there is none."""
     names = list(candidates)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]

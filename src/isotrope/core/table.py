@@ -8,9 +8,9 @@ from isotrope.core.legible import legible
 
 
 class TitledTable(NamedTuple):
-    """A table: a title, a sentence, headings, and rows of texts and numbers.
+    """A table: a title, a note (may be empty), names of columns, and rows of texts and numbers.
 
-    In ``str(table)``, a float has three decimals and None is a dash. The sentence may be empty.
+    In ``str(table)``, floats have three decimals and None is a dash.
     """
 
     title: str
@@ -32,12 +32,12 @@ def _cell(value: str | float | None) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
-    """Return a table with numbers aligned right and texts left; headings may have several lines.
+    """Return a table as text; columns of numbers are aligned right, columns of words left.
 
     Args:
-        header: The names of the columns.
+        header: The names of the columns; a name may have several lines.
         rows: Rows with one text for each column.
-        width: Characters in a line; the last column is wrapped to fit.
+        width: Characters in a line; the last column is wrapped to fit. With None, nothing is.
     """
     rows = [[legible(cell) for cell in row] for row in rows]
     if width is not None:

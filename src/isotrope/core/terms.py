@@ -1,4 +1,4 @@
-"""The Terms record: gradient dissipation, weight and ratio of an objective's gradient."""
+"""Defines :class:`Terms`: gradient dissipation, weight and ratio of an objective's gradient."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,22 +25,22 @@ class Terms:
 
     The gradient of anchor i's loss with respect to the *normalised* anchor, with all else constant,
     is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li et al.,
-    2024, section 2.3, without extra and residual). Here h'_i is the positive of anchor i, and
-    ``against`` says which embeddings the x_j are.
+    2024, section 2.3, without extra and residual). Here h'_i is the positive of anchor i. The x_j
+    are the embeddings that ``against`` names.
 
     Attributes:
         dissipation: GD of each anchor, n values.
-        weight: Weights W, n x c, 0 for excluded entries (the anchor, its positive, its group).
+        weight: Weights W, n x c. W_ij is 0 if x_j is not a negative of anchor i: the anchor itself,
+            its positive, or an embedding of its group.
         pull: Pull sum_j W_ij R_ij of each anchor, n values; n x d if it differs by coordinate.
-        against: The embeddings x_j, one for each column of ``weight``. ``cross`` means the m
-            embeddings of the other view, ``within`` the n embeddings of the same view, and ``both``
-            the positives and then the anchors. Any q additional negatives follow.
-        scale: Factor for the gradient of the whole objective: ``scale * assemble(terms, views)``.
+        against: The embeddings x_j, one for each column of ``weight``: ``"cross"``, the other view;
+            ``"within"``, the same view; ``"both"``, the positives, then the anchors. Additional
+            negatives of the batch come last.
+        scale: Factor of ``assemble(terms, views)`` in the gradient of the whole objective.
         residual: The rest of the gradient, n x d: parts along the anchor, and the gradient of other
-            anchors' losses. None if there is no rest. Objectives made by ``modify`` have no rest,
-            because they hold everything but the anchor constant.
-        extra: Additional push of an anchor's own loss, n x d, as from the standard deviations of
-            VICReg. It stays when other components are replaced. None if there is no such push.
+            anchors' losses. None if there is no rest, as for objectives that ``modify`` made.
+        extra: Additional push in the loss of the anchor, n x d, such as the push from VICReg's
+            standard deviations. None if there is no such push.
     """
 
     dissipation: Tensor
@@ -58,7 +58,7 @@ class Terms:
 
     @property
     def ratio(self) -> Tensor | None:
-        """Ratio R of each anchor, the mean of R_ij weighted by W_ij; None if ``pull`` is n x d."""
+        """Ratio R of each anchor: the mean of R_ij, weighted by W_ij. None if ``pull`` is n x d."""
         if self.pull.ndim != 1:
             return None
         mass = self.mass
@@ -66,11 +66,11 @@ class Terms:
 
     @property
     def pulls(self) -> Tensor:
-        """The pull as a matrix: n x d, or n x 1 if it is the same in all coordinates."""
+        """``pull`` as a matrix: n x d, or n x 1 if it is the same in all coordinates."""
         return self.pull if self.pull.ndim == 2 else self.pull[:, None]
 
     def detached(self) -> "Terms":
-        """The same numbers without autograd history and without forward-mode derivatives."""
+        """A copy without autograd history; no gradient flows through the copy."""
         return replace(
             self,
             dissipation=self.dissipation.detach(),

@@ -1,7 +1,7 @@
-"""Decides which named models and data may be opened, and looks names up on the hub.
+"""Decides which models and data may be opened, and looks names up on the Hugging Face hub.
 
-In a block of :func:`named_by`, the names come from a folder that may be untrusted. Then the network
-is not used, and models and data are opened only if this user made the folder on this machine.
+In a block of :func:`named_by`, names of models and data come from a folder that may be untrusted.
+They are opened only if this user made the folder on this machine, and the network is not used.
 """
 
 import os
@@ -25,7 +25,10 @@ ONLINE_WITHIN = 5.0
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Use no network in the block if ``folder`` names models and data; None if the user did."""
+    """In the block, names of models and data come from ``folder``, and no network is used.
+
+    If ``folder`` is None, the names come from the user, and the network may be used.
+    """
     from huggingface_hub import constants
 
     token, offline = _source.set((folder, command)), constants.HF_HUB_OFFLINE
@@ -40,16 +43,17 @@ def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
 
 
 def check_named(name: Path | str, *, model: bool = False) -> None:
-    """Raise an error if only an untrusted folder names this model or these data.
+    """Raise an error if an untrusted folder, and not the user, names this model or these data.
 
     Args:
-        name: Path or name to be opened.
-        model: Whether ``name`` is a model. A model in the untrusted folder itself is allowed.
+        name: Path or name of the model or the data.
+        model: Whether ``name`` is a model. The model may be the untrusted folder itself.
     """
     folder, command = _source.get()
     if folder is None or (model and Path(name) == folder) or RunFolder(folder).is_own:
         return
-    remedy = "diagnose it by its name" if model else f"use `{command}{shlex.quote(str(name))}`"
+    how = "give this name to `isotrope diagnose`"
+    remedy = how if model else f"use `{command}{shlex.quote(str(name))}`"
     raise InputError(
         f"to open {place(name)}, {remedy}; it is not opened, because only {place(folder)} names "
         "it, and you did not make that folder on this machine"
@@ -59,13 +63,13 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
 def why_closed() -> str | None:
     """Return the reason if the hub must not be queried, else None."""
     folder, _ = _source.get()
-    return None if folder is None else f"names from {folder} are not looked up on the hub"
+    return None if folder is None else f"names that {folder} contains are not looked up on the hub"
 
 
 def known_to_hub(
     candidates: Sequence[str], kind: Literal["model", "dataset"]
 ) -> tuple[str | None, str]:
-    """Return two values: the first candidate on the hub or None, and the reason for None."""
+    """Return a pair: the first candidate on the hub, or None; and the reason if it is None."""
     if (closed := why_closed()) is not None:
         return None, closed
     from huggingface_hub import HfApi

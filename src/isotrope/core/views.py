@@ -1,4 +1,4 @@
-"""The Views record: anchors, positives and additional negatives, the input of every objective."""
+"""Defines :class:`Views`, the input of every objective: anchors, positives and negatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,9 +14,8 @@ from isotrope.core.errors import InputError
 def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the rows of ``x`` (n x d) divided by their Euclidean norm.
 
-    A row shorter than ``eps``, or than the smallest normal number of the dtype, becomes zero and
-    receives zero gradient (dividing by ``eps`` would give huge gradients). NaN stays NaN. A row
-    whose norm overflows becomes NaN, not zero.
+    A row whose norm is below ``eps``, or below the smallest normal number of the dtype, becomes
+    zero and receives zero gradient. NaN stays NaN. A row whose norm overflows becomes NaN.
     """
     if torch._C._are_functorch_transforms_active():
         return x / lengths(x, eps)  # torch.func differentiates every operation itself
@@ -24,14 +23,14 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
-    """Return by what :func:`unit` divides each row (n x 1): infinity if the row becomes zero."""
+    """Return the divisors (n x 1) of :func:`unit`: norms of rows, or infinity for short rows."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).nan_to_num(torch.nan, torch.nan)
     # a row that is too short is divided by infinity, and so is its gradient
     return torch.threshold(norm, max(eps, torch.finfo(x.dtype).tiny), torch.inf)
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient with respect to x, given the gradient for ``unit`` = x / ``norm``."""
+    """Return the gradient for x, given the ``gradient`` for ``unit`` = x / ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
@@ -77,8 +76,8 @@ class _Unit(torch.autograd.Function):
 def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
     """Return the columns of ``x`` (n x d) with mean 0 and variance 1 over the batch.
 
-    This is batch normalisation without learnt scale and shift: the variance divides by n, and
-    ``eps`` is added to it. A constant column becomes 0.
+    This is batch normalisation without learnt scale and shift. The variance is the sum of squares
+    divided by n; ``eps`` is added to the variance. A constant column becomes 0.
     """
     return F.batch_norm(x, None, None, training=True, eps=eps)
 
@@ -93,28 +92,29 @@ def _groups(groups: object, m: int, device: torch.device) -> Tensor:
         ) from None
     if tensor.shape != (m,):
         raise ValueError(
-            f"groups must hold one integer for each of the {m} positives; "
+            f"groups must have one integer for each positive, shape {(m,)}; "
             f"found shape {tuple(tensor.shape)}"
         )
     if tensor.is_floating_point():
-        raise ValueError(f"groups must be integers; found {tensor.dtype}: give groups.long()")
+        raise ValueError(f"give groups.long(): groups must be integers; found {tensor.dtype}")
     return tensor
 
 
 @dataclass(frozen=True)
 class Views:
-    """Two views of a batch, the anchors and their positives, and additional negatives.
+    """The embeddings of a batch: anchors, their positives, and additional negatives.
 
     Attributes:
         anchors: Embeddings of one view, n x d.
         positives: Embeddings of the other view, m x d. The positive of anchor i is row
             ``offset + i``. m exceeds n if the positives of several processes were gathered.
-        negatives: Additional negatives of all anchors (hard negatives, a queue), q x d, or None.
-        offset: Row of ``positives`` that belongs to anchor 0.
-        groups: Group of each row of ``positives``, m integers, or None. Two rows of the same group
-            (near-identical texts) are not negatives of each other and are never pushed apart.
-        in_batch: Whether rows of the batch are negatives. If False, the only negatives are those in
-            ``negatives``, as in MoCo.
+        negatives: Additional negatives of all anchors, q x d, such as hard negatives or the
+            embeddings of a queue. None if there are none.
+        offset: Row of ``positives`` with the positive of anchor 0.
+        groups: Group of each row of ``positives``, m integers. Two rows of the same group
+            (near-identical texts) are never pushed apart. None if there are no groups.
+        in_batch: Whether rows of the batch are negatives. If False, only ``negatives`` are, as in
+            MoCo.
     """
 
     anchors: Tensor
@@ -146,8 +146,8 @@ class Views:
         for name, view in given.items():
             if not isinstance(view, Tensor) and (view is not None or name != "negatives"):
                 raise InputError(
-                    f"{name} must be a tensor, n x d; found {type(view).__name__}: convert an "
-                    "array with torch.as_tensor"
+                    f"{name} must be a tensor, n x d; found {type(view).__name__}: convert it "
+                    "with torch.as_tensor"
                 )
             if view is not None and view.layout is not torch.strided:
                 raise InputError(f"{name} must be dense; found {view.layout}: call .to_dense()")
@@ -165,15 +165,15 @@ class Views:
             )
         if self.positives.shape[1] != d or m < self.offset + n:
             raise ValueError(
-                f"positives must be m x {d}, as wide as the anchors, with m >= offset + {n}; found "
-                f"the shape {tuple(self.positives.shape)} and the offset {self.offset}"
+                f"positives must have {d} columns, as the anchors have, and at least offset + {n} "
+                f"rows; found the shape {tuple(self.positives.shape)} and offset {self.offset}"
             )
         if self.negatives is not None and (
             self.negatives.ndim != 2 or self.negatives.shape[1] != d
         ):
             raise ValueError(
-                f"negatives must be q x {d}, as wide as the anchors; found the shape "
-                f"{tuple(self.negatives.shape)}"
+                f"negatives must be a matrix with {d} columns, as the anchors have; found the "
+                f"shape {tuple(self.negatives.shape)}"
             )
         if self.groups is not None:
             object.__setattr__(self, "groups", _groups(self.groups, m, self.anchors.device))
@@ -188,7 +188,7 @@ class Views:
 
     @property
     def rows(self) -> slice:
-        """The rows of ``positives`` that belong to the anchors."""
+        """The slice that selects the positives of the anchors from ``positives``."""
         return slice(self.offset, self.offset + len(self.anchors))
 
     @property
@@ -204,7 +204,7 @@ class Views:
         return None if self.groups is None else self.groups[self.rows]
 
     def among_positives(self) -> "Views":
-        """Views in which the positives of the anchors, n x d, are both anchors and positives."""
+        """Views in which the anchors' positives (n x d) serve as anchors and as positives."""
         positives = self.own
         return replace(
             self, anchors=positives, positives=positives, offset=0, groups=self.own_groups
@@ -215,7 +215,7 @@ class Views:
         return self.map(unit)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Views":
-        """The same views with ``function`` applied to each matrix separately."""
+        """The same views after ``function`` was applied to each of their matrices separately."""
         return Views(
             function(self.anchors),
             function(self.positives),
@@ -224,7 +224,7 @@ class Views:
         )
 
     def swapped(self) -> "Views":
-        """The views with anchors and positives exchanged; there must be equally many of both."""
+        """Views with anchors and positives exchanged; there must be a positive for each anchor."""
         if len(self.anchors) != len(self.positives):
             raise ValueError(
                 f"pass as many positives as anchors; found {len(self.anchors)} anchors and "

@@ -17,7 +17,7 @@ from isotrope.core.errors import InputError, needs_extra, place
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """File endings of compressed text."""
 RATIO = 200
-"""Largest allowed ratio of unpacked to packed size: text has 3 to 50, a file of zeros 1,000."""
+"""Largest allowed ratio of unpacked to packed size: 3 to 50 for text, 1,000 for a file of zeros."""
 _SMALL = 1 << 25  # bytes to which any file may unpack
 _BEGINNINGS = {
     **dict(zip((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), COMPRESSED, strict=True)),
@@ -28,7 +28,7 @@ _BEGINNINGS = {
 """Endings of files that are not plain text, by the first bytes of such files."""
 
 MAX_CHARACTERS = 100_000
-"""Largest length of a text, in characters. A longer one is probably a file without line ends."""
+"""Largest length of a text, in characters. A longer text is probably a file without line ends."""
 
 
 def visible(text: str) -> str:
@@ -51,16 +51,16 @@ def is_folder(path: "Path | os.DirEntry[str]") -> bool:
 
 
 def most_unpacked(packed: int) -> int:
-    """Return the largest number of bytes to which a packed file of this size may unpack."""
+    """Return the largest number of bytes that may be unpacked from a file of ``packed`` bytes."""
     return max(RATIO * packed, _SMALL)
 
 
 def refuse_bomb(path: Path, size: int, packed: int) -> None:
-    """Refuse a small file that unpacks to gigabytes."""
+    """Raise an error if a file unpacks to far more bytes than text does."""
     if size > most_unpacked(packed):
         raise InputError(
-            f"{place(path)}: if you trust this file, unpack it and give the unpacked file; it "
-            f"unpacks to more than {RATIO} times its size, far more than text does"
+            f"{place(path)}: if you trust this file, unpack it yourself; it is not read, because "
+            f"it unpacks to more than {RATIO} times its size (text: 3 to 50 times)"
         )
 
 
@@ -94,7 +94,7 @@ class _Unpacked(io.RawIOBase):
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes; unpack it if it has an ending in :data:`COMPRESSED`."""
+    """Open a file for reading bytes. A file with an ending in :data:`COMPRESSED` is unpacked."""
     check_file(path)
     packed = path.suffix.lower() in COMPRESSED
     try:
@@ -105,9 +105,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if packed:
             raise InputError(
-                f"{place(path)}: copy or download this file again, or remove {path.suffix} from "
-                f"its name if it is not compressed; it is not a complete {path.suffix} file "
-                f"({error})"
+                f"{place(path)}: copy or download this file again; it is not a complete "
+                f"{path.suffix} file ({error}). If the file is not compressed, remove "
+                f"{path.suffix} from its name"
             ) from error
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{place(path)}: check the path; it cannot be read ({why})") from error
@@ -118,8 +118,8 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
 
     The byte-order mark and the line ends (``\n`` or ``\r\n``) are removed. Other characters, such
     as U+2028, U+0085, a form feed or a single carriage return, do not end a line. A file in which
-    only carriage returns end the lines, as on old Macs, is refused. A line of more than ``limit``
-    characters raises an error before the whole line is read.
+    only carriage returns end the lines, as on old Macs, raises an error. A line of more than
+    ``limit`` characters raises an error before the whole line is read.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True
@@ -130,8 +130,8 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
                 raise _no_utf8(raw, path, number, "holds NUL bytes")
             if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
                 raise InputError(
-                    f"{place(path)}: convert the line ends with tr '\\r' '\\n': CR alone ends the "
-                    "lines, as on old Macs, so the file would be read as one line"
+                    f"{place(path)}: convert the line ends with tr '\\r' '\\n'; the lines of this "
+                    "file end in CR alone, as on old Macs"
                 )
             # an incomplete character at the cut of an over-long line must not hide its length
             too_long = len(raw) == most and not raw.endswith(b"\n")
@@ -150,12 +150,12 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
 
 
 def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of each line and its tab-separated cells.
+    """Yield the number and the list of tab-separated cells of each line.
 
     Args:
         path: The file.
-        needed: Names of the cells, such as ``label<TAB>text``; each line must have as many cells.
-        blank: Whether blank lines are allowed; they are skipped.
+        needed: Names of the cells of every line, such as ``label<TAB>text``.
+        blank: Whether to skip blank lines. If False, a blank line raises an error.
     """
     count = needed.count("<TAB>") + 1
     for number, text in lines(path):
@@ -182,7 +182,8 @@ def _no_utf8(raw: bytes, path: Path, number: int, what: str) -> InputError:
     """Return the error for a line that is not UTF-8."""
     for beginning, ending in _BEGINNINGS.items():
         if number == 1 and raw.startswith(beginning):
-            remedy = f"end its name in {ending}" if ending else "save or unpack it as text"
+            name = f"end the name of this file in {ending}"
+            remedy = name if ending else "save or unpack this file as text"
             return InputError(f"{place(path)}: {what}, so it is not text; {remedy}")
     wide = raw.startswith((b"\xff\xfe", b"\xfe\xff")) or 3 * raw.count(0) > len(raw)
     if b"\0" in raw and not wide:

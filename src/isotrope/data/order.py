@@ -1,4 +1,4 @@
-"""Shuffles records by a seed. The order is computed for each index and never stored."""
+"""Shuffles records by a seed, without storing their order."""
 
 import hashlib
 from typing import Any
@@ -12,12 +12,11 @@ _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Order:
-    """A pseudo-random permutation of range(n) that depends on seed and epoch, in O(1) memory.
+    """A pseudo-random permutation of range(n). Each seed and epoch gives another permutation.
 
-    ``order[i]`` is the record at place i. A balanced Feistel network permutes the smallest range
-    2^(2k) >= n. A value outside range(n) is permuted again until it is inside (cycle walking), so
-    no two places get the same value. On average, this takes at most about four permutations. The
-    round function has the mixing constants of SplitMix64 (Steele et al. 2014).
+    ``order[places]`` is an array of the record numbers at these places. The numbers are computed by
+    a Feistel network with cycle walking. The mixing constants are those of SplitMix64 (Steele et
+    al. 2014).
 
     >>> sorted(Order(5, seed=0, epoch=0)[np.arange(5)].tolist())
     [0, 1, 2, 3, 4]
@@ -40,7 +39,8 @@ class Order:
         places = np.asarray(places)
         if places.size and (places.min() < 0 or places.max() >= self.n):
             raise IndexError(
-                f"use places from 0 to {self.n - 1}; found {places.min()} to {places.max()}"
+                f"use places from 0 to {self.n - 1}; found places from {places.min()} to "
+                f"{places.max()}"
             )
         values = self._permuted(places.ravel().astype(np.uint64))
         while (outside := values >= self.n).any():

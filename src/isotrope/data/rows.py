@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
-"""How many rows at the beginning of a table decide how it is read."""
+"""Number of rows at the beginning of a table that decide how the table is read."""
 
 Row = tuple[int, tuple[Any, ...]]
 """Line number of a row (from 1) and its cells; a blank line has no cells."""
@@ -23,11 +23,12 @@ class Table:
     """A table whose rows can be read.
 
     Attributes:
-        place: The file, or another name of the source, which error messages show.
-        columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
-        cells: Function that gets names of columns and yields their rows; a missing cell is None.
-        titled: Whether the table names its columns.
-        how: A phrase on the recognised format, such as "separated by tabs".
+        place: File or other source of the table, as error messages show it.
+        columns: Names of the columns. A table without a header has the names ``1``, ``2``, ...
+        cells: Function that gets names of columns. For each row, it yields a line number and a
+            tuple of the cells in these columns.
+        titled: Whether the source has names for the columns.
+        how: Recognised format, such as "separated by tabs"; empty if nothing was recognised.
     """
 
     place: Path
@@ -44,7 +45,7 @@ class Table:
                 near = nearest(name, self.columns) if name not in self.columns else ""
                 raise InputError(
                     f"{place(self.place)}: choose other columns; the table has {problem} {name!r}"
-                    f"{near} among {', '.join(map(repr, self.columns)) or 'no columns'}"
+                    f"{near}; its columns: {', '.join(map(repr, self.columns)) or 'none'}"
                 )
         return self.cells(names)
 
@@ -62,7 +63,7 @@ def missing(value: object) -> bool:
 
 
 def whole(value: object) -> int | None:
-    """Return an int for an integer or a float without a fraction; None for anything else.
+    """Return an integer, or a float without a fraction, as int; None for any other value.
 
     >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
     (1, 1, None, None, None)
@@ -73,7 +74,7 @@ def whole(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """Return a float for a finite number, which may be written as text; otherwise None."""
+    """Return a finite number, or a text that spells one, as float; None for any other value."""
     try:
         found = float(value) if isinstance(value, (str, int, float)) else math.nan
     except (ValueError, OverflowError):  # OverflowError: an integer of JSON with 400 digits
@@ -92,7 +93,7 @@ def cell_score(value: object, path: Path, line: int, where: str = "") -> float:
 
 
 def cell_text(value: object, path: Path, line: int, column: str) -> str:
-    """Return a cell as stripped text; a missing value (null, NaN) is an empty text."""
+    """Return the stripped text of a cell; an empty text if the cell has no value (null, NaN)."""
     if missing(value):
         return ""
     if not isinstance(value, str):
@@ -108,14 +109,14 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
     # JSON escapes can write a NUL ("\u0000") and half of a surrogate pair ("\ud800")
     if "\0" in value or value.encode("utf-8", "ignore").decode() != value:
         raise InputError(
-            f"{place(path, line)}: remove from column {column!r} a character that is not text "
-            f"(in {quoted(value)})"
+            f"{place(path, line)}: remove the NUL or unpaired surrogate from column {column!r}; "
+            f"found {quoted(value)}"
         )
     return value.strip()
 
 
 def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return a list of the texts in a cell, which may hold a text, a list or a conversation."""
+    """Return a list of the texts in a cell: one text, a list of texts, or a conversation."""
     if isinstance(value, str):
         return [cell_text(value, path, line, column)]
     if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array

@@ -1,26 +1,25 @@
 """Recognises what the rows of a table are, for example pairs of texts, or labelled texts.
 
-The names of the columns decide. Without names, the number of columns decides, and whether a column
-holds numbers.
+The names of the columns decide. In a table with more than two columns without names, a column of
+mostly numbers holds scores. All other columns without names hold texts.
 
-| form | columns |
+| rows | columns |
 |---|---|
-| pairs, with any number of negatives | ``anchor, positive, negative, negative_1 ...`` |
-| the same, written by FlagEmbedding | ``query, pos, neg`` (lists), ``pos_scores, neg_scores`` |
-| the same, written by Tevatron | ``query, positive_passages, negative_passages`` |
-| the same, written by ms-swift | ``messages, positive_messages, negative_messages`` |
+| pairs, with or without negatives | ``anchor, positive, negative, negative_1 ...`` |
+| pairs written by FlagEmbedding | ``query, pos, neg`` (lists), ``pos_scores, neg_scores`` |
+| pairs written by Tevatron | ``query, positive_passages, negative_passages`` |
+| pairs written by ms-swift | ``messages, positive_messages, negative_messages`` |
 | pairs with other usual names | ``question, answer``; ``query, passage`` ...: :data:`PAIRS` |
 | scored pairs | ``sentence1, sentence2, score`` |
 | labelled texts | ``text, label`` |
 | single texts | ``text`` or ``sentence``, or the only column |
-| without names (.tsv, tuples) | text, or anchor and others, or score and texts |
 
 A row with several positives becomes one record for each positive. A labelled text is paired with
 another text of the same label, and the label becomes the group of the pair. Rows without a text are
-skipped. A :class:`Reading` counts the skipped rows; ``str(reading)`` says what was read.
+skipped. ``str(reading)`` of a :class:`Reading` tells what was read and how many rows were skipped.
 
-Text is UTF-8. White space at the ends is removed; nothing else is changed or normalised (NFC, NFD).
-A text without visible characters, for example only zero-width spaces, counts as empty.
+Text is UTF-8. White space at the ends is removed; no other character is changed or normalised. A
+text without visible characters, for example only zero-width spaces, counts as empty.
 """
 
 import re
@@ -51,10 +50,10 @@ PAIRS = (
     ("query", "response", "rejected_response"),
     *((*names.split(), "negative") for names in _OTHERS),
 )
-"""Column names of anchor, positive and negatives (also ``negative_1``); the first match counts."""
+"""Column names of anchor, positive and negatives (also ``negative_1``). The first match decides."""
 
 TEXT = ("text", "sentence")
-"""Column names of single texts; the first match decides."""
+"""Column names of single texts. The first match decides."""
 
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _LABEL = ("label", "labels", "label_text")
@@ -64,7 +63,7 @@ HEADER = frozenset(
     | {"sentiment", "topic", "group", "query_id", "neg_scores", "pos_scores", "scores"}
     | {f"negative_{i}" for i in range(64)}
 )
-"""Known column names; a first line with only such names is a header."""
+"""Known column names. A first line with only such names is a header."""
 
 # a label: in a column of numbers with missing values, data frames write 1 as 1.0
 _WHOLE = re.compile(r"^(-?\d+)\.0+$")
@@ -75,11 +74,11 @@ class Record(NamedTuple):
 
     Attributes:
         texts: Texts of the record: (text,), or (anchor, positive, negatives ...). White space at
-            the ends is removed. A text may be empty.
+            the ends is removed.
         path: File of the record.
         line: Number of the line in the file, from 1; in a parquet file, the number of the row.
-        opens: Whether the record is the first of a document: of a file, or after a blank line.
-        group: Group or label of the record as text; empty if the record has none.
+        opens: Whether a document begins here: at the start of a file, or after a blank line.
+        group: Group or label of the record as text; empty if the record has neither.
         scores: Scores of the texts after the anchor; empty if the table has no scores.
         id: Cell of the column ``_id`` or ``id``; empty if there is none or ids are not read.
     """
@@ -95,14 +94,14 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """How a table is read.
+    """The columns of a table that are read, and what they hold.
 
     Attributes:
-        kind: ``texts``, ``pairs``, ``scored pairs`` or ``labelled texts``.
-        texts: The text columns: one, or anchor, positive and negatives.
-        scores: The columns of scores.
-        group: The column of groups or labels; an empty text if there is none.
-        id: The column of ids; an empty text if there is none or ids are not read.
+        kind: Kind of rows: ``texts``, ``pairs``, ``scored pairs`` or ``labelled texts``.
+        texts: Columns of texts: (text,), or (anchor, positive, negatives ...).
+        scores: Columns of scores; an empty tuple if there are none.
+        group: Column of groups or labels; an empty text if there is none.
+        id: Column of ids; an empty text if there is none or ids are not read.
     """
 
     kind: str
@@ -120,7 +119,7 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Return the :class:`Form` of a table by its chosen columns, or else by all its columns."""
+    """Return the :class:`Form` of a table from ``columns``; if none are given, from all columns."""
     group = groups or ""
     if table.titled and not {*columns} & {*table.columns}:  # perhaps numbers of columns
         numbers = [int(each) for each in columns if each.isdecimal()]
@@ -130,8 +129,8 @@ def form_of(
         if not table.titled and not {*chosen} <= {*filter(str.isdigit, table.columns)}:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
-                f"{place(table.place)}: add a header with names, or choose columns by number "
-                f"(`--columns 1`): the columns have no names, so {flag} matches none of them"
+                f"{place(table.place)}: choose columns by number (`--columns 1`), or add a header "
+                f"with names; the columns have no names, so {flag} matches none of them"
             )
         table.rows(chosen)
     if columns:
@@ -166,7 +165,7 @@ def form_of(
         return Form("texts", tuple(names.values()), group=group)
     raise InputError(
         f"{place(table.place)}: {_proposal(table, choose)}; no column has a usual name, such as "
-        f"text or anchor; found {', '.join(map(repr, table.columns))[:200] or 'no column'}"
+        f"text or anchor (columns: {', '.join(map(repr, table.columns))[:200] or 'none'})"
     )
 
 
@@ -198,32 +197,32 @@ def _proposal(table: Table, choose: int) -> str:
     names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
     if not names:
         return "give a table with a column of text, because no column of this table holds text"
-    first = "put a header above the first line if this line is data, or " if table.how else ""
+    first = "if the first line is data, put a header above it, or else " if table.how else ""
     chosen = f"choose columns by name: `--columns {','.join(names[:choose])}`"
-    usual = "name its columns text, or anchor and positive, or sentence1, sentence2 and score"
+    usual = "name the columns text, or anchor and positive, or sentence1, sentence2 and score"
     return f"{first}{chosen if choose else usual}"
 
 
 @dataclass
 class Reading:
-    """The records of some sources, in order. Iterating over it reads and counts the records.
+    """The records of one or more sources, in order. Each iteration reads all sources again.
 
     Attributes:
         sources: Files, names of data sets on the hub, or tables.
         columns: Chosen columns of text; if empty, the columns are recognised by their names.
-        groups: The column of groups, if one was chosen.
+        groups: Chosen column of groups; None if no column was chosen.
         streaming: Whether to read data sets of the Hugging Face hub without keeping a copy.
-        paired: Whether labelled texts become pairs. Otherwise each labelled text is one record.
-        scored: Whether scored pairs may be read. They are refused by default, because the texts of
-            a pair with a low score do not belong together.
-        choose: Largest number of columns that an error message proposes for ``--columns``; 0 if the
-            command does not have this flag.
+        paired: Whether labelled texts become pairs. If False, each labelled text is one record.
+        scored: Whether scored pairs may be read. If False, they raise an error, because the texts
+            of a pair with a low score do not belong together.
+        choose: Largest number of columns that an error message proposes for ``--columns``. With 0,
+            it does not propose this flag.
         ids: Whether to read the column ``_id`` or ``id`` of a table that has one.
         rows: Number of rows read.
         records: Number of records made from these rows.
-        negatives: For each number of negatives, how many records have that number.
-        left: Number of skipped rows for each reason.
-        other_files: Files of folders that are skipped because of their endings or splits.
+        negatives: Dict from a number of negatives to the number of records with so many negatives.
+        left: Dict from a reason for skipping rows to the number of rows skipped.
+        other_files: Files in the given folders that were not read, because of endings or splits.
     """
 
     sources: Sequence[Path | Table]
@@ -257,8 +256,8 @@ class Reading:
             first = first or (form.kind, table.place)
             if form.kind != first[0]:
                 raise InputError(
-                    f"give files with one kind of records: {place(table.place)} holds {form.kind}, "
-                    f"but {place(first[1])} holds {first[0]}"
+                    f"give only files with the same kind of records; {place(table.place)} holds "
+                    f"{form.kind}, but {place(first[1])} holds {first[0]}"
                 )
             classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
             if form.kind == "scored pairs" and (classes or not self.scored):
@@ -343,19 +342,19 @@ class Reading:
                     opens = False
 
     def leave(self, reason: str, path: Path, line: int) -> None:
-        """Count a skipped row."""
+        """Count a skipped row, by the reason for skipping it."""
         self.left[reason] += 1
         alone = len(self.sources) == 1
         self._first_left.setdefault(reason, f"line {line}" if alone else place(path, line))
 
     @property
     def kind(self) -> str:
-        """Kind of the records, see :class:`Form`."""
+        """Kind of the records: one of the values of :attr:`Form.kind`."""
         return next((form.kind for form in self._forms), "")
 
     @property
     def left_out(self) -> str:
-        """A text that gives, for each reason, the number of skipped rows and the first of them."""
+        """Reasons for skipping rows as a text, each with the number of rows and the first row."""
         return ", ".join(
             f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
             f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"
@@ -364,13 +363,13 @@ class Reading:
 
     @property
     def names(self) -> list[str]:
-        """A list of the names (or numbers) of the columns with texts and groups."""
+        """List of the columns of texts and groups that were read, by name or number."""
         read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 
     @property
     def not_read(self) -> list[str]:
-        """A list of phrases on skipped columns, rows and files; empty if all was read."""
+        """List of phrases on columns, rows and files that were not read; may be empty."""
         form, table = next(iter(self._forms.items()))
         unread = [name for name in table.columns if name not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
@@ -417,9 +416,9 @@ def read(
     scored: bool = False,
     choose: int = 2,
 ) -> Reading:
-    """Return a :class:`Reading` of ``data``. The class describes the arguments.
+    """Return a :class:`Reading` of ``data``. The other arguments are attributes of the Reading.
 
-    ``data`` is a list (of paths or hub names, or of records), a data frame or a data set.
+    ``data`` is a data frame, a data set, a list of records, or a list of paths and hub names.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
@@ -456,7 +455,7 @@ def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tup
 
 
 def mark(value: object, path: Path, line: int, column: str) -> str:
-    """Return a group or a label as text; ``"1"`` for 1.0, and ``""`` for a missing value."""
+    """Return a group or a label as text, such as ``"1"`` for 1.0; ``""`` for a missing value."""
     if missing(value):
         return ""
     if isinstance(value, (str, bool)):

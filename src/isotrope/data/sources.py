@@ -1,7 +1,7 @@
-"""Reads what a user gives: named data sets (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
+"""Reads data sets from files, with or without names (``qa=pairs.tsv nli=nli.tsv``), or from memory.
 
-Data in memory are written to disk once, as JSON lines that :func:`isotrope.data.schemas.read`
-reads. With this file, another process can resume, diagnose and repeat a run.
+Data in memory are written once to a file of JSON lines. From this file, another process can resume,
+diagnose and repeat a run; :func:`isotrope.data.schemas.read` reads the file.
 """
 
 import json
@@ -29,9 +29,9 @@ _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
 
 
 def dataset_files(files: Sequence[str]) -> dict[str, list[str]]:
-    """Return a dict from the name of each data set to its files; ``""`` is for unnamed files.
+    """Return a dict from the name of each data set to its files. Without names, the key is ``""``.
 
-    A path that exists is a file without a name, even if it contains ``=``.
+    The path of an existing file is not split at ``=``.
 
     >>> dataset_files(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
     {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
@@ -52,7 +52,7 @@ def dataset_files(files: Sequence[str]) -> dict[str, list[str]]:
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Begin the messages of errors in the block with the name of the data set, if it has one."""
+    """Put the name of a data set, if not empty, before error messages of the ``with`` block."""
     try:
         yield
     except InputError as error:
@@ -62,15 +62,15 @@ def named_errors(name: str) -> Iterator[None]:
 
 
 def digests(files: Iterable[Path | str]) -> dict[str, str]:
-    """Return a dict from the path of each existing file to a digest of its bytes."""
+    """Return a dict from the path of each existing file to a hash of the bytes in the file."""
     return {str(path): file_digest(path) for path in map(Path, files) if path.is_file()}
 
 
 def is_in_memory(data: object) -> bool:
-    """Return whether ``data`` holds the texts themselves, rather than names of files.
+    """Return True if ``data`` holds texts, and False if it holds names of files.
 
-    A string in a list names a file if that file exists, or if the string has no white space and
-    ends in a suffix such as ``.tsv``. Either all strings of a list must name files, or none.
+    A string in a list is the name of a file if this file exists, or if the string has no white
+    space and ends in a suffix such as ``.tsv``. A list with both names and texts raises an error.
     """
     if isinstance(data, (str, Path)):
         return False
@@ -102,7 +102,7 @@ def _names_file(value: object) -> bool:
 
 
 def named_datasets(data: object) -> Mapping[str, object]:
-    """Return a mapping from name to data set; data without a name get the name ``""``."""
+    """Return a mapping from name to data set. Data without a name have the key ``""``."""
     if not isinstance(data, Mapping) or is_frame(data):
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
@@ -119,7 +119,7 @@ def named_datasets(data: object) -> Mapping[str, object]:
 
 
 def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) -> str:
-    """Return a record as a line of JSON: the texts, then the keys and values of ``more``."""
+    """Return a record as a line of JSON: an object with the texts and the items of ``more``."""
     row: dict[str, object] = {"text": texts[0]}
     if len(texts) > 1:
         row = {"anchor": texts[0], "positive": texts[1]}
@@ -140,17 +140,18 @@ def write_records(
 
     Args:
         data: Data for which :func:`is_in_memory` is True.
-        columns: Columns of a table, in the order of a record's texts; empty for the usual names.
+        columns: Columns of texts, in the order anchor, positive, negatives. If empty, the columns
+            are recognised by their names.
         file: File to write.
-        groups: Column of a table that holds the groups, which are written too.
-        scored: Whether scored pairs may be written.
+        groups: Column of groups to write; None if there are no groups.
+        scored: Whether scored pairs may be written. If False, they raise an error.
 
     Returns:
-        The :class:`Reading` of the data; None if the file already held these records.
+        The :class:`Reading` of the data; None if the file already existed.
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
-            f"rename the column of groups, {groups!r}: only texts or scores may have this name"
+            f"rename the column of groups: only texts or scores may have the name {groups!r}"
         )
     names = [str(column) for column in columns]
     reading = Reading([table_of(data)], names, groups, paired=False, scored=scored)
@@ -196,8 +197,8 @@ def to_dataset(reading: Reading) -> "Dataset":
 
     The columns are ``anchor``, ``positive``, ``negative_1`` ..., or only ``text``. If records have
     scores, a column ``label`` has the scores of the texts after the anchor. If records have groups,
-    ``label`` has the number of the group. A row with fewer negatives than the longest row repeats
-    its negatives. If some rows have negatives, rows without negatives are skipped.
+    ``label`` has the number of the group. All rows get as many negatives as the longest row: the
+    negatives of a shorter row are repeated, and a row without negatives is skipped.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

@@ -1,10 +1,9 @@
-"""Tables from any source: text files, parquet, Arrow, data sets of the hub, data frames and lists.
+"""Reads tables from text files, parquet, Arrow, data sets of the hub, data frames and lists.
 
-A text file is ``.csv`` or ``.tsv`` (the separator is recognised), ``.jsonl`` or ``.json`` (an
-object or a list of texts on each line, or one list of objects), or ``.txt`` (one text on each
-line). Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file and
-the line. :mod:`isotrope.data.schemas` recognises the meaning of the columns. :func:`files_of` finds
-the files that a user names, also in folders. :func:`named_split` finds the split in a file's name.
+The separator of a ``.csv`` or ``.tsv`` file is recognised. A ``.jsonl`` or ``.json`` file has an
+object or a list of texts on each line, or only one list of objects. A ``.txt`` file has one text on
+each line. Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file
+and the line. :mod:`isotrope.data.schemas` recognises what the columns hold.
 """
 
 import importlib
@@ -24,7 +23,7 @@ from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet", ".arrow")
-"""Suffixes of readable files; text files may also be compressed."""
+"""Suffixes of readable files. Text files may also be compressed."""
 _SAME = {".ndjson": ".jsonl", ".feather": ".arrow", ".pq": ".parquet"}
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -50,11 +49,12 @@ def open_table(
     """Open a file, a folder that ``save_to_disk`` wrote, or a data set of the hub.
 
     Args:
-        path: The file, the folder or the name.
-        wanted: Columns to read. The first line of a .tsv is a header if it has these names.
-        header: Usual column names in lower case. A first line with only these is a header.
+        path: File, folder, or name of a data set on the hub.
+        wanted: Columns to read. If the first line of a .tsv has all these names, it is a header.
+        header: Usual names of columns in lower case. A first line with only such names is a header.
         streaming: Whether to read a data set of the hub without keeping a copy.
-        txt_columns: Whether tabs separate columns in a .txt file. If not, tabs belong to the text.
+        txt_columns: Whether tabs separate columns in a .txt file. If False, a tab is a character of
+            the text.
     """
     if is_hub_name(path):
         return _hub(path, streaming=streaming)
@@ -71,7 +71,7 @@ def open_table(
 
 
 def check_kind(path: Path) -> str:
-    """Return the suffix of a file; raise an error if isotrope cannot read files of this kind."""
+    """Return the suffix of a file; raise an error if isotrope cannot read this kind of file."""
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
@@ -82,7 +82,7 @@ def check_kind(path: Path) -> str:
 
 
 def plain_suffix(path: Path) -> str:
-    """Return the suffix in lower case; for ``pairs.TSV.gz`` this is ``.tsv``."""
+    """Return the suffix without a compression, in lower case: ``.tsv`` for ``pairs.TSV.gz``."""
     plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     suffix = plain.suffix.lower()
     return _SAME.get(suffix, suffix)
@@ -159,7 +159,7 @@ def _extent(value: object) -> int:
 
 
 def is_saved(folder: Path) -> bool:
-    """Return whether ``save_to_disk`` of the Hugging Face library datasets wrote this folder."""
+    """Return whether a folder was written by ``save_to_disk`` (Hugging Face library datasets)."""
     try:
         return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
     except OSError:
@@ -179,9 +179,9 @@ def _saved(folder: Path) -> Table:
 
 
 def is_hub_name(path: Path) -> bool:
-    """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
+    """Return whether a path is taken as the name of a data set on the hub, like ``user/dataset``.
 
-    A path is no such name if there is a folder ``user``, or if it ends like a readable file.
+    The result is False if a folder ``user`` exists, or if the path has the suffix of a table.
     """
     name = path.as_posix()
     return bool(
@@ -190,7 +190,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def check_known(path: Path) -> None:
-    """Raise an error, in a few seconds, if a data set is neither in the cache nor on the hub."""
+    """Raise an error if a data set is neither in the local cache nor on the hub."""
     from huggingface_hub import constants
 
     name = path.as_posix()
@@ -199,7 +199,7 @@ def check_known(path: Path) -> None:
         known, failure = known_to_hub([name], "dataset")
         if known is None:
             raise InputError(
-                f"check the name {name}: no such file, and not available from the hub ({failure})"
+                f"check the name {name}: no such file, and no such data set on the hub ({failure})"
             )
 
 
@@ -214,8 +214,8 @@ def _hub(path: Path, *, streaming: bool) -> Table:
     def failed(error: Exception) -> InputError:
         after = f" after row {number:,}" if number else ""
         return InputError(
-            f"check the name {name!r}, or the connection: no file or folder has this name, and no "
-            f"such data set could be read from the Hugging Face hub{after} "
+            f"check the name {name!r}, and the connection to the Hugging Face hub: no file or "
+            f"folder has this name, and reading a data set of this name failed{after} "
             f"({type(error).__name__}: {first_line(error)})"
         )
 
@@ -238,7 +238,7 @@ def _hub(path: Path, *, streaming: bool) -> Table:
 
 
 def is_frame(data: object) -> str:
-    """Return the library of a table or column: pandas, polars or datasets; otherwise ""."""
+    """Return ``"pandas"``, ``"polars"`` or ``"datasets"``, the library of ``data``, or else ""."""
     first = type(data).__module__.partition(".")[0]
     return first if first in _FRAMES else ""
 
@@ -296,16 +296,16 @@ def _frame(frame: object, name: Path) -> Table:
 
 
 def named_split(path: Path, folder: Path) -> str | None:
-    """Return the split that a path names: ``train``, ``test``, ``validation``; otherwise None."""
+    """Return the split named in a path: ``train``, ``test`` or ``validation``; otherwise None."""
     words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
     return next((split for split, names in _WORDS.items() if words & set(names)), None)
 
 
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return two lists: the files to read, and the skipped files of folders.
+    """Return two lists: the files to read, and the skipped files in folders.
 
-    Folders are searched to any depth, also through symbolic links, each folder once. The files are
-    sorted. Hidden and empty files are ignored. A folder of ``save_to_disk`` counts as one file.
+    Folders are searched to any depth, also through symbolic links. Hidden and empty files are
+    ignored. A folder written by ``save_to_disk`` counts as one file.
     """
     files: list[Path] = []
     others: list[Path] = []

@@ -1,4 +1,4 @@
-"""Reads tables from JSON, .csv and .tsv files; recognises separator, header and quoting."""
+"""Reads tables from JSON, .csv and .tsv files. Separator, header and quoting are recognised."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missin
 
 
 def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
-    """Return the lines of a file as a table without quoting; no separator means one cell a line."""
+    """Return lines as a table without quoting. If ``separator`` is empty, each line is one cell."""
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]
@@ -43,7 +43,7 @@ def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = 
 
 
 def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
-    """Return a .csv, .tsv or .txt file; its first lines show separator, header and quoting."""
+    """Return a .csv, .tsv or .txt file as a table. The first lines show how cells are separated."""
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
     if suffix != ".csv":
         first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
@@ -107,8 +107,8 @@ def _csv(path: Path, separator: str, said: bool = False) -> Table:
         except csv.Error as error:
             why = "quote without an end" if "field limit" in str(error) else error
             raise InputError(
-                f'{place(path, first)}: write a quote inside a quoted field as "" (broken CSV: '
-                f"{why})"
+                f'{place(path, first)}: write each quote inside a quoted field as two quotes, ""; '
+                f"the CSV is broken ({why})"
             ) from error
 
     header = next((cells for _, cells in raw() if cells), [])
@@ -139,7 +139,7 @@ def _read(cell: str) -> str | None:
 
 
 def json_table(path: Path) -> Table:
-    """Return a JSON file with an object on each line, or with one list of objects."""
+    """Return a JSON file as a table. The file has an object on each line, or a list of objects."""
 
     def raw() -> Iterator[tuple[int, Any]]:
         # JSON may write a character as six (\u1234), and an object may hold other keys
@@ -186,7 +186,7 @@ def _whole_json(path: Path) -> object:
 
 
 def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
-    """Return objects as a table. The keys of the first objects name the columns."""
+    """Return objects as a table. The keys of the first 100 objects name the columns."""
 
     def checked() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, value in raw():

@@ -50,19 +50,19 @@ class Anatomy:
     """The rows of metrics.csv, measured on the pairs of embeddings that a loss compares.
 
     The gradient on an anchor has three components: a factor GD (gradient dissipation), the weights
-    of the negatives, and the ratio of pull to push. For an objective of isotrope, its formulas
-    give the components. For another loss, the components and the temperature are computed from the
-    gradients of the compared pairs. They are None if these pairs explain less than 98% of the
-    gradient. The mean ratio is that of anchors with GD >= 0.01: rounding dominates the others.
+    of the negatives, and the ratio of pull to push. Objectives of isotrope have formulas for the
+    components. For another loss, components and temperature are computed from the gradients of the
+    compared pairs; they are None if these pairs explain less than 98% of the gradient. The mean
+    ratio is over the anchors with GD >= 0.01: if GD is smaller, rounding dominates the ratio.
 
     Args:
         every: Number of steps from one measured batch to the next. Step 0 is always measured.
-        temperature: Temperature of the loss's softmax, needed if the gradient does not show it.
-            Without the temperature, GD would contain the unknown factor 1/temperature.
+        temperature: Temperature of the loss's softmax, used only if the gradients do not
+            determine it. Without a temperature, GD would contain the unknown factor 1/temperature.
 
     Attributes:
-        rows: A list with one dict for each measured batch. :mod:`isotrope.diagnostics.metrics`
-            defines the keys ``COLUMNS``. A value that was not measured is None.
+        rows: A list with one dict for each measured batch. The keys are ``COLUMNS``, described in
+            :mod:`isotrope.diagnostics.metrics`. A value that was not measured is None.
         objective: The objective of isotrope that the loss contains; None for any other loss.
         settings: Known settings of the training, named like the flags of ``isotrope train``.
         kind: Kind of the loss of the last batch. ``known``: an objective of isotrope; ``unseen``:
@@ -103,7 +103,7 @@ class Anatomy:
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether to measure ``step``; without ``step``, the next step of the training."""
+        """Return whether to measure ``step``. None: the next step of the training."""
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
 
@@ -127,15 +127,15 @@ class Anatomy:
     ) -> Row | None:
         """Measure the pairs that a loss compared in one batch, and return the row of the log.
 
-        Return None if the batch has less than half the rows of the largest batch so far, as the
-        last batch of an epoch may have. Such a batch is not measured.
+        A batch with less than half the rows of the largest batch so far is not measured, and None
+        is returned. The last batch of an epoch may be that small.
 
         Args:
             readings: One reading for each backward pass. A loss that embeds a batch in parts
                 (GradCache) has several.
             step: Number of the step.
             accumulated: Number of batches whose gradients the trainer adds up. If the trainer
-                divides the loss by this number, the row has the undivided loss.
+                divides the loss by this number, the row has the loss before the division.
             copies: Share of the anchors whose text occurs more than once in the batch.
         """
         every = list(readings)
@@ -189,7 +189,7 @@ class Anatomy:
         return row
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
-        """Log the epoch of a step, found from repeated texts; equal texts have equal numbers."""
+        """Log the epoch of a step. An epoch ends when texts (given as numbers) occur again."""
         new = [{*x.tolist()} for x in texts]
         again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
         if again > _AGAIN:
@@ -239,7 +239,7 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Write numbers into the row of ``step``, which may be new; by default, the newest row."""
+        """Write numbers into the row of ``step``; a missing row is added. None: the newest row."""
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
@@ -253,10 +253,10 @@ class Anatomy:
         row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:
-        """Read the rows that were saved in ``path`` before ``step``, at which training resumes.
+        """Read the saved rows of the steps before ``step``, because training resumes at ``step``.
 
-        From the row of ``step`` only the dev score is kept, because training measures it again.
-        If the file is missing, no rows are read.
+        The row of ``step`` is read only for its dev score: training measures the rest again. If
+        the file ``path`` is missing, no rows are read.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -274,10 +274,10 @@ class Anatomy:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
-        """Return a ``RunEvidence`` with the rows and settings of this training, to diagnose it.
+        """Return a ``RunEvidence`` with the rows and settings of this training, for a diagnosis.
 
-        A gradient dissipation above 1 shows that the loss has an unknown factor, so it is left out.
-        If this factor is 1/temperature, create the Anatomy with ``temperature``.
+        A measured gradient dissipation above 1 shows that the loss has an unknown factor. Such a
+        value is left out. If this factor is 1/temperature, create the Anatomy with ``temperature``.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
@@ -291,20 +291,23 @@ class Anatomy:
                 {**row, **(unknown if often or x else {})}
                 for row, x in zip(rows, above, strict=True)
             ]
-            notes += ["to judge gradient dissipation, pass the loss's temperature as temperature="]
+            notes += [
+                "pass the loss's temperature to the Doctor (temperature=NUMBER): the measured "
+                "gradient dissipation contains an unknown factor, so it is not judged"
+            ]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
-                "gradient dissipation is not judged at some steps: it is nearly equal for all "
-                "anchors, and differs from InfoNCE's. Either the loss is not InfoNCE, or it is "
-                "InfoNCE times an unknown factor"
+                "gradient dissipation is missing at some steps: the measured values are nearly "
+                "equal for all anchors, but differ from those of InfoNCE. Either the loss is not "
+                "InfoNCE, or it is InfoNCE times an unknown factor"
             ]
         if self.factor not in (None, 1):
             notes += [
-                f"the loss is InfoNCE times {self.factor:.3g}; gradient dissipation is given "
-                "without this factor"
+                f"the loss is InfoNCE times {self.factor:.3g}; the values of gradient dissipation "
+                "do not contain this factor"
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
-            notes += ["gradient dissipation, weight and ratio need in-batch negatives: none found"]
+            notes += ["gradient dissipation, weight and ratio need negatives: some steps have none"]
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
             case,
@@ -315,10 +318,7 @@ class Anatomy:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the rows as CSV and return the file.
-
-        The file is ``path``, or metrics.csv inside it if ``path`` is a folder.
-        """
+        """Write the rows as CSV to ``path`` (in a folder: to metrics.csv), and return the file."""
         file = _file(Path(path))
         ordered = sorted(self.rows, key=lambda row: row["step"] or 0)
         rows = (
@@ -358,13 +358,13 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
 
 
 def of_recording(folder: Path) -> RunEvidence:
-    """Read the folder that :func:`save` wrote, and return a record that can be diagnosed."""
+    """Read the folder that :func:`save` wrote, and return the ``RunEvidence`` for a diagnosis."""
     anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():
         read = read_json(file)
         if not isinstance(read, Mapping):
-            raise InputError(f"restore {file} from a backup, or remove it: found no diagnosis")
+            raise InputError(f"restore {file} from a backup, or remove it: it has no diagnosis")
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}

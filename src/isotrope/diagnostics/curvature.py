@@ -40,7 +40,7 @@ class Hessian:
 
     Args:
         losses: Functions that each return a scalar. The Hessian is that of the scalars' mean.
-        parameters: Tensors with N numbers in all, by which the mean is differentiated.
+        parameters: Tensors with N numbers in all. The mean is differentiated by these numbers.
 
     Attributes:
         size: Number N of rows and columns of the Hessian.
@@ -128,7 +128,7 @@ def parameter_hessian(
     """Return the Hessian of an objective with respect to the parameters of a module.
 
     Args:
-        objective: Any objective but those defined by a gradient, such as results of ``modify``.
+        objective: Objective that is defined by a loss, not by a gradient as results of ``modify``.
         views: Function that returns the unnormalised embeddings of a batch: one ``Views``, or
             several ``Views`` whose losses are averaged. For several batches: a list of functions.
         module: Module with all parameters and buffers that ``views`` uses. The Hessian is for the
@@ -179,8 +179,8 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
     if objective.holds == "everything":
         raise InputError(
-            f"use another objective, such as InfoNCE: {type(objective).__name__} is a surrogate "
-            "with constant components, so its Hessian is not the derivative of its gradient"
+            f"use another objective, such as InfoNCE: {type(objective).__name__} is defined by a "
+            "gradient, not by a loss, so it has no Hessian"
         )
     several = [terms] if isinstance(terms, Views) else list(terms)
     return torch.stack([objective.loss(v, backend="eager") for v in several]).mean()

@@ -1,7 +1,7 @@
 """Diagnoses a training or a model: applies the rules of all verdicts to its measurements.
 
 The measurements are in a :class:`~isotrope.diagnostics.evidence.RunEvidence`, and the rules in
-:mod:`isotrope.diagnostics.verdicts`. The Doctor, which measures, is ``isotrope.adapters.doctor``.
+:mod:`isotrope.diagnostics.verdicts`.
 """
 
 from collections.abc import Mapping

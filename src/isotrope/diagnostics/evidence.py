@@ -28,12 +28,11 @@ from isotrope.paradigm.objective import Objective
 Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
 
-
 _LARGEST = 1e30  # a larger measurement of embeddings means an overflow
 
 
 def sane(value: float) -> bool:
-    """Return whether a number is a plausible measurement: finite, and at most 1e30."""
+    """Return whether a number is a plausible measurement: between -1e30 and 1e30, not NaN."""
     return math.isfinite(value) and abs(value) <= _LARGEST
 
 
@@ -45,7 +44,7 @@ class Words:
         inverse: Whether the trainer asks for 1/temperature instead of the temperature.
         cached: Advice on saving memory, printed if a contrastive loss should get larger batches.
         contrastive_name: Text that occurs in the name of each contrastive loss of the trainer.
-        without_labels: Advice on a column of labels, printed after the name of a contrastive loss.
+        without_labels: Advice on a column of labels; follows the name of a contrastive loss.
     """
 
     temperature: str = "similarities divided by a temperature of {}"
@@ -66,7 +65,7 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return words that propose a temperature. If the present temperature is known, add it."""
+        """Return words that propose a temperature; ``now`` is the present value, if known."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 
@@ -81,7 +80,7 @@ class RunEvidence:
 
     Attributes:
         kind: Kind of the inputs: ``text`` or ``images``; ``""`` if unknown.
-        rows: One dict for each logged step, in order, from columns of metrics.csv to numbers.
+        rows: Dicts from columns of metrics.csv to numbers, one for each logged step, in order.
         scores: Pairs (step, dev score or kNN accuracy), out of 100; larger is better.
         settings: Settings of the training, named as in config.yaml (hyphens).
         details: The field ``details`` of result.json; empty if there is no result.json.
@@ -90,11 +89,10 @@ class RunEvidence:
             metrics.csv, ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None: no sample.
         start: The same measurements of the encoder before training; None if not measured.
         judgement: Whether training helped; None if the run has no scores.
-        losses: One dict for each loss of a training in another trainer. Its keys are those of
-            ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives`` that are known.
+        losses: One dict for each loss of a training in another trainer. The possible keys are
+            ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``.
         model: The result of ``model_geometry`` for a model without a run; otherwise empty.
         notes: Lines on what was examined and what could not be examined.
-        words: The names of settings in the user's trainer.
     """
 
     kind: Kind = ""
@@ -117,7 +115,7 @@ class RunEvidence:
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return a column's first logged value or, if none is logged, the value in ``start``."""
+        """Return a column's first logged value. If no value is logged, return that of ``start``."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
@@ -127,7 +125,7 @@ class RunEvidence:
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return a column's median in the last third of the log; else the value in ``probe``."""
+        """Return a column's median in the last third of the log. No log: the value in ``probe``."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)
@@ -135,7 +133,7 @@ class RunEvidence:
 
     @property
     def batch_size(self) -> int | None:
-        """The batch size of the training; if unknown, the number of embeddings of ``probe``."""
+        """The batch size. If it is unknown: the number of embeddings measured for ``probe``."""
         size = self.details.get("batch_size", self.settings.get("batch-size"))
         if size is None and self.probe is not None:
             size = self.probe.get("count")
@@ -148,10 +146,10 @@ def of_rows(
     objective: Objective | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunEvidence:
-    """Return the record of a training in another trainer or in a plain loop.
+    """Return the evidence on a training in another trainer or in the user's own loop.
 
     Args:
-        rows: A dict for each logged step, with the columns of metrics.csv that were measured.
+        rows: One dict for each logged step; the keys are the measured columns of metrics.csv.
         objective: Objective of the training, if it belongs to this library.
         settings: Known settings of the loop, named as on the command line: ``{"batch-size": 64,
             "learning-rate": 3e-5}``. The setting ``kind`` is ``text`` or ``images``. Near-copies
@@ -164,7 +162,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the record of a run folder, without measurements of the encoders."""
+    """Return the evidence in the files of a run folder; no encoder is measured."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()
@@ -232,7 +230,7 @@ def _objective(
 
 
 def datasets_of(folder: Path) -> list[str]:
-    """Return the names of the data sets of a run on text; empty if they have no names."""
+    """Return the names of the data sets of a run on text; an empty list if they have no names."""
     names = dataset_files(_files(RunFolder(folder).settings()))
     return [name for name in names if name]
 

@@ -52,7 +52,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence for a run, a training that the Doctor watched, or a model."""
+    """Return the evidence on a run, on a model, or on another training that the Doctor recorded."""
     folder = Path(target)
     watched = RunFolder(folder).recording()
     if watched is not None and data is None:

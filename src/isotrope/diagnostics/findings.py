@@ -19,10 +19,8 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: Name of the number; if a threshold belongs to it, the name of the threshold.
-        number: Measured value.
+        name: Name of the number. A number with a threshold has the name of the threshold.
         threshold: Limit beyond which the number is a fault; None if the number decides nothing.
-        unit: Unit of the number and the threshold.
         side: ``above`` or ``below``: the side of the threshold on which the number is a fault.
         label: What the number measures, in plain words; if empty, the name is printed.
     """
@@ -48,7 +46,7 @@ class Evidence:
 
     @property
     def is_share(self) -> bool:
-        """Whether the number is a share, which is shown in percent: its unit is "of ..."."""
+        """Whether the number is a share (unit "of ..."). A share is printed in percent."""
         return self.unit.startswith("of ") and math.isfinite(self.number)
 
 
@@ -57,8 +55,8 @@ class Finding:
     """One fault of a run or a model.
 
     Attributes:
-        verdict: Slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
-        evidence: Numbers behind the finding; those that decide are first.
+        verdict: Name (``slug``) of a :class:`~isotrope.diagnostics.verdict.Verdict`.
+        evidence: Numbers behind the finding. The numbers that decide the verdict are first.
         source: Origin of the threshold: a figure of a paper, or how the threshold was chosen.
         change: One setting to change, named as a flag or as in the user's trainer.
         detail: One or two sentences: what the fault is, and why the change helps.
@@ -84,8 +82,8 @@ class Diagnosis:
         judgement: Whether training raised the score on the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
         losses: One dict of properties for each loss of a training in another trainer.
-        model: The result of ``probe.model_geometry``, to which the key ``uncovered`` adds the gain
-            from whitening. Empty if no model was diagnosed.
+        model: The result of ``probe.model_geometry``; the key ``uncovered`` has the gain from
+            whitening. Empty if no model was diagnosed.
     """
 
     findings: tuple[Finding, ...]
@@ -98,7 +96,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The verdicts of the findings; without findings, "healthy" and the verdicts of remarks."""
+        """The verdicts of the findings. No findings: "healthy" and the verdicts of remarks."""
         remarks = (remark.verdict for remark in self.remarks)
         words = dict.fromkeys(finding.verdict for finding in self.findings)
         return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))
@@ -138,8 +136,8 @@ class Diagnosis:
 
         If there are remarks, the key ``remarks`` has a list of them, in the form of ``findings``.
         If a model was diagnosed, the key ``model`` has its statistics. After a training in another
-        trainer, the key ``loss`` has the properties of the loss as an object, or of several losses
-        as a list of objects. NaN and infinity become null.
+        trainer, the key ``loss`` has an object with the properties of the loss. If there are
+        several losses, it has a list of objects. NaN and infinity become null.
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
@@ -227,11 +225,11 @@ def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
             )
     if found["hardest_share"] is not None:
         lines.append(
-            f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push, temperature 0.05"
+            f"hardest negative: {found['hardest_share']:.0%} of the push (InfoNCE at tau = 0.05)"
         )
     if found["lemma_share"] is not None:
         share = f"{found['lemma_share']:.0%} of the anchors"
-        lines.append(f"if pull and push are equal, {share} get nearer to their positives (Lemma 1)")
+        lines.append(f"if pull equals push, {share} get nearer to their positives (Lemma 1)")
     ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
     lines += [f"ratio of pull to push, by objective: {', '.join(ratios)}"] if ratios else []
     if uncovered := found.get("uncovered"):

@@ -52,8 +52,6 @@ class Metric:
         title: Name of the metric in headings.
         definition: Definition in one line, for tables.
         meaning: Paragraph of the glossary; empty if the picture needs no explanation.
-        symbol: Symbol in the papers.
-        unit: Unit of the number.
         logs: Kinds of log that have this column; empty if only the result of a run has the number.
         of_step: Whether the number comes from the training loop, not from ``observe.measure``.
         panel: Picture of the metric; None if the metric has no picture of its own.

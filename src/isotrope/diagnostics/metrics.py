@@ -39,7 +39,7 @@ METRICS = (
     Metric(
         "dev_final",
         "Last dev score",
-        "dev score after the last step (the saved model is that of the best score)",
+        "dev score after the last step (the saved model is the one with the best score)",
         logs=(),
         heading="Dev last step",
     ),
@@ -52,7 +52,7 @@ METRICS = (
         only="images",
     ),
     Metric("step", "Step", "number of updates before the measurement", of_step=True),
-    Metric("epoch", "Epoch", "passes over the data before the measurement", of_step=True),
+    Metric("epoch", "Epoch", "number of passes over the data so far", of_step=True),
     Metric(
         "loss",
         "Loss",
@@ -80,10 +80,10 @@ METRICS = (
         "Gradient dissipation",
         "factor on an anchor's gradient, between 0 and 1; mean over the anchors that have "
         "negatives",
-        "The factor on an anchor's whole gradient, averaged over anchors. Near 0, the anchor "
-        "already distinguishes its positive from its negatives and no longer learns. An anchor "
-        "with a factor below 0.01 is called dead. The picture is empty if no anchor has negatives: "
-        "in batches of one row, and with a loss of single pairs.",
+        "The factor on an anchor's whole gradient, averaged over anchors. An anchor with a factor "
+        "near 0 already distinguishes its positive from its negatives and no longer learns. An "
+        "anchor with a factor below 0.01 is called dead. The picture is empty if no anchor has "
+        "negatives: in batches of one row, and with a loss of single pairs.",
         symbol="GD",
         panel=_length(
             "gradient",
@@ -96,7 +96,7 @@ METRICS = (
     Metric(
         "dead",
         "Dead anchors",
-        "share of anchors with a GD below 0.01, among those that have negatives",
+        "share of the anchors with a GD below 0.01; anchors without negatives are not counted",
         beside="dissipation",
         line="dead anchors",
     ),
@@ -105,7 +105,7 @@ METRICS = (
         "Weight",
         "share of the push on an anchor that comes from its hardest negative",
         "Share of the push on an anchor that comes from its hardest negative: 1 if no other "
-        "negative pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push alike.",
+        "negative pushes, 1/(N \u2212 1) if all N \u2212 1 negatives push equally.",
         symbol="W",
         panel=_share(
             "gradient",
@@ -129,7 +129,7 @@ METRICS = (
     Metric(
         "alignment",
         "Alignment",
-        "mean squared distance of the two views; lower is closer",
+        "mean squared distance between the two views of an input; lower is closer",
         "Mean squared distance between the two views of one text or image on the unit sphere: 0 if "
         "they coincide, 2 if they are unrelated; lower is closer.",
         beside="uniformity",
@@ -138,9 +138,11 @@ METRICS = (
     Metric(
         "uniformity",
         "Uniformity",
-        "log of the mean of exp(-2 \u00d7 squared distance); lower is more spread out",
+        "log of the mean of exp(-2 \u00d7 squared distance of two embeddings); lower is more "
+        "spread out",
         "Logarithm of the mean of exp(\u22122 d\u00b2), where d is the distance of two embeddings. "
-        "0: all are one point; about \u22124: they spread evenly. Lower is more spread out.",
+        "0: all embeddings are one point; about \u22124: the embeddings spread evenly. Lower is "
+        "more spread out.",
         panel=Panel(
             "spread",
             "Ring: first step; dot: last. Lower is better on both axes.",
@@ -155,18 +157,18 @@ METRICS = (
         "norm",
         "Embedding norm",
         "mean length of the embeddings that the objective receives",
-        "Mean length of the embeddings before normalisation. Gradients on embeddings are divided "
-        "by this length, so growing norms slow a training down.",
-        panel=Panel("norms", "Mean length before normalisation.", least=0.0, logarithmic=True),
-        line="as the objective receives them",
+        "Mean length of the embeddings before they are scaled to length 1. Gradients on embeddings "
+        "are divided by this length, so growing norms slow a training down.",
+        panel=Panel("norms", "Mean length, before it is set to 1.", least=0.0, logarithmic=True),
+        line="embeddings that the objective gets",
         heading="Norm",
         only="images",
     ),
     Metric(
         "above_bound",
         "Bound of the ratio",
-        "among anchors with a gradient dissipation of at least 0.01: share that a small step "
-        "brings nearer to the positive (Li et al. 2024, lemma 1)",
+        "share of the anchors that a small step brings nearer to the positive (Li et al. 2024, "
+        "lemma 1); anchors with a gradient dissipation below 0.01 are not counted",
         "Share of anchors whose ratio R is above the bound of lemma 1 (Li et al. 2024): a small "
         "step brings them nearer to their positives, although the hardest negative pushes them. "
         "Anchors with a gradient dissipation below 0.01 are not counted.",
@@ -180,8 +182,8 @@ METRICS = (
         "gradient_alignment",
         "Pull and push",
         "mean length of the positive's pull on an anchor, in the tangent plane of the unit sphere",
-        "Lengths of the pull and of the push in an anchor's gradient, in the plane in which a "
-        "normalised anchor can move (Nie et al. 2023).",
+        "Mean lengths of the pull and of the push on an anchor, in the tangent plane of the unit "
+        "sphere: a normalised anchor can move only in this plane (Nie et al. 2023).",
         panel=_length(
             "gradient", "Mean length of the pull and of the push on an anchor.", key="parts"
         ),
@@ -197,9 +199,9 @@ METRICS = (
     Metric(
         "embedding_gradient",
         "Gradient on the embedding",
-        "mean length of the gradient that reaches an embedding before it is normalised",
-        "Mean length of the gradient that reaches an embedding before it is normalised: the "
-        "gradient on the normalised embedding, divided by the norm (Draganov et al. 2024).",
+        "mean length of the gradient on an embedding before it is scaled to length 1",
+        "Mean length of the gradient on an embedding before it is scaled to length 1: the "
+        "gradient on the scaled embedding, divided by the norm (Draganov et al. 2024).",
         panel=_length(
             "norms", "The longer an embedding, the smaller its gradient.", logarithmic=True
         ),
@@ -207,9 +209,9 @@ METRICS = (
     Metric(
         "positive_mean",
         "Angles",
-        "mean angle of an anchor and its positive",
+        "mean angle between an anchor and its positive",
         "Angles between an anchor and its positive, and between an anchor and its negatives, in "
-        "radians, as means with one standard deviation (Li et al. 2024, figure 9).",
+        "radians. Lines: means. Bands: one standard deviation (Li et al. 2024, figure 9).",
         unit="rad",
         panel=_length(
             "angles",
@@ -226,7 +228,7 @@ METRICS = (
     Metric(
         "positive_std",
         "Deviation of the angles to positives",
-        "standard deviation of the angle of an anchor and its positive",
+        "standard deviation of the angle between an anchor and its positive",
         unit="rad",
     ),
     Metric(
@@ -237,7 +239,7 @@ METRICS = (
     Metric(
         "negative_mean",
         "Angles to negatives",
-        "mean angle of an anchor and its negatives",
+        "mean angle between an anchor and its negatives",
         unit="rad",
         beside="positive_mean",
         line="negatives",
@@ -246,7 +248,7 @@ METRICS = (
     Metric(
         "negative_std",
         "Deviation of the angles to negatives",
-        "standard deviation of the angle of an anchor and its negatives",
+        "standard deviation of the angle between an anchor and its negatives",
         unit="rad",
     ),
     Metric(
@@ -262,8 +264,8 @@ METRICS = (
         "opposite_halves",
         "Opposite halves",
         "share of positive pairs more than a right angle apart",
-        "The share of positive pairs whose two views are more than a right angle apart. If the "
-        "angle grows further, a cosine pulls the views together more and more weakly.",
+        "The share of positive pairs whose two views are more than a right angle apart. If such "
+        "an angle grows, a loss of cosines pulls the views together more and more weakly.",
         panel=_share("angles", "Share of positive pairs more than a right angle apart."),
         line="over \N{GREEK SMALL LETTER PI}/2",
         heading="Opp. halves",
@@ -302,9 +304,9 @@ METRICS = (
         "false_negatives",
         "False negatives",
         "share of the anchors with a negative that looks like a positive",
-        "The share of anchors with a negative that looks like a positive: it is as near as the "
-        "positive of the anchor, and much nearer than the average negative. Examples are copies "
-        "of a text in one batch, and images of one class.",
+        "The share of anchors with a negative that looks like a positive: the negative is at least "
+        "as near to the anchor as the positive, and much nearer than the average negative. "
+        "Examples are copies of a text in one batch, and images of one class.",
         panel=_share("gradient", "Share of anchors with a negative that looks like a positive."),
     ),
     Metric(
@@ -313,20 +315,20 @@ METRICS = (
         "mean length of the encoder's features, the input of the projection head",
         logs=("images",),
         beside="norm",
-        line="the features kept",
+        line="features of the encoder",
     ),
     Metric(
         "misfit",
         "Misfit",
-        "share of the gradient at the embeddings that no compared pair explains; it comes, for "
+        "share of the gradient on the embeddings that comes from no compared pair but, for "
         "example, from a penalty on norms",
         logs=("doctor",),
     ),
     Metric(
         "radial",
         "Radial gradient",
-        "share of the gradient that changes the lengths of embeddings: 0 for cosines, large for "
-        "dot products and distances",
+        "share of the gradient that changes the lengths of embeddings: 0 for losses of cosines, "
+        "large for losses of dot products or distances",
         logs=("doctor",),
     ),
     Metric(
@@ -338,15 +340,15 @@ METRICS = (
     Metric(
         "pulled",
         "Pulled pairs",
-        "for a loss of pairs: among the pairs with a gradient, share that is pulled together (the "
-        "others are pushed apart)",
+        "for a loss of pairs: share of the pairs with a gradient that are pulled together; the "
+        "other pairs with a gradient are pushed apart",
         logs=("doctor",),
     ),
     Metric(
         "label_gap",
         "Gap of the labels",
         "for a loss of labelled pairs: mean angle of the pairs with low labels minus mean angle of "
-        "the pairs with high labels, in standard deviations",
+        "the pairs with high labels, divided by the larger of their two standard deviations",
         logs=("doctor",),
     ),
     Metric(
@@ -354,7 +356,7 @@ METRICS = (
         "Dev score",
         "score on held-out data",
         "The score on held-out data during training. Step 0 is the model before training; the "
-        "step with the highest score was saved.",
+        "model with the highest score was saved.",
         logs=("text", "doctor"),
         panel=Panel(
             "training",
@@ -385,7 +387,7 @@ METRICS = (
     Metric(
         "trained_contrastive",
         "InfoNCE on training data",
-        "InfoNCE at temperature 0.05 on training records, which are as many as the held-out ones",
+        "InfoNCE at temperature 0.05 on as many training records as there are held-out records",
         logs=("text",),
         beside="held_out_contrastive",
         line="trained on",

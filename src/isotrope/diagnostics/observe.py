@@ -42,10 +42,10 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
     radians, and standard deviations divide by the number of values.
 
     Args:
-        objective: Objective of the training. Without it, or if its formula does not use normalised
-            embeddings, all numbers that need components are None. For DINO, whose outputs are
-            logits, only norm, rank and gradient are measured.
-        views: Embeddings before normalisation, n x d.
+        objective: Objective of the training. None, or an objective whose formula does not use
+            normalised embeddings: all numbers that need components are None. DINO, whose outputs
+            are logits: only norm, rank and gradient are measured.
+        views: Embeddings, not yet normalised, n x d.
 
     Returns:
         A dict from the metrics in :mod:`isotrope.diagnostics.metrics` to numbers. ``dissipation``
@@ -55,10 +55,10 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
         ||n dL/dz_i|| over the rows z_i of ``views`` (Draganov et al., 2024, Prop. 3.1).
         ``negatives`` counts all vectors with which an anchor is compared, even if only one of them
         pushes. Angles to a zero row are pi/2. ``false_negatives`` is the share of anchors with a
-        negative near to the anchor or near to the positive. Near to the anchor: the cosine is at
-        least that of the positive, or at least 0.999; and 1 - cos is at most a quarter of the mean
-        over the anchor's negatives, which rules out a collapsed batch. Near to the positive: 1 -
-        cos to the positive is at most a tenth of the mean over the negatives.
+        negative that is near to the anchor or to the positive, by the distance 1 - cos. Near to the
+        positive: at most a tenth of the mean distance from the positive to all negatives. Near to
+        the anchor: at most a quarter of the mean distance from the anchor to all negatives, and
+        the cosine is at least that of the positive or at least 0.999.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -81,13 +81,13 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return what :func:`measure` returns, for unit vectors; ``raw``: anchors before scaling."""
+    """Return the result of :func:`measure` for unit vectors. ``raw``: unnormalised anchors."""
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
-    """Return what :func:`measure` returns, for unnormalised embeddings without known positives."""
+    """Return the result of :func:`measure` for unnormalised embeddings without positives."""
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
@@ -133,7 +133,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
 
 
 def above_bound(terms: Terms, pairs: Pairs) -> float | None:
-    """Return the share of anchors with GD >= 0.01 whose ratio R is above the bound of Lemma 1."""
+    """Return, of the anchors with GD >= 0.01, the share whose ratio R is above Lemma 1's bound."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
         return None
@@ -177,7 +177,7 @@ def _effective_rank(anchors: Tensor) -> float:
 
 
 def angles(pairs: Pairs) -> dict[str, float | None]:
-    """Return a dict: the angles to positives and negatives, the distance gap, false negatives."""
+    """Return a dict: statistics of the angles, the distance gap, the share of false negatives."""
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
     distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)
     sum_norm = torch.linalg.vector_norm(views.anchors + views.own, dim=1)
@@ -210,7 +210,7 @@ def false_negative(pairs: Pairs, among: Tensor | None = None) -> Tensor:
 
     Args:
         pairs: Anchors, positives and negatives.
-        among: Negatives that may look like a positive, n x m booleans. By default, all may.
+        among: Which negatives may look like a positive, n x m booleans. None: all negatives.
     """
     negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
     among, of_positive = negative if among is None else among, pairs.views.own @ columns.T

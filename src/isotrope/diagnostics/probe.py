@@ -85,7 +85,7 @@ def read_texts(
     guarded: bool = False,
     streaming: bool = False,
 ) -> Texts:
-    """Draw texts from files as training reads them.
+    """Read records from files as training does, and return a sample of their texts.
 
     Args:
         files: Files, as for ``isotrope train``.
@@ -93,8 +93,8 @@ def read_texts(
         groups: Column with a group of each row; used only if ``guarded``.
         views: Source of the positives, as for ``isotrope train``.
         prompts: Prompts before anchors and positives.
-        guarded: Whether near-identical texts, and texts of one group, are neither copies nor
-            negatives of each other, as in training.
+        guarded: Whether near-identical texts and texts of one group count as neither copies nor
+            negatives of each other, because training does not push them apart.
         streaming: Whether to read a data set of the hub without storing it.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
@@ -280,9 +280,9 @@ def model_geometry(views: Views) -> dict[str, Any]:
     Returns:
         - ``positive_angle``, ``negative_angle``: mean and standard deviation, radians (figure 9)
         - ``positive_cosine``, ``negative_cosine``: 5%, 50% and 95% quantiles (figure 5)
-        - ``hardest_share``: hardest negative's share of InfoNCE's push, temperature 0.05 (figure 7)
+        - ``hardest_share``: hardest negative's share of the push; InfoNCE, tau = 0.05 (figure 7)
         - ``lemma_share``: share of anchors for which the bound of Lemma 1 is below 1 (figure 8a)
-        - ``ratios``: ratio of pull to push, a dict with the keys ``arccon`` and ``met`` (figure 8b)
+        - ``ratios``: a dict from ``arccon`` and ``met`` to their ratios of pull to push (figure 8b)
         A statistic that cannot be measured is None.
     """
     measured = {name: measure(registry.build(name), views) for name in ("infonce", *_DYNAMIC)}

@@ -19,7 +19,7 @@ _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thre
 def further_evidence(
     case: RunEvidence, *columns: str, **numbers: float | None
 ) -> tuple[Evidence, ...]:
-    """Return evidence for display only: ``numbers``, and the final values of ``columns``."""
+    """Return ``numbers`` and the final values of ``columns`` as evidence that decides nothing."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
@@ -42,18 +42,18 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def copied(*times: Callable[[str], float | None]) -> bool:
-    """Return whether most anchors have a negative that looks like a positive, at each of ``times``.
+    """Return whether most anchors have a negative that looks like a positive at all ``times``.
 
-    ``times`` are methods that return a column's value at some time, such as ``RunEvidence.end``.
+    Each of ``times`` is a method that returns a column's value, such as ``RunEvidence.end``.
     """
     return all(crosses("copies_apart", time("false_negatives")) for time in times)
 
 
 def separation(row: Row | None) -> float | None:
-    """Return how much nearer positives are than negatives, in standard deviations of their angles.
+    """Return how much nearer positives are than negatives; None if unknown.
 
-    The difference of the mean angles to negatives and to positives is divided by the larger of the
-    two standard deviations. For a loss of labelled pairs, the result is ``label_gap``.
+    This is the mean angle to negatives minus the mean angle to positives, divided by the larger of
+    the two standard deviations. For a loss of labelled pairs, the result is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]
@@ -94,8 +94,9 @@ def rank_limit(case: RunEvidence) -> int | None:
 def negatives(case: RunEvidence) -> int | None:
     """Return the mean number of negatives of an anchor; None if it is unknown.
 
-    It is the length of the queue, or else the logged number, or else the number of other rows in a
-    batch. In the log, only steps that push negatives count, because others may alternate with them.
+    With a queue, the result is the length of the queue. Otherwise it is the number in the log, at
+    steps with a push, because a trainer may alternate losses. If the log has no number, the result
+    is the number of other rows in a batch.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
@@ -134,12 +135,12 @@ def pushing(objective: Objective) -> bool:
 
 
 def dissipation_on_ideal(objective: Objective) -> float:
-    """Return the mean GD in a batch of anchors that equal positives, orthogonal to negatives."""
+    """Return the mean GD if anchors equal their positives and all other pairs are orthogonal."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the settings of the objective, and of the original of a modified objective."""
+    """Return the settings of the objective and, if it was modified, of the original objective."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -170,7 +171,7 @@ def _ideal(n: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def summed(case: RunEvidence) -> float:
-    """Return the number of cosines that a score sums: 1, or more in late interaction."""
+    """Return the number of cosines that a score adds up: 1, or more with late interaction."""
     return float(case.settings.get("summed") or 1)
 
 
@@ -185,7 +186,7 @@ def larger_batch(case: RunEvidence) -> str:
 
 
 def harder_negatives(case: RunEvidence) -> str:
-    """Propose to double the temperature, to enlarge the batch, or to add harder negatives."""
+    """Propose harder negatives, or twice the temperature (if it is unknown, a larger batch)."""
     tau = loss_temperature(case)
     if tau is None:
         return f"{larger_batch(case)}, or {case.words.negatives}"
@@ -193,7 +194,7 @@ def harder_negatives(case: RunEvidence) -> str:
 
 
 def slower(case: RunEvidence) -> str:
-    """Return the change to a tenth of the learning rate, in the words of the trainer."""
+    """Propose a tenth of the learning rate, in the words of the trainer."""
     rate = case.settings.get("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")
@@ -207,6 +208,6 @@ def is_contrastive(case: RunEvidence) -> bool:
 
 
 def loss_temperature(case: RunEvidence) -> float | None:
-    """Return the temperature that was given to a loss or, if unknown, the measured temperature."""
+    """Return the first temperature in ``case.losses``. None there: the measured temperature."""
     temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
     return float(temperatures[0]) if temperatures else case.end("temperature")

@@ -45,7 +45,8 @@ class SeenBatch:
             imitates a teacher's scores; ``nothing``: no gradient; ``other``: any other loss.
         numbers: A dict from columns of metrics.csv to measurements.
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
-        factor: Gradient of a softmax loss divided by InfoNCE's; 1 for other losses; None: unknown.
+        factor: Gradient of a softmax loss, divided by the gradient of InfoNCE. Other losses: 1.
+            Unknown: None.
         places: Pairs (row of an anchor in the batch, row of its false negative).
     """
 
@@ -84,7 +85,7 @@ def measure_compared(
     temperature: float | None = None,
     factor: float = 1.0,
 ) -> SeenBatch:
-    """Return the measurements of a batch, as :func:`isotrope.diagnostics.observe.measure` does.
+    """Return the measurements of the pairs that the loss compared in one batch.
 
     Args:
         tables: Tables of similarities, with the loss's gradient for each similarity.

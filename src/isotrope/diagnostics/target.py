@@ -54,7 +54,7 @@ def diagnose(
     if isinstance(objective, str):
         objective = registry.build(objective, objective_settings)
     elif objective_settings:
-        raise InputError("give the objective by name, or leave out objective_settings")
+        raise InputError("give the objective by its name, or leave out objective_settings")
     name = os.fspath(target)
     run = RunFolder(name).is_run
     if progress:

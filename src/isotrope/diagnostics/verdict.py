@@ -26,13 +26,11 @@ class Threshold:
     """A limit that decides whether a verdict is given. A number equal to the limit is healthy.
 
     Attributes:
-        name: Name of the threshold.
         label: What is measured, in the few words that a diagnosis prints.
         measured: What is measured, in full, for the documentation.
         source: Origin of the limit: a figure of a paper, or how the limit was chosen.
         above: Largest healthy number; None if large numbers are no fault.
         below: Smallest healthy number; None if small numbers are no fault.
-        unit: Unit of the number.
         measure: Function that returns the number; needed if the verdict has no ``when``.
         optional: Whether the verdict can be given if the number was not measured.
     """
@@ -87,7 +85,7 @@ class Change:
     """The change of a setting that a verdict proposes.
 
     Attributes:
-        train: Flags of ``isotrope train``. If ``Found.change`` is not empty, it is shown instead.
+        train: Flags of ``isotrope train``. ``Found.change`` replaces them, unless it is empty.
         loop: The same change in the words of another trainer. If None, ``train`` is shown.
     """
 
@@ -107,7 +105,7 @@ class Found:
     """The result of a verdict's function ``when``, if the verdict is given.
 
     Attributes:
-        evidence: Numbers that a finding shows; those that decide are first.
+        evidence: Numbers that a finding shows. The numbers that decide the verdict are first.
         detail: One or two sentences on the fault; if empty, the detail of the verdict is shown.
         change: Flags of ``isotrope train``; if empty, the change of the verdict is shown.
         decided_by: Threshold whose source is cited; if empty, the threshold of the first number.
@@ -131,7 +129,6 @@ class Verdict:
         title: The verdict in one line.
         meaning: The fault in a sentence or two, without a formula.
         thresholds: Thresholds that decide whether the verdict is given.
-        change: Proposed change.
         detail: Sentences on the fault for a finding; if empty, the finding shows ``meaning``.
         explains: Verdicts that follow from this verdict; they are not reported beside it.
         texts_only: Whether trainings on images never get the verdict.
@@ -141,7 +138,7 @@ class Verdict:
         when: Function that decides instead of ``Threshold.measure``, ``any_of`` and ``unless``.
         before_all: A second function like ``when``, called before all other verdicts are tried.
         only_if_healthy: Whether this verdict is tried only if no other verdict is given.
-        is_fault: Whether a training with this verdict is not healthy.
+        is_fault: Whether the verdict is a fault; False for a property of a healthy training.
     """
 
     slug: str

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 TURN = 0.02
-"""Angle (radians): if the first step turned the weights further, a cut did harm (docs/LOG.md)."""
+"""Angle in radians: if the first step turned the weights further, cuts lowered the scores."""
 
 
 def cut_initialize(
@@ -17,27 +17,27 @@ def cut_initialize(
 ) -> int:
     """Divide the initial weights of ``module`` by ``c``, in place.
 
-    Smaller initial weights shorten the first embeddings. The gradient of a cosine is large for
-    short embeddings, and shrinks as training makes embeddings longer. If a normalisation follows
-    the weights, smaller weights only raise the effective learning rate.
+    Smaller initial weights shorten the initial embeddings. The gradient of a cosine is larger for
+    shorter embeddings, and shrinks as training makes embeddings longer. If a normalisation follows
+    the weights, dividing them does not shorten embeddings, but raises the effective learning rate.
 
-    This is experimental. In our trainings, a cut helps with a thirtieth of the recipe's learning
-    rate, and hurts with the full rate (docs/LOG.md).
+    This is experimental. In our trainings, a cut raised the scores if the learning rate was a
+    thirtieth of the published one, and lowered them at the published one (docs/LOG.md).
 
     Args:
         module: Encoder or head, for text or images, before it is copied to a momentum encoder.
-        c: The cut-constant, above 0. The paper uses 3 for contrastive and 9 for other methods.
-        what: ``weights`` divides the matrices and kernels of linear, convolutional and embedding
-            layers, as in the paper. ``all`` divides every parameter, including biases, norms,
-            tokens and positions, as in the authors' code. Buffers do not change.
+        c: Cut-constant, above 0. The paper uses 3 for contrastive methods, and 9 for other methods.
+        what: With ``weights``, the matrices and kernels of linear, convolutional and embedding
+            layers are divided, as in the paper. With ``all``, every parameter is divided, also
+            biases, norms, tokens and positions, as in the authors' code.
 
-    Returns: The number of divided tensors. A tensor that several layers share counts once.
+    Returns: Number of divided tensors. A tensor that several layers share counts once.
 
     Reference:
-        Draganov et al., 2024, section 4; table 3 has c for each method.
+        Draganov et al., 2024, section 4; c for each method is in table 3.
     """
     if not (math.isfinite(c) and c > 0):
-        raise InputError(f"give a cut-constant above 0, a finite number; found {c}")
+        raise InputError(f"give a finite cut-constant above 0; found {c}")
     if what not in ("weights", "all"):
         raise InputError(f"set `what` to 'weights' or 'all'; found {what!r}")
     # named_parameters() yields a shared tensor once
@@ -56,7 +56,7 @@ def first_turn(module: "nn.Module", learning_rate: float) -> float:
 
     If a normalisation follows the weights, only their direction matters. The gradient is orthogonal
     to the weights, so a step turns them by atan(learning_rate ||gradient|| / ||weights||). Dividing
-    the weights by c multiplies their gradient by c, so a small angle grows by the factor c^2.
+    the weights by c multiplies the gradient by c, so a small angle becomes c^2 times as large.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
     squares = [

@@ -1,4 +1,4 @@
-"""Finds a device of torch by its name, and the overhead of one forward and backward pass on it."""
+"""Finds a device of torch by its name, and estimates the fixed cost of a pass on the device."""
 
 import torch
 
@@ -11,7 +11,7 @@ _ACCELERATOR_OVERHEAD = 4096  # an estimate: launching kernels costs more than o
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device with this name on this machine.
+    """Return the device with this name. Raise an error if this machine has no such device.
 
     Args:
         name: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ... or ``mps``.
@@ -45,8 +45,8 @@ def find_device(name: str) -> torch.device:
 
 
 def pass_overhead(device: torch.device) -> int:
-    """Return what one forward and backward pass costs beyond its tokens, as a number of tokens.
+    """Return the fixed cost of a forward and backward pass, in tokens that take the same time.
 
-    Training cuts a batch into chunks, with one pass for each; a larger overhead means fewer chunks.
+    Training cuts a batch into chunks, with a pass for each. A higher cost means fewer chunks.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -1,4 +1,4 @@
-"""Heads between encoder and objective. They are used in training and dropped afterwards."""
+"""Heads between the encoder and the objective, which are dropped after training."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from isotrope.core.errors import InputError
 
 
 class MLPHead(nn.Module):
-    """A linear layer and a tanh, n x d to n x d, as in SimCSE (Gao et al. 2021, section 3.1).
+    """A linear layer and a tanh: n x d to n x d, as in SimCSE (Gao et al. 2021, section 3.1).
 
     As in the authors' code, the initial weights are N(0, 0.02) and the initial bias is 0. SimCSE's
-    unsupervised models train with this head and embed texts without it.
+    unsupervised models use this head in training only.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -29,9 +29,9 @@ class MLPHead(nn.Module):
 
 
 class LinearHead(nn.Module):
-    """A linear layer, n x d to n x d, as in the released code of Li et al. 2024 for BERT.
+    """A linear layer: n x d to n x d, as in the released code of Li et al. 2024 for BERT.
 
-    As in that code, the initial weights and biases are N(0, 0.006).
+    As in this code, the initial weights and biases are N(0, 0.006).
     """
 
     def __init__(self, dimension: int) -> None:
@@ -66,7 +66,7 @@ def projector(
         batch_norm: Whether a batch norm follows every hidden linear layer.
         last_norm: Batch norm after the last layer: ``none``, ``affine`` (with learnt scale and
             shift) or ``plain`` (without scale and shift).
-        bias: Whether the last linear layer has a bias; before a norm, it never has one.
+        bias: Whether the last linear layer has a bias if no batch norm follows.
     """
     widths = [dimension, *hidden, out]
     if min(widths) < 1:
@@ -98,7 +98,7 @@ def predictor(
         dimension: Dimension d of the projections.
         hidden: Width of the hidden layer; SimSiam uses a bottleneck of d/4.
         batch_norm: Whether a batch norm follows the hidden linear layer.
-        last_norm: Batch norm after the last layer, as for :func:`projector`.
+        last_norm: Batch norm after the last layer: ``none``, ``affine`` or ``plain``.
     """
     return projector(dimension, [hidden], dimension, batch_norm=batch_norm, last_norm=last_norm)
 
@@ -106,20 +106,20 @@ def predictor(
 class DINOHead(nn.Module):
     """Maps n x d embeddings to n x k logits, one per prototype (Caron et al. 2021, section 3.1).
 
-    Three linear layers with GELU between them map an embedding to the bottleneck. The logits are
-    the cosines of the bottleneck with the prototypes; this is the paper's weight normalisation with
-    a scale of 1. As in the authors' code, the initial weights are N(0, 0.02), the initial biases
-    are 0, and the prototypes are initialised as torch initialises linear layers.
+    Three linear layers with GELU between them map an embedding to a bottleneck vector. The logits
+    are the cosines between this vector and the prototypes. As in the authors' code, the initial
+    weights are N(0, 0.02), the initial biases are 0, and the initial prototypes are those of
+    torch's linear layer.
 
     Args:
         dimension: Dimension d of the embeddings.
         prototypes: Number k of prototypes.
         hidden: Width of the two hidden layers.
-        bottleneck: Dimension of the bottleneck, in which the cosine is taken.
-        batch_norm: Whether batch norms follow the hidden linear layers; the paper's ViTs have none.
+        bottleneck: Dimension of the bottleneck vector and of the prototypes.
+        batch_norm: Whether batch norms follow the hidden layers. The paper has none with ViTs.
 
     Attributes:
-        prototypes: Linear layer without bias, whose weights are the prototypes (k x bottleneck).
+        prototypes: Linear layer without bias. The weights are the prototypes (k x bottleneck).
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The image encoder: maps pictures to embeddings by a network of transformers, or by any module.
+"""The image encoder: maps pictures to embeddings with a network of transformers, or any module.
 
-Like the sentence encoder, it has three uses:
+The image encoder has three uses:
 
 - training calls :meth:`ImageEncoder.forward` on batches of crops;
 - evaluation and users call :meth:`ImageEncoder.encode` on pictures of any kind and size;
@@ -8,8 +8,8 @@ Like the sentence encoder, it has three uses:
   ``transformers.AutoModel`` and ``AutoImageProcessor`` read this folder too, unless the network is
   a user's module or a ResNet with a CIFAR stem, which transformers does not have.
 
-The embedding is the mean over the last feature map of a ResNet, or the class token after the last
-layer norm of a vision transformer. Heads of the training are not used.
+With a ResNet, the embedding is the mean over the last feature map. With a vision transformer, the
+embedding is the class token after the last layer norm.
 """
 
 import math
@@ -36,21 +36,21 @@ from isotrope.encoders.names import resolve
 class ImageEncoder(nn.Module):
     """Maps pictures to embeddings.
 
-    Make one with :meth:`build`, :meth:`load` or :meth:`wrap`.
+    Make an encoder with :meth:`build`, :meth:`load` or :meth:`wrap`.
 
     Args:
         model: The network.
-        read: Function of the model and normalised pixels (n x 3 x h x w) that returns embeddings.
-        name: Name that the user gave.
+        read: Function that takes the model and normalised pixels, and returns embeddings (n x d).
+        name: Name or path that the user gave.
         dimension: Number d of values in an embedding.
-        image_size: Side S of the pictures that :meth:`encode` prepares.
-        mean: Mean of red, green and blue, which is subtracted from pixels in [0, 1].
-        std: Standard deviation of red, green and blue, by which the difference is divided.
+        image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
+        mean: Mean of red, green and blue, for pixels in [0, 1].
+        std: Standard deviation of red, green and blue, for pixels in [0, 1].
 
     Attributes:
-        model: The network; its weights are the only state.
+        model: The network, which has all weights of the encoder.
         dimension: Number d of values in an embedding.
-        image_size: Side S of the pictures that :meth:`encode` prepares.
+        image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
     """
 
     mean: Tensor
@@ -101,17 +101,18 @@ class ImageEncoder(nn.Module):
         Args:
             name: ``resnet9`` (a ResNet with one block per stage), ``resnet18``, ``resnet34``,
                 ``resnet50``, ``vit-tiny``, ``vit-small`` or ``vit-base``.
-            width: Channels of a ResNet's first stage, by default 64, or the dimension of a vision
-                transformer's tokens, by default 192 (tiny, 3 heads), 384 (small, 6) or 768 (base,
-                12). A patch has a side of 4 pixels in images up to 64 pixels, otherwise 16 pixels.
+            width: Number of channels in a ResNet's first stage (None: 64), or dimension of a vision
+                transformer's tokens. For tokens, None means 192 (tiny, 3 heads), 384 (small, 6
+                heads) or 768 (base, 12 heads).
             stem: First layers of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1),
-                ``imagenet`` (7 x 7 of stride 2, then max-pooling), or ``auto`` (``cifar`` up to 32
-                pixels, otherwise ``imagenet``).
-            image_size: Side of the pictures. Crops of other sizes are accepted too; a vision
-                transformer then interpolates its position embeddings.
-            mean: Mean of red, green and blue for pixels in [0, 1].
-            std: Standard deviation of red, green and blue.
-            seed: Seed of the initial weights; None draws one from torch's global generator.
+                ``imagenet`` (a 7 x 7 convolution of stride 2, then max-pooling), or ``auto``
+                (``cifar`` for pictures of up to 32 pixels, otherwise ``imagenet``).
+            image_size: Height and width of the pictures in pixels. The patches of a vision
+                transformer have 4 x 4 pixels if this size is at most 64, otherwise 16 x 16. For
+                crops of another size, it interpolates its position embeddings.
+            mean: Mean of red, green and blue, for pixels in [0, 1].
+            std: Standard deviation of red, green and blue, for pixels in [0, 1].
+            seed: Seed of the initial weights. If None, torch's global generator draws a seed.
         """
         model: Any = build_net(name, width=width, stem=stem, image_size=image_size, seed=seed)
         return cls._around(name, model, image_size, mean, std)
@@ -138,14 +139,15 @@ class ImageEncoder(nn.Module):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> "ImageEncoder":
-        """Make an encoder of a module that maps n x 3 x h x w normalised pixels to n x d.
+        """Make an encoder from a module that maps normalised pixels to embeddings.
 
         Args:
-            module: Any module. :meth:`save` writes only the weights of this module.
+            module: Any module that maps pixels (n x 3 x h x w) to embeddings (n x d). :meth:`save`
+                writes only the weights of this module.
             dimension: Number d of values in an embedding.
-            image_size: Side of the pictures that :meth:`encode` prepares.
-            mean: Mean of red, green and blue for pixels in [0, 1].
-            std: Standard deviation of red, green and blue.
+            image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
+            mean: Mean of red, green and blue, for pixels in [0, 1].
+            std: Standard deviation of red, green and blue, for pixels in [0, 1].
         """
         return cls(
             module,
@@ -195,24 +197,24 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures in evaluation mode; afterwards, restore the modes of all modules.
+        """Embed pictures in evaluation mode. Afterwards, the modes of all modules are restored.
 
         Args:
-            images: The n pictures: a list of paths, PIL images and uint8 arrays of any size; or a
-                single uint8 array or tensor, n x 3 x h x w or n x h x w x 3. The shorter side is
-                resized to :attr:`image_size`, then the square in the centre is cut out.
+            images: The n pictures: a list of paths, PIL images and uint8 arrays of any size, or one
+                uint8 array or tensor, n x 3 x h x w or n x h x w x 3. The shorter side of a picture
+                is resized to :attr:`image_size`, then the square in the centre is cut out.
             batch_size: Number of pictures in each batch.
             progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors.
 
         Returns:
-            Embeddings, n x d.
+            Embeddings, n x d, float32.
         """
         if batch_size < 1:
             raise InputError(f"give a batch size of at least 1; found {batch_size}")
         if isinstance(images, str | Path):
             raise InputError(
-                f"give a list of pictures, also for one picture; found the path {images!s:.60}"
+                f"give a list of pictures, even for a single picture; found the path {images!s:.60}"
             )
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
@@ -230,16 +232,13 @@ class ImageEncoder(nn.Module):
                 done(len(pixels))
         if not np.isfinite(out).all():
             raise InputError(
-                f"train {self.name} again with a lower `--learning-rate`: its embeddings have NaN "
-                "or infinity, because its weights are broken"
+                f"train {self.name} again with a lower `--learning-rate`, because some embeddings "
+                "of this encoder are NaN or infinite"
             )
         return out
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits that identify the embeddings.
-
-        The digits depend on the weights, the network and the preprocessing, but not on the name.
-        """
+        """Return a hash (16 hexadecimal digits) of everything that affects the embeddings."""
         weights = {
             name: (str(tensor.dtype), tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy())
             for name, tensor in self.model.state_dict().items()
@@ -247,13 +246,13 @@ class ImageEncoder(nn.Module):
         return fingerprint(repr(self.model), weights, self.image_size, *self._colours())
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Write a folder that :meth:`load` reads, completely or not at all.
+        """Write a folder that :meth:`load` reads. A failed save changes no existing folder.
 
-        Only the weights of a user's module are written; :attr:`usage` shows how to load them.
+        For a user's module, only the weights are written; :attr:`usage` shows how to load them.
 
         Args:
             folder: Folder to write. An existing folder is replaced.
-            card: The model card (README.md); None writes a minimal one.
+            card: Text of the model card (README.md). If None, a short card is written.
         """
         text = self._card() if card is None else card
         image_folder.write(Path(folder), self.model, self.image_size, *self._colours(), text)
@@ -267,7 +266,7 @@ class ImageEncoder(nn.Module):
 
     @property
     def usage(self) -> str:
-        """A section of the model card in Markdown: the Python code that loads the saved encoder."""
+        """Section of the model card (Markdown) with Python code that loads the saved encoder."""
         if self._read is not _output:
             load = 'import isotrope\n\nencoder = isotrope.load("path/to/this/folder")\n'
         else:

@@ -2,8 +2,8 @@
 
 ``model.safetensors`` and ``config.json`` have the format of transformers.
 ``preprocessor_config.json`` has the format of the CLIP processor of transformers, which also
-resizes the shorter side and cuts out the centre. A ResNet with a CIFAR stem, or a user's module,
-has a ``model_type`` of isotrope, so that transformers refuses the folder.
+resizes the shorter side and cuts out the centre. For a ResNet with a CIFAR stem or a user's module,
+which transformers cannot load, ``config.json`` has a ``model_type`` unknown to transformers.
 """
 
 import copy
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from transformers import ViTModel
 
 CIFAR = "isotrope-resnet-cifar"
-"""The model_type of a ResNet with a CIFAR stem."""
+"""Value of ``model_type`` for a ResNet with a CIFAR stem."""
 
 MODULE = "isotrope-module"
-"""The model_type of a user's own module."""
+"""Value of ``model_type`` for a user's own module."""
 
 _LARGEST_SIDE = 8192  # largest side in pixels of the pictures that an encoder takes
 
@@ -46,19 +46,19 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
-    """Return a folder's network, and the side, mean and standard deviation of its pictures."""
+    """Return a folder's network, and the side, mean and standard deviation for its pictures."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:
         raise InputError(
             f"build the module {config.get('module')}, load its weights with "
-            f"safetensors.torch.load_model, and pass it to ImageEncoder.wrap: {folder} holds only "
-            "the weights of this module"
+            f"safetensors.torch.load_model, and pass the module to ImageEncoder.wrap: {folder} "
+            "holds only the weights"
         )
     if not isinstance(kind, str) or (kind != CIFAR and kind not in READERS):
         raise InputError(
-            f"give an image encoder of a type that isotrope reads ({', '.join(READERS)}) or "
-            f"saves: {folder} holds a model of the type {kind!r}"
+            f"give an image encoder that isotrope saved, or a model of the type "
+            f"{', '.join(READERS)}: {folder} holds a model of the type {kind!r}"
         )
     try:
         with quiet_loading() as report:
@@ -107,8 +107,8 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
         size = size.get("shortest_edge") or size.get("height")
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_SIDE:
         raise InputError(
-            f"set the size in {folder / 'preprocessor_config.json'} to 1 to {_LARGEST_SIDE} "
-            f"pixels; it is {brief(size)}"
+            f"set the size in {folder / 'preprocessor_config.json'} to a number of pixels from 1 "
+            f"to {_LARGEST_SIDE}; found {brief(size)}"
         )
     mean = processor.get("image_mean") or IMAGENET_MEAN
     std = processor.get("image_std") or IMAGENET_STD
@@ -123,7 +123,7 @@ def write(
     std: Sequence[float],
     card: str,
 ) -> None:
-    """Write a folder completely or not at all. ``model`` may be any module."""
+    """Write the folder of an image encoder. A failure changes no existing folder."""
     with model_written(folder) as temporary:
         _write_model(model, temporary)
         _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))

@@ -2,9 +2,9 @@
 
 Weights are initialised as in the papers. In ResNets, convolutions have He's normal initialisation
 by fan-out and batch norms start as the identity, as in torchvision. In vision transformers,
-matrices, tokens and positions are N(0, 0.02) and biases are 0, as in DeiT and DINO. The ResNets of
-the library lightly, which Manna et al. (2023) use, keep torch's default for convolutions. If a
-layer has as many channels out as in, weights by this default are smaller by the factor sqrt(6).
+matrices, tokens and positions are N(0, 0.02) and biases are 0, as in DeiT and DINO. Manna et al.
+(2023) use the library lightly, whose ResNets keep torch's default for convolutions. These weights
+are smaller: by a factor of sqrt(6) if a layer has as many output channels as input channels.
 Smaller weights before a batch norm mean a larger effective learning rate.
 """
 
@@ -61,7 +61,7 @@ def build_net(
     image_size: int,
     seed: int | None,
 ) -> nn.Module:
-    """Return an untrained network of transformers; see ``ImageEncoder.build``."""
+    """Return an untrained network. ``ImageEncoder.build`` describes the arguments."""
     if name not in ARCHITECTURES:
         raise InputError(unknown("there is no image encoder", name, ARCHITECTURES))
     if image_size < 1 or (width is not None and width < 1):
@@ -97,7 +97,7 @@ def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
 
 
 def channels_last(net: nn.Module) -> nn.Module:
-    """Convert the kernels of ``net`` in place to the memory layout with fast convolutions."""
+    """Change the memory layout of the kernels of ``net`` in place, for fast convolutions."""
     convert: Callable[..., nn.Module] = net.to  # torch's type hints lack memory_format alone
     return convert(memory_format=_layout(net))
 
@@ -132,10 +132,12 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
     if image_size % patch:
         raise InputError(
             f"use an image size that is a multiple of {patch}: {image_size} pixels cannot be cut "
-            f"into patches of {patch}"
+            f"into patches of {patch} pixels"
         )
     if width % heads:
-        raise InputError(f"use a width that is a multiple of the {heads} heads; found {width}")
+        raise InputError(
+            f"use a width that is a multiple of {heads}, the number of heads; found {width}"
+        )
     config = ViTConfig(
         hidden_size=width,
         num_hidden_layers=12,
@@ -149,7 +151,7 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
 
 
 def freeze_patches(module: nn.Module) -> None:
-    """Freeze the patch projections in ``module``, as MoCo v3 does to make training stable.
+    """Freeze the patch projections in ``module``. MoCo v3 does this to make training stable.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.
@@ -182,8 +184,8 @@ def _vit_token(net: nn.Module, x: Tensor) -> Tensor:
     patch = config.patch_size
     if x.shape[-2] % patch or x.shape[-1] % patch:
         raise InputError(
-            f"use images whose sides are multiples of {patch}, the side of a patch: these have "
-            f"{x.shape[-2]} x {x.shape[-1]} pixels"
+            f"use images whose height and width are multiples of {patch}, the side of a patch: "
+            f"these images have {x.shape[-2]} x {x.shape[-1]} pixels"
         )
     other = x.shape[-2:] != (config.image_size,) * 2
     output = net(pixel_values=x, interpolate_pos_encoding=other)
@@ -196,4 +198,4 @@ READERS: dict[str, Reader] = {
     "vit": _vit_token,
     "dinov2": _first_token,
 }
-"""Functions that return the embeddings of n images, by the model_type of the network."""
+"""Functions that return the embeddings of n images, by the ``model_type`` of the network."""

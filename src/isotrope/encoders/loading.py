@@ -20,14 +20,14 @@ def load(
     trust_remote_code: bool = False,
     model_kwargs: Mapping[str, Any] | None = None,
 ) -> "SentenceEncoder | ImageEncoder":
-    """Load an encoder in evaluation mode, and in float32 unless ``model_kwargs`` has a ``dtype``.
+    """Load an encoder in evaluation mode, in float32 unless ``model_kwargs`` has a ``dtype``.
 
     Args:
-        name: Folder or id, as :meth:`SentenceEncoder.load` or :meth:`ImageEncoder.load` takes it.
-        pooling: For text only: the pooling to use instead of the model's own pooling.
+        name: Folder of a model, run folder of isotrope, or id of the Hugging Face hub.
+        pooling: Pooling that replaces the pooling of a text encoder; None keeps the model's own.
         device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
-        trust_remote_code: For text only: whether to run code that comes with the model.
-        model_kwargs: For text only: keywords for ``from_pretrained`` of transformers, such as
+        trust_remote_code: Whether to run code that comes with a text encoder.
+        model_kwargs: Keywords for ``from_pretrained`` of transformers, for a text encoder, such as
             ``dtype``, ``attn_implementation`` and ``quantization_config``.
 
     Raises:

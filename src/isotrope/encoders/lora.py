@@ -2,8 +2,8 @@
 
 A layer ``W x`` becomes ``W x + (alpha / rank) B A x`` (Hu et al. 2021, "LoRA: low-rank adaptation
 of large language models", section 4.1). ``B`` starts at zero, so training starts from the
-unmodified encoder. The saved model is a plain encoder whose weights are
-``W + (alpha / rank) B A``; the matrices are saved beside it in peft's format.
+unmodified encoder. The saved model is a plain encoder with the weights ``W + (alpha / rank) B A``.
+The folder ``adapter/`` in this model has the matrices ``A`` and ``B`` in peft's format.
 """
 
 import copy
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from isotrope.encoders.sentence import SentenceEncoder
 
 ALL_LINEAR = "all-linear"
-"""The name that peft has for all linear layers."""
+"""The name in peft for all linear layers."""
 
 
 def add_lora(
@@ -41,10 +41,11 @@ def add_lora(
     Args:
         encoder: The encoder, which is changed in place.
         rank: Rank of ``B A``.
-        alpha: Numerator alpha of the factor ``alpha / rank`` of ``B A``; None means twice the rank.
-        targets: Last parts of the names of layers, such as ``query``, or ``all-linear``. If empty,
-            the layers are peft's default for the architecture, or all linear layers if it has none.
-        seed: Seed of the initial ``A``.
+        alpha: Numerator of the factor ``alpha / rank`` of ``B A``. None means twice the rank.
+        targets: Layers that get matrices: last parts of their names, such as ``query``, or
+            ``all-linear``. If empty, the layers are peft's default for the architecture; if peft
+            has no default, all linear layers.
+        seed: Seed of the initial matrices ``A``.
     """
     with needs_extra("lora", "peft"):
         from peft import LoraConfig, TaskType, inject_adapter_in_model
@@ -108,10 +109,11 @@ def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
 
 
 def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
-    """Return a dict of rank, alpha, layers and numbers of parameters; None without LoRA.
+    """Return a dict that describes the LoRA of an encoder; None if the encoder has no LoRA.
 
-    ``parameters`` is the number of the encoder's parameters without the head, and ``trainable`` is
-    the number of trained parameters. ``share`` is ``trainable / parameters``.
+    The keys are ``rank``, ``alpha``, ``targets`` (names of the layers), ``parameters`` (number of
+    the encoder's parameters), ``trainable`` (number of trained parameters) and ``share``
+    (``trainable / parameters``).
     """
     config = _config(encoder)
     if config is None:
@@ -137,9 +139,9 @@ def _layers(encoder: "SentenceEncoder") -> list[tuple[str, Any]]:
 
 @contextmanager
 def merged_weights(encoder: "SentenceEncoder") -> Iterator[None]:
-    """Merge the matrices into the encoder's weights in the block, then restore the weights.
+    """Merge the matrices into the encoder's weights during the ``with`` block.
 
-    The restored weights are exact; peft would round them while it merges and unmerges.
+    Afterwards, the weights are exactly as before, without the rounding of peft's unmerging.
     """
     if _config(encoder) is None:
         yield
@@ -158,7 +160,7 @@ def merged_weights(encoder: "SentenceEncoder") -> Iterator[None]:
 
 
 def save_adapter(encoder: "SentenceEncoder", folder: Path) -> None:
-    """Write the matrices, if any, in the format that ``peft.PeftModel.from_pretrained`` reads."""
+    """Write the matrices for ``peft.PeftModel.from_pretrained``. Without LoRA, write nothing."""
     config = _config(encoder)
     if config is None:
         return

@@ -1,7 +1,7 @@
 """Opens, checks and adjusts the modules of a sentence-transformers model for training.
 
 Static embeddings (``StaticEmbedding`` of sentence-transformers, model2vec) are a table of word
-vectors. They have no layers, no positions, no special tokens and no padding.
+vectors, without layers, positions, special tokens and padding.
 """
 
 import json
@@ -34,7 +34,7 @@ POOLINGS = {
     "lasttoken": "lasttoken",
     "last": "lasttoken",
 }
-"""Names of poolings in sentence-transformers, by the names there or in SimCSE."""
+"""Names of poolings in sentence-transformers. The keys are the names there or in SimCSE."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration that do not affect embeddings; saving a model changes some of them."""
@@ -43,7 +43,7 @@ UNLIMITED = 2**31 - 1  # largest number of tokens for a model without positions
 
 
 def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
-    """Return a model's poolings; raise an error if it does not map plain texts to vectors."""
+    """Return a model's Pooling modules; raise an error if isotrope cannot use the model."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -61,17 +61,17 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
         )
     if model.truncate_dim is not None:
         raise InputError(
-            f"remove truncate_dim from config_sentence_transformers.json of {name}; it cuts the "
-            f"embeddings to {model.truncate_dim} values"
+            f"remove truncate_dim from config_sentence_transformers.json of {name}, because "
+            f"this setting cuts the embeddings to {model.truncate_dim} values"
         )
     poolings = [module for module in model.children() if isinstance(module, Pooling)]
     if not (static or poolings or first.module_output_name == "sentence_embedding"):
-        raise InputError(f"add a pooling module to {name}; it gives one vector for each token")
+        raise InputError(f"add a pooling module to {name}, which gives a vector for each token")
     return poolings
 
 
 def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
-    """Return the tokenizer of a model; if it has no padding token, give it one.
+    """Return the tokenizer of a model. A tokenizer without a padding token gets one.
 
     The tokenizer of static embeddings adds no special tokens.
     """
@@ -92,7 +92,7 @@ def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
 def check_tokenizer(
     tokenizer: "PreTrainedTokenizerFast", model: "SentenceTransformer", name: str
 ) -> None:
-    """Raise an error if a tokenizer does not fit the model or gives nonzero ``token_type_ids``."""
+    """Raise an error if a tokenizer has too many tokens, or sets ``token_type_ids`` above 0."""
     first: Any = model[0]
     table = first if is_static(first) else first.model.get_input_embeddings()
     rows = int(table.num_embeddings)
@@ -104,21 +104,21 @@ def check_tokenizer(
     types = tokenizer("a").get("token_type_ids", [])
     if any(types):
         raise InputError(
-            "use another model: isotrope needs token_type_ids of 0, and the tokenizer "
-            f"of {name} sets them to {types}"
+            "use another model: isotrope needs token_type_ids of 0, but the tokenizer "
+            f"of {name} sets token_type_ids to {types}"
         )
 
 
 def restore(
     words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
 ) -> None:
-    """Before a tokenizer is saved, restore the truncation and the padding that it had."""
+    """Set the truncation and the padding of a tokenizer to the given settings."""
     words.enable_truncation(**truncation) if truncation else words.no_truncation()
     words.enable_padding(**padding) if padding else words.no_padding()
 
 
 def pooling_name(name: str) -> str:
-    """Return the name that sentence-transformers has for a pooling."""
+    """Return the name in sentence-transformers of a pooling; ``name`` is a key of ``POOLINGS``."""
     if name not in POOLINGS:
         raise InputError(unknown("there is no pooling", name, POOLINGS))
     return POOLINGS[name]
@@ -130,7 +130,7 @@ def open_folder(
     trust_remote_code: bool,
     model_kwargs: Mapping[str, Any],
 ) -> "SentenceTransformer":
-    """Load a folder with sentence-transformers; raise an error if weights are missing."""
+    """Load a folder with sentence-transformers. Raise an error if weights are missing."""
     with quiet_loading() as report:
         from sentence_transformers import SentenceTransformer
 
@@ -153,10 +153,10 @@ def open_folder(
 
 
 def freeze_pooler(model: "SentenceTransformer") -> None:
-    """Freeze BERT's pooler, a layer that embeddings do not pass through.
+    """Freeze BERT's pooler, a layer that is not used for embeddings.
 
-    Otherwise, distributed training would wait for the gradient of the pooler, which never comes.
-    The pooler stays in the model, so that other programs load a saved folder without a warning.
+    The pooler gets no gradient, for which distributed training would wait for ever. The pooler
+    stays in the model, so that other programs load a saved folder without a warning.
     """
     first = model[0]
     pooler = getattr(getattr(first, "model", None), "pooler", None)
@@ -165,7 +165,7 @@ def freeze_pooler(model: "SentenceTransformer") -> None:
 
 
 def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
-    """Replace the pooling of a model."""
+    """Replace the pooling of a model by the pooling ``mode``."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     for key, module in model.named_children():
@@ -182,13 +182,13 @@ def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
 
 
 def pooling_names(poolings: "Sequence[Pooling]") -> str:
-    """Return the names of poolings, joined by ``+``; ``none`` if there are none."""
+    """Return the names of the poolings, joined by ``+``; ``"none"`` if the list is empty."""
     modes = [pooling.pooling_mode for pooling in poolings]
     return "+".join(m if isinstance(m, str) else "+".join(m) for m in modes) or "none"
 
 
 def body_of(model: "SentenceTransformer") -> list[nn.Module]:
-    """Return the modules before any Normalize module."""
+    """Return a model's modules without the Normalize modules at the end."""
     from sentence_transformers.base.modules import Normalize
 
     first, *others = model.children()
@@ -203,7 +203,7 @@ def body_of(model: "SentenceTransformer") -> list[nn.Module]:
 
 
 def positions_of(model: "SentenceTransformer") -> int:
-    """Return the largest number of tokens a model takes; :data:`UNLIMITED` without positions."""
+    """Return the largest number of tokens that a model takes; :data:`UNLIMITED` without a limit."""
     first: Any = model[0]
     if is_static(first):
         return UNLIMITED
@@ -220,16 +220,18 @@ def positions_of(model: "SentenceTransformer") -> int:
 
 
 def as_list(texts: Sequence[str]) -> list[str]:
-    """Return the texts as a list."""
+    """Return the texts as a list. A single text raises an error."""
     if isinstance(texts, str):
-        raise InputError(f"give a list of texts, also for one text; found the text {texts[:40]!r}")
+        raise InputError(
+            f"give a list of texts, even for a single text; found the text {texts[:40]!r}"
+        )
     from isotrope.encoders.scratch import checked
 
     return list(checked(texts))
 
 
 def unwritable(texts: list[str]) -> InputError | None:
-    """Return the error for the first text that UTF-8 cannot encode; None if there is none."""
+    """Return an error on the first text that UTF-8 cannot encode; None if there is no such text."""
     for index, text in enumerate(texts):
         if text.encode("utf-8", "ignore").decode("utf-8") != text:
             return InputError(
@@ -241,7 +243,7 @@ def unwritable(texts: list[str]) -> InputError | None:
 def fingerprint_of(
     model: "SentenceTransformer", tokenizer: "PreTrainedTokenizerFast", *how: object
 ) -> str:
-    """Return 16 hexadecimal digits that identify model, tokenizer and settings (``how``)."""
+    """Return a hash, 16 hexadecimal digits, of model, tokenizer and the settings ``how``."""
     first: Any = model[0]
     config = {} if is_static(first) else first.config.to_dict()
     settings = {
@@ -261,7 +263,7 @@ def fingerprint_of(
 
 
 def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: bool) -> str:
-    """Return a model card with only the properties of the encoder and an example."""
+    """Return a short model card: properties of the encoder, and an example."""
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
         "tags:\n- sentence-transformers\n- isotrope\n---\n\n"
@@ -276,14 +278,14 @@ def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: b
 
 
 class PaddedStatic(nn.Module):
-    """Static embeddings as a module that takes padded tokens, as a transformer does."""
+    """A module for static embeddings that takes padded tokens, as a transformer does."""
 
     def __init__(self, module: "StaticEmbedding") -> None:
         super().__init__()
         self.module = module
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Any]:
-        """Return ``features`` with ``sentence_embedding``, the mean over each text's tokens."""
+        """Add the mean of each text's word vectors to ``features`` as ``sentence_embedding``."""
         mask = features["attention_mask"].bool()
         lengths = mask.sum(dim=1)
         flat = {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(0) - lengths}

@@ -9,19 +9,20 @@ from isotrope.core.errors import InputError
 
 
 class Momentum(nn.Module):
-    """An exponential moving average of a module: theta' <- decay theta' + (1 - decay) theta.
+    """A copy of a module. The parameters of the copy are a moving average of the module's.
 
-    Only parameters are averaged. The forward passes of the copy update its buffers (the running
-    statistics of batch norms), as in the released code of MoCo, BYOL and Draganov et al. (2024).
-    The copy receives no gradient. The ``state_dict`` holds the whole state.
+    With parameters theta' of the copy and theta of the module, an update is
+    theta' <- decay theta' + (1 - decay) theta. The copy gets no gradient. Buffers (the running
+    statistics of batch norms) are not averaged: the forward passes of the copy update them, as in
+    the code of MoCo, BYOL and Draganov et al. (2024).
 
     Args:
-        module: The module to copy. If you use ``cut_initialize``, call it before.
+        module: Module to copy. If you use ``cut_initialize``, first apply it to the module.
         decay: Decay, in [0, 1]. BYOL uses 0.99 on small images; DINO starts at 0.996 and ends at 1.
 
     Attributes:
         module: The copy.
-        decay: Decay that :meth:`update` uses by default.
+        decay: Decay of :meth:`update` if no other decay is given.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -36,7 +37,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def update(self, source: nn.Module, decay: float | None = None) -> None:
-        """Move the parameters towards the parameters of ``source``, which have the same shapes."""
+        """Move the copy towards ``source``. If ``decay`` is None, the attribute is used."""
         decay = self.decay if decay is None else _checked(decay)
         for average, parameter in zip(self.module.parameters(), source.parameters(), strict=True):
             average.lerp_(parameter.to(average.dtype), 1 - decay)
@@ -52,7 +53,6 @@ class Queue(nn.Module):
     """The last ``size`` embeddings that were pushed, as float32 unit vectors.
 
     As in MoCo (He et al. 2020), the queue starts with random directions, which the seed determines.
-    The ``state_dict`` holds the rows and the position at which the next row is written.
 
     Args:
         size: Number of rows.
@@ -60,8 +60,8 @@ class Queue(nn.Module):
         seed: Seed of the initial rows.
 
     Attributes:
-        rows: Embeddings in the queue, size x d, in no particular order. ``push`` overwrites this
-            tensor: call it after the backward pass of every loss that uses the rows.
+        rows: Embeddings in the queue, size x d, in no particular order. ``push`` overwrites rows,
+            so call ``push`` after the backward pass of every loss that uses them.
     """
 
     rows: Tensor
@@ -81,7 +81,7 @@ class Queue(nn.Module):
         """Replace the oldest embeddings by new ones.
 
         Args:
-            rows: Embeddings, n x d, not necessarily unit vectors; the last ``size`` rows are kept.
+            rows: Embeddings, n x d, with any norm. Only the last ``size`` rows are kept.
         """
         size = len(self.rows)
         end = self.place + len(rows)

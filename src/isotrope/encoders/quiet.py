@@ -16,7 +16,7 @@ _MISSING = re.compile(r"^(\S.*?)\s*\|\s*MISSING\b", re.MULTILINE)
 
 
 class LoadReport(logging.Handler):
-    """Collects the messages that libraries log while they load, instead of printing them."""
+    """Collects the messages that libraries log while they load a model, without printing them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -28,20 +28,20 @@ class LoadReport(logging.Handler):
 
     @property
     def missing(self) -> list[str]:
-        """Names of the tensors that the checkpoint lacks, and that were therefore drawn at random.
+        """Names of the tensors that are not in the model's files, so that they were set at random.
 
-        BERT's pooler is not listed, because a sentence encoder does not use it.
+        BERT's pooler is not listed, because a sentence encoder does not use the pooler.
         """
         names = (name for text in self.messages for name in _MISSING.findall(text))
         return sorted(name for name in names if "pooler." not in name)
 
     def check(self, folder: Path) -> None:
-        """Refuse a model with missing weights."""
+        """Raise an error if weights of the model are missing."""
         if self.missing:
             more = len(self.missing) - 3
             raise InputError(
-                f"copy {folder} again from its source: it lacks weights that its config.json "
-                "needs: "
+                f"copy {folder} again from its source; the model lacks weights that its "
+                "config.json needs: "
                 + ", ".join(self.missing[:3])
                 + (f" and {more} more groups of weights" if more > 0 else "")
             )
@@ -49,7 +49,7 @@ class LoadReport(logging.Handler):
 
 @contextmanager
 def model_written(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder for a model's files; it replaces ``folder`` at the end."""
+    """Yield a temporary folder for a model's files, which replaces ``folder`` at the end."""
     from safetensors import SafetensorError
 
     with atomic_replace(folder) as temporary, quiet_loading():
@@ -66,8 +66,8 @@ def model_written(folder: Path) -> Iterator[Path]:
 def quiet_loading(seed: int = 0) -> Iterator[LoadReport]:
     """Silence transformers and sentence-transformers, and give them a separate random state.
 
-    These libraries draw missing weights, such as a pooler, from torch's CPU generator. The draws
-    depend on ``seed`` only, and the generator is restored afterwards.
+    These libraries draw missing weights, such as a pooler, from torch's CPU generator. In the
+    ``with`` block, the draws depend only on ``seed``. Afterwards, the generator is as before.
     """
     from transformers.utils import logging as messages
 

@@ -1,6 +1,6 @@
-"""Makes a randomly initialised encoder: a WordPiece vocabulary from the text, and a small BERT.
+"""Makes an encoder with random weights: a small BERT, and a WordPiece vocabulary learnt from texts.
 
-Use it offline, in tests, or for a language without a pretrained encoder.
+Use such an encoder offline, in tests, or for a language without a pretrained encoder.
 """
 
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 LEARNT_FROM = 200_000
-"""The vocabulary is learnt from at most this number of texts, to bound memory and time."""
+"""Largest number of texts from which a vocabulary is learnt, to bound memory and time."""
 
 _INNER = re.compile(r"(?<=\S)\S")  # characters inside words; some punctuation too does no harm
 _SPECIAL = {
@@ -41,7 +41,7 @@ def scratch_model(
     heads: int,
     max_length: int,
 ) -> "SentenceTransformer":
-    """Return an untrained BERT with mean pooling, for ``SentenceEncoder.scratch``."""
+    """Return an untrained BERT with mean pooling (arguments as in ``SentenceEncoder.scratch``)."""
     with quiet_loading(seed):
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -99,7 +99,7 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     )
     vocabulary = learner.get_vocab()
     if len(vocabulary) <= len(_SPECIAL):
-        raise InputError("give some sentences: there is no text to learn a vocabulary from")
+        raise InputError("give texts with words, from which a vocabulary is learnt; found no word")
     # a second tokenizer, because in the first one all characters in ``fixed`` are special tokens
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_SPECIAL["unk_token"]))
     tokenizer.normalizer = normalizer
@@ -119,7 +119,7 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
 
 
 def checked(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts; refuse other objects."""
+    """Yield the texts. Any other object raises an error."""
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(

@@ -2,13 +2,11 @@
 
 The sentence encoder has three uses:
 
-- training calls :meth:`SentenceEncoder.forward` on stored token ids. It returns the embeddings
-  *before* any Normalize module, because objectives normalise, and the norms are logged;
-- evaluation and users call :meth:`SentenceEncoder.encode`, which returns the same as ``encode`` of
-  sentence-transformers, up to rounding;
+- training calls :meth:`SentenceEncoder.forward` on token ids. The embeddings are *not* normalised,
+  because training logs the norms, and an objective normalises the embeddings itself;
+- evaluation and users call :meth:`SentenceEncoder.encode` on texts. The embeddings are those of
+  ``encode`` of sentence-transformers, up to rounding;
 - :meth:`SentenceEncoder.save` writes a folder that sentence-transformers loads without isotrope.
-
-Attention is computed by torch's scaled_dot_product_attention if the model supports this function.
 """
 
 import copy
@@ -65,21 +63,21 @@ _CHUNK = 10_000
 
 
 class SentenceEncoder(nn.Module):
-    """Maps texts to embeddings; wraps a ``sentence_transformers.SentenceTransformer``.
+    """Maps texts to embeddings with a ``sentence_transformers.SentenceTransformer``.
 
-    Make an encoder with :meth:`load` or :meth:`scratch`, or give a loaded model to the class.
+    Make an encoder with :meth:`load` or :meth:`scratch`, or with ``SentenceEncoder(model, name)``.
 
     Attributes:
-        name: Name that the user gave.
-        model: The wrapped model, which holds all parameters of this module.
-        tokenizer: The model's own tokenizer.
+        name: Name or path that the user gave.
+        model: The SentenceTransformer, which holds all parameters of the encoder.
+        tokenizer: Tokenizer of the model.
         dimension: Number d of values in an embedding.
         max_length: Number of tokens, including special tokens, to which longer texts are cut.
         positions: Largest number of tokens, including special tokens, that the model can take.
-        pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none``
-            if the transformer itself returns one vector for a text.
+        pooling: Name of the pooling, such as ``mean``. Names of several poolings are joined by
+            ``+``. If the transformer itself returns one vector for a text, the name is ``none``.
         normalizes: Whether the model ends in a Normalize module.
-        prompt: Prompt that the model's configuration puts before every text, or an empty text.
+        prompt: Prompt that ``model.encode`` puts before every text; empty if there is none.
     """
 
     def __init__(self, model: "SentenceTransformer", name: str) -> None:
@@ -123,13 +121,13 @@ class SentenceEncoder(nn.Module):
         trust_remote_code: bool = False,
         model_kwargs: Mapping[str, Any] | None = None,
     ) -> "SentenceEncoder":
-        """Load an encoder in evaluation mode; in float32 unless ``model_kwargs`` has ``dtype``.
+        """Load an encoder in evaluation mode, in float32 unless ``model_kwargs`` has a ``dtype``.
 
         Args:
-            name: A folder of sentence-transformers; a folder of transformers (with mean pooling, or
-                the last token of a causal model); a run folder of isotrope; ``all-MiniLM-L6-v2``
-                (the installed weights); or an id of the Hugging Face hub.
-            pooling: One of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's pooling.
+            name: Folder of sentence-transformers, folder of transformers, run folder of isotrope,
+                ``all-MiniLM-L6-v2``, or id of the Hugging Face hub. A folder of transformers gets
+                mean pooling, or for a causal model the last token.
+            pooling: Key of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's pooling.
             device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
             trust_remote_code: Whether to run code that comes with the model.
             model_kwargs: Keywords for ``from_pretrained`` of transformers, such as ``dtype``,
@@ -139,7 +137,7 @@ class SentenceEncoder(nn.Module):
         mode = None if pooling is None else pooling_name(pooling)
         folder = resolve(name)
         if is_image(folder):
-            raise InputError(f"load {name} with isotrope.load: it takes images, not text")
+            raise InputError(f"load {name} with isotrope.load; this model takes images, not text")
         model = open_folder(folder, where, trust_remote_code, model_kwargs or {})
         if mode is not None:
             repool(model, mode, str(name))
@@ -157,18 +155,18 @@ class SentenceEncoder(nn.Module):
         heads: int = 2,
         max_length: int = 128,
     ) -> "SentenceEncoder":
-        """Build a small untrained BERT with a WordPiece vocabulary of ``texts`` and mean pooling.
+        """Build a small untrained BERT with mean pooling, and learn a WordPiece vocabulary.
 
-        The same texts and seed give the same encoder.
+        The same texts and the same seed give the same encoder.
 
         Args:
-            texts: Texts from which the vocabulary is learnt; the first 200,000 are used.
+            texts: Texts from which the vocabulary is learnt. Only the first 200,000 are used.
             seed: Seed of the initial weights.
-            vocabulary: Largest number of word pieces.
+            vocabulary: Largest number of word pieces in the vocabulary.
             layers: Number of layers of the transformer.
             width: Dimension d of tokens and embeddings, a multiple of ``heads``.
-            heads: Number of heads of the attention.
-            max_length: Largest number of tokens, including special tokens.
+            heads: Number of attention heads in each layer.
+            max_length: Largest number of tokens in a text, including special tokens.
         """
         from isotrope.encoders.scratch import scratch_model
 
@@ -185,7 +183,7 @@ class SentenceEncoder(nn.Module):
 
     @property
     def body(self) -> list[nn.Module]:
-        """The modules that are trained: all modules but the Normalize modules at the end."""
+        """List of the model's modules, without the Normalize modules at the end."""
         return list(self._body)
 
     @property
@@ -194,7 +192,7 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
-        """Return the transformer; if there is none, raise an error that names ``setting``."""
+        """Return the transformer. If there is none, raise an error about the given setting."""
         if is_static(self.model[0]):
             raise SettingError(
                 f"the static embeddings of {self.name} have no layers",
@@ -204,10 +202,9 @@ class SentenceEncoder(nn.Module):
         return cast("Transformer", self.model[0]).model
 
     def freeze_embeddings(self) -> None:
-        """Freeze all parameters before the first layer of the transformer.
+        """Freeze the transformer's module ``embeddings``: words, positions, types and their norm.
 
-        This freezes the module ``embeddings`` (embeddings of words, positions and types, and their
-        norm), or only the table of word embeddings if there is no such module.
+        If there is no such module, only the table of word embeddings is frozen.
         """
         transformer = self.transformer("freeze")
         table = transformer.get_input_embeddings()
@@ -219,7 +216,7 @@ class SentenceEncoder(nn.Module):
         table.requires_grad_(False)
 
     def checkpoint_activations(self) -> None:
-        """Switch on gradient checkpointing: the forward pass stores only the inputs of layers."""
+        """Switch on gradient checkpointing: a forward pass stores only the input of each layer."""
         transformer = self.transformer("gradient_checkpointing")
         old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
         enable = getattr(transformer, "activation_checkpointing_enable", old)
@@ -240,7 +237,7 @@ class SentenceEncoder(nn.Module):
             texts: The n texts. No prompt is added to them.
             max_length: Number of tokens, including special tokens, to which longer texts are cut.
 
-        Returns: A tuple: n lists of ids, and the number of texts that were cut.
+        Returns: A list of n lists of token ids, and the number of texts that were cut.
         """
         texts = as_list(texts)
         special = self.tokenizer.num_special_tokens_to_add()
@@ -261,14 +258,14 @@ class SentenceEncoder(nn.Module):
         return rows, len(long)
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text before cutting, with special tokens."""
+        """Return the number of tokens of each uncut text, including special tokens, as a list."""
         try:
             return [len(row.ids) for row in self._words.encode_batch_fast(as_list(texts))]
         except (TypeError, UnicodeEncodeError) as error:
             raise unwritable(as_list(texts)) or error from error
 
     def extend(self, max_length: int) -> None:
-        """Set the maximum length of the model; :meth:`save` saves it."""
+        """Set the maximum length of texts in tokens. :meth:`save` saves this length."""
         self.max_length = max_length
         if max_length < UNLIMITED and not is_static(self.model[0]):
             self.model.max_seq_length = max_length
@@ -283,10 +280,10 @@ class SentenceEncoder(nn.Module):
         return bool(nn.functional.cosine_similarity(alone, beside, dim=0) > _SAME)
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
-        """Stack rows of token ids; pad them to the longest row, on the side where the model pads.
+        """Pad n rows of token ids to the length of the longest, on the side where the model pads.
 
         Returns:
-            A dict of ``input_ids`` and ``attention_mask``, both n x longest, int64, on the CPU.
+            Dict of ``input_ids`` and ``attention_mask``: tensors n x longest, int64, on the CPU.
         """
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         longest = int(lengths.max(initial=0))
@@ -302,7 +299,7 @@ class SentenceEncoder(nn.Module):
         }
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the embeddings before any Normalize module.
+        """Return the embeddings of token ids, not normalised by a Normalize module at the end.
 
         Args:
             input_ids: Token ids, n x length, on the model's device.
@@ -317,7 +314,7 @@ class SentenceEncoder(nn.Module):
         return cast("Tensor", features["sentence_embedding"])
 
     def of_tokens(self, rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:
-        """Return the embeddings (n x d) of n rows of token ids, which may differ in length."""
+        """Return the embeddings (n x d) of n rows of token ids with any lengths."""
         embeddings: Tensor = self(**{k: v.to(self.device) for k, v in self.pad(rows).items()})
         return embeddings
 
@@ -327,7 +324,7 @@ class SentenceEncoder(nn.Module):
     ) -> list[Tensor]:
         """Return a list of two tensors (n x d, float32): embeddings of two passes in training mode.
 
-        Long rows are embedded first. Afterwards, modes and torch's random states are restored.
+        Afterwards, the modes of all modules and torch's random states are restored.
         """
         order = np.argsort([-len(row) for row in rows], kind="stable")
         views = [torch.empty(len(rows), self.dimension) for _ in range(2)]
@@ -351,13 +348,12 @@ class SentenceEncoder(nn.Module):
     ) -> np.ndarray:
         """Embed texts as ``SentenceTransformer.encode`` does, up to rounding.
 
-        Each distinct text is embedded once. The longest texts come first, so that a batch has texts
-        of similar length. Afterwards, the modes of all modules are restored.
+        Each distinct text is embedded once. Afterwards, the modes of all modules are restored.
 
         Args:
-            texts: n texts.
+            texts: The n texts.
             batch_size: Number of texts in each batch.
-            max_length: Tokens to which longer texts are cut; None means :attr:`max_length`.
+            max_length: Number of tokens to which longer texts are cut. None: :attr:`max_length`.
             progress: Whether to show a progress bar on stderr.
             normalize: Whether to return unit vectors even if the model does not normalise.
 
@@ -386,8 +382,8 @@ class SentenceEncoder(nn.Module):
                 out[batch] = h.cpu().numpy()
                 if not np.isfinite(out[batch]).all():
                     raise InputError(
-                        f"train {self.name} again with a lower `--learning-rate`: its embeddings "
-                        "have NaN or infinity, because its weights are broken"
+                        f"train {self.name} again with a lower `--learning-rate`, because some "
+                        "embeddings of this encoder are NaN or infinite"
                     )
                 done(len(batch))
         return out if len(places) == len(texts) else out[where]
@@ -421,18 +417,14 @@ class SentenceEncoder(nn.Module):
         return np.concatenate(pieces), np.cumsum(lengths)
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits that identify the embeddings.
-
-        The digits depend on weights, configuration, tokenizer, modules, pooling, prompt and maximum
-        length, but not on the model's name and folder.
-        """
+        """Return a hash (16 hexadecimal digits) of everything that affects the embeddings."""
         how = (self.pooling, self.normalizes, self.prompt, self.max_length)
         return fingerprint_of(self.model, self.tokenizer, *how)
 
     def check_prompts(self, *prompts: str) -> None:
-        """Raise an error for prompts if the model would leave their tokens out of the pooling.
+        """Raise an error if there is a prompt, but the model's pooling ignores the prompt's tokens.
 
-        In isotrope, the tokens of a prompt are pooled like the tokens of the text that follows.
+        isotrope pools the tokens of a prompt like the tokens of the text after it.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
@@ -441,13 +433,13 @@ class SentenceEncoder(nn.Module):
             )
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Write a folder that sentence-transformers loads, completely or not at all.
+        """Write a folder for sentence-transformers. A failed save changes no existing folder.
 
         The matrices of LoRA are merged into the weights, and also saved in ``adapter/``.
 
         Args:
             folder: Folder to write. An existing folder is replaced.
-            card: Model card (README.md); None writes a minimal one.
+            card: Text of the model card (README.md). If None, a short card is written.
         """
         with model_written(folder) as temporary:
             restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
@@ -461,9 +453,9 @@ class SentenceEncoder(nn.Module):
 
 
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not
-    """Return the prompts for queries and for documents that are saved with a model.
+    """Return the two prompts that are saved with a model: for queries, and for documents.
 
-    Both prompts are empty if the model's ``encode`` puts one prompt before every text.
+    Both are empty if the model has a prompt that ``encode`` puts before every text.
     """
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""

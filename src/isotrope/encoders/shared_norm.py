@@ -1,7 +1,7 @@
 """Batch normalisation over the rows of all processes, on any device.
 
-``torch.nn.SyncBatchNorm`` does not take tensors on the CPU, but :class:`SharedBatchNorm` does, and
-computes the same. The number of rows may differ between processes.
+:class:`SharedBatchNorm` computes the same as ``torch.nn.SyncBatchNorm``, and also takes tensors on
+the CPU. The number of rows may differ between processes.
 """
 
 import torch
@@ -15,9 +15,9 @@ from isotrope.core.distributed import all_reduce_sum, world_size
 def share_statistics(module: nn.Module) -> nn.Module:
     """Return ``module`` with every batch norm replaced by a :class:`SharedBatchNorm`.
 
-    Parameters and buffers stay the same tensors under the same names. The module is changed in
-    place, unless it is a batch norm itself. Call this function in all processes or in none. All
-    processes must run the same layers in the same order.
+    Parameters and buffers stay the same tensors under the same names. ``module`` is changed in
+    place, unless ``module`` itself is a batch norm. Call this function in all processes or in none.
+    All processes must run the same layers in the same order.
     """
     if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
         return SharedBatchNorm(module)
@@ -31,7 +31,7 @@ def share_statistics(module: nn.Module) -> nn.Module:
 class SharedBatchNorm(_BatchNorm):
     """A batch norm over the rows of all processes, for inputs with two or more dimensions.
 
-    With one process, or in evaluation mode, it computes the same as the batch norm it replaces.
+    With one process, or in evaluation mode, the result is that of the replaced batch norm.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:

@@ -1,7 +1,7 @@
 """Scores an encoder: STS, transfer and retrieval tasks; kNN and a linear probe on labelled data.
 
-The functions ``retrieval`` and ``linear_probe`` are in the modules of the same names, and ``knn``
-is in ``nearest``. All three return a Result.
+Three more functions return a Result: ``retrieval.retrieval``, ``linear_probe.linear_probe`` and
+``nearest.knn``.
 """
 
 from typing import TYPE_CHECKING

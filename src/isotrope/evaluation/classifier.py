@@ -2,14 +2,13 @@
 
 After every few passes over the training set, a classifier is scored on the development set, and the
 weights with the best score are kept. Training ends after 200 passes, or when more than ``tenacity``
-scores were not above the best score before them. Every fit starts from the same seed. Therefore
+scores have not exceeded the best earlier score. Every fit starts from the same seed. Therefore
 layers of equal size have equal initial weights, and training sets of equal size have the same order
-of examples. The tests compare with SentEval's own loop (``benchmarks/sequential.py``).
+of examples. Tests compare the results with SentEval's own loop (``benchmarks/sequential.py``).
 
-Many classifiers are fitted at once. F training sets of equal size are stacked and take their steps
-together. Each set has R fits, one for each strength of regularisation. With C classes, D features
-and batches of 64, one batched product (F x RC x D by F x D x 64) computes all scores of a step, and
-another computes all gradients. A training set leaves the stack when all its fits have ended.
+Many classifiers take their steps together: those of F training sets of equal size, with R strengths
+of regularisation for each set. With C classes, D features and batches of 64, one batched product
+(F x RC x D by F x D x 64) computes all scores of a step, and another computes all gradients.
 """
 
 import math
@@ -26,7 +25,7 @@ from isotrope.core.autograd import seeded
 Indices = NDArray[np.int64]
 
 _TOGETHER = 10
-"""Largest number of training sets in a stack; more would not fit in the caches of a CPU."""
+"""Largest number of training sets that take steps together; more do not fit in a CPU's caches."""
 
 SEED = 1111
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -63,8 +62,8 @@ class TrainingSet:
     """Examples on which one classifier is trained for each strength of regularisation.
 
     Attributes:
-        train: Rows of the features to train on.
-        dev: Rows of the features for early stopping. If None, 5% of ``train`` are held out for it.
+        train: Numbers of the rows to train on.
+        dev: Numbers of the rows for early stopping. If None, 5% of ``train`` are held out for it.
         decays: Strengths of the L2 regularisation to try.
     """
 
@@ -87,18 +86,18 @@ class Fitted:
 
 
 def predict(weights: Tensor, x: Tensor) -> Tensor:
-    """Return n predicted classes for features (n x d) and weights (classes x (d + 1))."""
+    """Return the predicted class of each row of ``x`` (n x d); ``weights``: classes x (d + 1)."""
     return torch.addmm(weights[:, -1], x, weights[:, :-1].T).argmax(dim=1)
 
 
 def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear:
-    """Return the layer from which every fit starts, without changing torch's random state."""
+    """Return the linear layer from which every fit starts; torch's random state does not change."""
     with seeded(SEED):
         return torch.nn.Linear(dimension, classes, dtype=dtype)
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
-    """Return the rows to train on and the rows for early stopping; if none are given, draw them."""
+    """Return rows to train on, and rows for early stopping: ``dev`` or a random 5% of ``train``."""
     if training_set.dev is not None:
         return training_set.train, training_set.dev
     order = draws.permutation(len(training_set.train))

@@ -1,6 +1,6 @@
 """Decides which differences between models are noise, by the paired bootstrap.
 
-Every resample draws as many pairs, examples or queries as the task has, with replacement. All
+A resample draws, with replacement, as many pairs, examples or queries as the task has. All
 models are scored on the same resamples. Every score is computed again from the drawn examples;
 Spearman's correlation uses the ranks in the resample. The intervals include the effect of the
 choice of examples, but not of the training seed. They are slightly too narrow if pairs share a
@@ -33,7 +33,7 @@ from isotrope.measures.bootstrap import (
 )
 
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
-"""For each average, the score of a task of which it is the mean."""
+"""The name of each average: a mean over tasks of the score that stands beside the name."""
 
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
 
@@ -48,13 +48,13 @@ def compare(
     corrected for the number of comparisons, but do not include the effect of the training seed.
 
     Args:
-        models: Two or more names, folders, outcomes of ``isotrope.fit`` or encoders. Without
-            options, give two or more results of ``isotrope.evaluate`` instead.
+        models: Two or more models: names, folders, outcomes of ``isotrope.fit`` or encoders. Or
+            two or more results of ``isotrope.evaluate``, without options.
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
         A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task to the
-            models' scores with intervals, and the verdicts ``higher``, ``lower`` or ``noise``.
+            scores with intervals, and the verdicts ``higher``, ``lower`` or ``noise``.
 
     Raises:
         InputError: There are fewer than two models, or no data, or an evaluation failed.
@@ -75,9 +75,9 @@ def compare_results(
     """Compare each model with the first one, by a paired bootstrap over the scored examples.
 
     Args:
-        results: The Result of ``isotrope.evaluate`` for each model on the same data.
-        resamples: Number of bootstrap resamples. None takes 5,000, or 100 times the number of
-            comparisons if this is larger.
+        results: One Result of ``isotrope.evaluate`` for each model, all on the same data.
+        resamples: Number of bootstrap resamples. None means 5,000, or 100 times the number of
+            comparisons if that is more than 5,000.
         seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
 
     Returns:
@@ -85,8 +85,8 @@ def compare_results(
         to ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
         "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``. The models are in the given
         order. There is a difference for each model after the first, with the verdict ``higher``,
-        ``lower`` or ``noise``. ``percent`` is True for numbers from 0 to 100, False for 0 to 1.
-        ``details["same_weights"]`` lists the positions of models with equal fingerprints.
+        ``lower`` or ``noise``. ``percent`` is True for scores from 0 to 100, False for 0 to 1.
+        ``details["same_weights"]`` has, for each group of equal models, a list of their positions.
     """
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
@@ -126,7 +126,7 @@ def compare_results(
 
 
 def in_percent(name: str, result: Result) -> bool:
-    """Return whether a metric of a Result is a percentage, rather than a number from 0 to 1."""
+    """Return True if a metric of a Result is a percentage, False if it is a number from 0 to 1."""
     return name in _AVERAGES or name in result.details.get("tasks", {})
 
 
@@ -243,7 +243,7 @@ def _check(results: Sequence[Result]) -> None:
             if other.details.get(what) != first.details.get(what):
                 raise InputError(
                     "evaluate both models on the same data, with one version of isotrope: "
-                    f"{other.name} was scored {how} than {first.name} was"
+                    f"{other.name} was scored {how} than {first.name}"
                 )
         sizes = [{name: len(v) for name, v in r.items.items()} for r in (first, other)]
         if not sizes[0] or sizes[0] != sizes[1]:

@@ -3,14 +3,14 @@
 With ``--dev auto``, the held-out records, which are never trained on, become a search task without
 labels. In a pair (or two adjacent texts), the first text is the query and the second is the target.
 A single text of at least eight words is cut in the middle into query and target. For each query,
-all held-out targets are ranked. The score is the mean of 1/rank of the query's own target, where
-ranks above 10 count 0 (MRR@10).
+all held-out targets are ranked. The score is MRR@10: the mean of 1/rank of the query's own target,
+with 0 in place of 1/rank if the rank is above 10.
 
 This score shows whether an embedding keeps enough of a text's subject to recognise the text's
-continuation among a few hundred others. It falls when training destroys a model, and stops rising
-when training stops helping. It does not measure similarity as people judge it, because it cannot
-distinguish a paraphrase from a contradiction on the same subject. Shared words make the task easy,
-so a high value does not prove understanding. Compare scores only on the same records and seed.
+continuation among a few hundred other texts. The score falls when training destroys a model, and
+stops rising when training stops helping. It does not measure similarity as people judge it: it
+cannot distinguish a paraphrase from a contradiction on the same subject. Shared words make the task
+easy, so a high score proves no understanding. Compare scores only on the same records and seed.
 """
 
 import functools
@@ -50,7 +50,7 @@ class DevMetric:
 
     Attributes:
         name: Name of the score, for tables and messages.
-        score: Function of an encoder that returns the score, out of 100; higher is better.
+        score: Function that takes an encoder and returns its score, out of 100; higher is better.
         fingerprint: Fingerprint of the texts that are scored and of their expected answers.
         records: Number of held-out records that were read; 0 if other data are scored.
         trained_on: Number of held-out records with a text of the training data; None if unknown.
@@ -99,10 +99,10 @@ def dev_metric_held_out(
 ) -> DevMetric:
     """Return the dev score on the held-out records of a run. It needs no labels.
 
-    Each data set is searched separately. The score is the mean over all queries. If answers belong
-    to several questions each, the answers in the training data are ranked too. If records have
-    groups, all targets of the query's group are correct. For pairs with scores, the dev score is
-    Spearman's correlation.
+    Each data set is searched separately. The score is the mean over all queries. If an answer has
+    several questions, the answers of the training data are ranked too. If records have groups, all
+    targets of the query's group are correct. For pairs with scores, the dev score is Spearman's
+    correlation.
     """
     sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():
@@ -160,8 +160,8 @@ def holdout_set(
     """Make a search task from held-out records.
 
     Equal queries become one query, and equal targets become one target. Records whose query equals
-    the target are left out. If more than ``limit`` pairs remain, ``limit`` are drawn; the draw
-    depends only on the seed. If records have groups, all targets of the query's group are correct.
+    the target are left out. If more than ``limit`` pairs remain, ``limit`` pairs are drawn. If
+    records have groups, all targets of the query's group are correct.
 
     Args:
         records: The texts of each record: for ``dropout`` one text, for ``adjacent`` and ``pairs``
@@ -170,7 +170,7 @@ def holdout_set(
         limit: Largest number of pairs of query and target.
         seed: Seed of the draw.
         groups: A number for each record, equal for records that belong together. If a pair occurs
-            in several records, the number of the first counts.
+            in several records, the number of the first record counts.
         others: Texts that are ranked besides the targets.
     """
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)

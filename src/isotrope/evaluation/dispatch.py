@@ -1,11 +1,11 @@
 """``isotrope.evaluate``: chooses the tasks, scores an encoder on them, and joins the Results.
 
 Finished tasks are stored on disk, so that no task is scored twice. Each task has a JSON file, which
-is written as soon as the task is finished, so a killed run loses only the current task. The file's
-name contains a fingerprint of everything that determines the scores: model, data, settings and
-version of the protocol. The items (scores of single examples) are in an .npz file beside the JSON
-file. The .npz file is written first, and its name contains a fingerprint of its content. Therefore
-two runs may finish the same task at the same time.
+is written as soon as the task is finished, so a killed process loses only the current task. The
+file's name contains a fingerprint of everything that determines the scores: model, data, settings
+and version of the protocol. The scores of single examples are in an .npz file beside the JSON file.
+The .npz file is written first, and its name contains a fingerprint of its content. Therefore two
+processes may finish the same task at the same time.
 """
 
 import os
@@ -50,11 +50,11 @@ def evaluate(
     """Score a model on STS, transfer, retrieval or labelled data, or on several of them.
 
     An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
-    other image data that ``isotrope train`` reads. Without ``labels``, a run on images is scored on
-    its own training and test pictures. All other data are texts.
+    other image data that ``isotrope train`` reads. If the model is the folder of a run on images,
+    ``labels`` may be left out; then the pictures of the run are used. All other data are texts.
 
-    Every finished task is stored on disk, and later calls with the same model and data reuse it.
-    The scores of an encoder without a method ``fingerprint`` are not stored.
+    The scores of every finished task are stored on disk; later calls with the same model and data
+    reuse them. The scores of an encoder without a method ``fingerprint`` are not stored.
 
     Args:
         model: Name or folder for ``isotrope.load``, ``bm25`` (for retrieval only), an outcome of
@@ -62,9 +62,9 @@ def evaluate(
         progress: Whether to show progress bars and the names of stored tasks on stderr.
         options: The data and how to score them. ``help(isotrope.evaluate)`` lists all keywords, and
             ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval`` and
-            ``labels`` are paths. ``knn=False`` or ``linear=False`` leaves out one of the two scores
-            on ``labels``. ``only=["MR", "TREC"]`` scores these two transfer tasks, without an
-            average. ``results=None`` stores nothing on disk.
+            ``labels`` are paths. On ``labels``, ``knn=False`` leaves out the score of the nearest
+            neighbours, ``linear=False`` that of the linear probe. ``only=["MR", "TREC"]`` scores
+            these two transfer tasks, without an average. ``results=None`` stores nothing on disk.
 
     Returns:
         A Result. Its ``kind`` is ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or
@@ -113,7 +113,7 @@ def evaluate(
             try:
                 store.keep(task.key(identity), result)
             except InputError as error:  # on a full disk, the score is still returned
-                print(f"{task.name} is scored but not stored: {error}", file=sys.stderr)
+                print(f"{task.name} was scored, but not stored: {error}", file=sys.stderr)
 
     scored = finish(tasks, encoder, keep, finished, **loop)
     return _together(tasks, scored, encoder_name(encoder), identity, list(finished))
@@ -136,8 +136,8 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
         tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)
     if not tasks:
         raise InputError(
-            "give data to evaluate on: the folder of the STS tasks or of the transfer tasks, a "
-            "retrieval set, or labelled texts"
+            "give data to evaluate on: `--sts DIR`, `--transfer DIR`, `--retrieval DIR` or "
+            "`--labels DIR`"
         )
     return tasks
 
@@ -146,7 +146,7 @@ def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
     settings.check_used(pictures=True)
     if not settings.knn and not settings.linear:
-        raise InputError(f"choose knn, linear, or both: pictures have no other score ({name})")
+        raise InputError(f"choose knn, linear, or both: {name} takes pictures, with no other score")
 
 
 def _of_pictures(
@@ -180,7 +180,7 @@ def _finished_before(
     finished = {name: result for name, result in stored.items() if result is not None}
     if progress and finished:
         print(
-            f"already scored, in {store.folder}: {', '.join(finished)} (to repeat: --again)",
+            f"already scored, see {store.folder}: {', '.join(finished)} (to repeat: --again)",
             file=sys.stderr,
         )
     return finished
@@ -230,7 +230,7 @@ def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
     For a run whose folder is writable, this is ``evaluations`` in the run folder. For any other
-    model, it is ``isotrope/evaluations`` in XDG_CACHE_HOME or, if this is not set, in ~/.cache.
+    model, it is ``isotrope/evaluations`` in the folder XDG_CACHE_HOME, by default ~/.cache.
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
@@ -245,7 +245,7 @@ def store_folder(model: object) -> Path:
 
 
 class Store:
-    """The finished tasks in a folder. The folder is created if it is missing."""
+    """Results of finished tasks, stored in a folder. A missing folder is created."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -277,7 +277,7 @@ class Store:
         return replace(result, items=items)
 
     def keep(self, key: Mapping[str, Any], result: Result) -> None:
-        """Write a finished task."""
+        """Write the Result of a finished task under ``key``."""
         path = self._path(key)
         name = None
         if result.items:

@@ -19,8 +19,8 @@ class Encoder(Protocol):
     """Any object with ``encode``: a SentenceEncoder, a SentenceTransformer, or a user's object.
 
     ``encode(texts, batch_size=...)`` takes a list of n texts and returns n vectors of one size, as
-    an array or anything that numpy converts to an array. It may have a keyword ``progress`` or
-    ``show_progress_bar``.
+    an array or anything that numpy converts to an array. If ``encode`` takes ``progress`` or
+    ``show_progress_bar``, this argument is passed too.
     """
 
     @property
@@ -79,10 +79,10 @@ class CachedEncoder:
     All vectors stay in memory, so use it for the sentences of a few tasks, not for a corpus.
 
     Args:
-        encoder: The encoder that embeds.
+        encoder: Any object with ``encode``.
         batch_size: Number of texts in each batch.
         progress: Whether to show the encoder's progress bar on stderr, if it has one.
-        known: A dict from texts to their vectors, for texts that need not be embedded again.
+        known: Texts that are embedded already: a dict from text to vector.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class CachedEncoder:
 
 
 class Truncated:
-    """An encoder whose vectors take fewer bytes: fewer coordinates, or fewer bits for each.
+    """An encoder whose vectors take fewer bytes: fewer coordinates, or fewer bits per coordinate.
 
-    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers. They are
-    rounded as by ``quantize_embeddings`` of that library. ``encode`` returns the rounded values.
+    The first coordinates are kept, as with ``truncate_dim`` of sentence-transformers, and rounded,
+    as with ``quantize_embeddings`` of that library. ``encode`` returns the rounded values.
 
     Args:
-        encoder: The encoder that embeds.
+        encoder: Any object with ``encode``.
         dimension: Number of coordinates to keep. The shortened vectors are not normalised.
         precision: ``float32`` (4 bytes per coordinate), ``int8`` (1 byte) or ``binary`` (1 bit, the
             sign). ``int8`` divides the range of a coordinate into 256 steps; the first call of
@@ -145,8 +145,8 @@ class Truncated:
         vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
         if vectors.shape[1] < self._dimension:
             raise InputError(
-                f"keep at most {vectors.shape[1]} coordinates, all that "
-                f"{encoder_name(self.encoder)} has; found {self._dimension}"
+                f"keep at most {vectors.shape[1]} coordinates, because "
+                f"{encoder_name(self.encoder)} has no more; found {self._dimension}"
             )
         vectors = np.ascontiguousarray(vectors[:, : self._dimension])
         if self._precision == "binary":
@@ -161,7 +161,7 @@ class Truncated:
         return vectors
 
     def fingerprint(self) -> str | None:
-        """Return a fingerprint of the embeddings; None for int8, or if the encoder has none."""
+        """Return a fingerprint; None for int8, or if the inner encoder has no fingerprint."""
         full = getattr(self.encoder, "fingerprint", None)
         if not callable(full) or self._precision == "int8":  # int8 depends on the first call
             return None
@@ -189,9 +189,9 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     given = np.asarray(rows)
     rows = given.astype(np.float64)
     if rows.ndim != 2:
-        raise ValueError(f"give whitening a matrix of embeddings, n x d; found shape {rows.shape}")
+        raise ValueError(f"whiten a matrix of embeddings, n x d; found shape {rows.shape}")
     if len(rows) < 2:
-        raise ValueError(f"give whitening at least two embeddings; found {len(rows)}")
+        raise ValueError(f"whiten at least two embeddings; found {len(rows)}")
     if not np.isfinite(rows).all():
         raise ValueError("leave out embeddings with NaN or infinity, which prevent whitening")
     mean = rows.mean(axis=0)
@@ -200,12 +200,12 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # equal rows may differ by the rounding of the encoder and of the mean
     unit = 8 * np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
     if not variances.max() > (unit * np.abs(rows).max()) ** 2:
-        raise ValueError(f"give whitening embeddings that differ; all {len(rows)} are equal")
+        raise ValueError(f"whiten embeddings that differ; all {len(rows)} are equal")
     return mean, directions[:, used] / np.sqrt(variances[used])
 
 
 class WhitenedEncoder:
-    """An encoder whose embeddings are whitened.
+    """An encoder whose embeddings are whitened: mean 0 and identity covariance on ``texts``.
 
     Args:
         encoder: Any object with ``encode``.
@@ -229,19 +229,19 @@ def stored(
 ) -> list[Encoder]:
     """Return encoders for all combinations of dimension and precision, for ``isotrope.compare``.
 
-    Each text is embedded once for all of them. An empty ``dimensions`` means all coordinates, and
-    an empty ``precisions`` means float32.
+    Each text is embedded once for all encoders. If ``dimensions`` is empty, all coordinates are
+    kept; if ``precisions`` is empty, they are float32.
 
     Returns:
-        A list of encoders. The first has the full vectors in float32.
+        A list of encoders. The first encoder has the full vectors in float32.
     """
     shared = CachedEncoder(encoder)
     full = embed(shared, ["one text"]).shape[1]
     for dimension in dimensions:
         if dimension > full:
             raise InputError(
-                f"keep at most {full} coordinates, all that {encoder_name(encoder)} has; found "
-                f"{dimension}"
+                f"keep at most {full} coordinates, because {encoder_name(encoder)} has no more; "
+                f"found {dimension}"
             )
     chosen = [
         (dimension, precision)

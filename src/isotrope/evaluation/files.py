@@ -81,11 +81,11 @@ def encode_file(
     call continues after these rows. For an image encoder, ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.files.encode_pictures`.
 
-    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. By default,
-    this is the model's own prompt for passages, if it has one; :func:`search` expects it.
+    ``options`` are the options of ``isotrope encode``. The option ``prompt`` is put before every
+    text. By default, it is the model's prompt for passages (if it has one), as in :func:`search`.
 
     Returns:
-        A tuple of n and d.
+        The number n of embeddings, and their dimension d.
     """
     settings = Encoding.read(options)
     pooling, device, jobs = settings.pooling, settings.device, settings.jobs
@@ -210,14 +210,14 @@ def search(
     progress: bool = False,
     **options: Any,
 ) -> list[Hit] | list[list[Hit]]:
-    """Return the texts with the highest cosine to a query, best first.
+    """Return a list of :class:`Hit`: the texts with the highest cosine to a query, best first.
 
     Args:
         model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
         corpus: A file of texts, a list of m texts, or an array of m embeddings (m x d). An image
             encoder needs a folder of pictures.
-        query: One text, or a list of texts, for which the result is a list of lists. An image
-            encoder needs paths of pictures instead of texts.
+        query: One text; or a list of texts, for which the result has one list for each text. An
+            image encoder needs paths of pictures instead of texts.
         progress: Whether to show a progress bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
@@ -286,14 +286,13 @@ def _places_and_texts(
     """Return the places (see :class:`Hit`) and the texts of a corpus."""
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
-            raise InputError(f"write the query as UTF-8 text; this query is not: {query!r:.60}")
+            raise InputError(f"write the query in UTF-8; this query is not UTF-8: {query!r:.60}")
     if isinstance(corpus, (str, Path)):
         records = list(_records(Path(corpus), columns))
         return [r.id or r.line for r in records], [r.texts[0] for r in records]
     if not len(corpus):
         raise InputError("give a corpus with at least one text: this one is empty")
-    matrix = isinstance(corpus, np.ndarray)
-    return range(len(corpus)), [""] * len(corpus) if matrix else list(corpus)
+    return range(len(corpus)), ["" if isinstance(t, np.ndarray) else t for t in corpus]
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
@@ -348,8 +347,8 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
         if float(vector @ rows[i]) < _SAME * length or length == 0:
             raise InputError(
-                f"encode the corpus again: in row {i} of {file}, the embedding of text {i + 1} is "
-                f"not that of {encoder_name(encoder)} (other model, file, prompt or pooling)"
+                f"encode the corpus again: row {i} of {file} is not the embedding of text {i + 1} "
+                f"by {encoder_name(encoder)} (other model, file, prompt or pooling)"
             )
     return np.asarray(rows)
 
@@ -364,7 +363,7 @@ def pictures_below(folder: Path) -> list[str]:
     """
     if not Path(folder).is_dir():
         raise InputError(
-            f"give a folder, because this is an image encoder: {folder} is not a folder"
+            f"give a folder of pictures, which an image encoder needs: {folder} is not a folder"
         )
     pictures = sorted(below(Path(folder)))
     if not pictures:
@@ -385,17 +384,17 @@ def encode_pictures(
 ) -> tuple[int, int]:
     """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
 
-    A text file beside ``output``, with the suffix .txt, has the path of one picture on each line.
+    A text file with the name of ``output`` and the suffix .txt lists the paths of the n pictures.
     Unreadable pictures are skipped; a warning gives their number and an example.
 
     Returns:
-        A tuple of n and d.
+        The number n of embeddings, and their dimension d.
     """
     output = Path(output)
     names = pictures_below(folder)
     if broken := [name for name in names if "\n" in name or "\r" in name]:
         raise InputError(
-            f"{place(folder)}: rename {broken[0]!r}, whose name has a line break; the list of "
+            f"{place(folder)}: rename {broken[0]!r}: its name has a line break, but the list of "
             "pictures has one name on each line"
         )
     encoder = ImageEncoder.load(model, device=device)
@@ -418,7 +417,7 @@ def search_pictures(
     device: str = "auto",
     progress: bool = False,
 ) -> list[list[tuple[float, int, str]]]:
-    """Return, for each query, a list of the ``top`` nearest pictures: (cosine, number, path).
+    """Return, for each query, the ``top`` nearest pictures: a list of (cosine, number, path).
 
     Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """

@@ -1,4 +1,4 @@
-"""The image tasks of ``isotrope.evaluate``, on the pictures of a run or on labelled pictures.
+"""Makes the image tasks of ``isotrope.evaluate``, from a run's pictures or labelled pictures.
 
 Pictures are read and encoded in blocks. Memory holds all features, and the pixels of one block.
 """
@@ -33,10 +33,10 @@ _HELD_OUT = 0.2  # share of every class to test on, if labelled pictures have no
 
 
 def takes_images(model: object, *, ask_hub: bool = False) -> bool:
-    """Return whether a model takes pictures rather than texts, without loading it.
+    """Return True if a model takes pictures, False if it takes texts. The model is not loaded.
 
     Args:
-        model: A name, a folder or an encoder. Encoders of pictures have an ``image_size``.
+        model: A name, a folder or an encoder. An encoder with ``image_size`` takes pictures.
         ask_hub: Whether to look up a name on the hub if there is no folder with this name.
     """
     if not isinstance(model, (str, Path)):
@@ -154,15 +154,15 @@ def image_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> Features:
-    """Return the features of labelled pictures (n x d, float32), with labels and hashes.
+    """Return the features (n x d, float32), the labels and the hashes of labelled pictures.
 
     Args:
         encoder: An ImageEncoder, or any object whose ``encode`` returns n vectors of one size for n
-            pictures (uint8, n x 3 x side x side). ``encode`` must use evaluation mode.
+            pictures (uint8, n x 3 x side x side). ``encode`` must switch to evaluation mode.
         part: The pictures.
         what: Name of the part for messages.
         limit: Largest number of pictures, taken in turn from the classes. None takes all.
-        batch_size: Number of pictures in memory and in a batch.
+        batch_size: Number of pictures that are read and encoded at a time.
         progress: Whether to show a progress bar on stderr.
     """
     if part.labels is None:
@@ -227,7 +227,7 @@ def knn_evaluation(
     limit_train: int | None = None,
     limit_test: int | None = None,
 ) -> DevEvaluation:
-    """Return the kNN accuracy in percent, and whether each test picture is classified right."""
+    """Return the kNN accuracy in percent, and for each test picture whether its class is right."""
     features = both_features(encoder, image_set, limit_train=limit_train, limit_test=limit_test)
     result = nearest_neighbours(*features)
     return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

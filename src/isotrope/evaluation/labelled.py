@@ -1,4 +1,4 @@
-"""Prepares labelled texts for kNN and linear probe: class indices, features, top-k accuracy."""
+"""Prepares labelled examples for kNN and the linear probe: numbers of classes, and features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ROWS = 8192  # rows that are checked at a time
 
 @dataclass(frozen=True)
 class Classes:
-    """Labels as indices of classes.
+    """The labels of a training set and a test set, as numbers of classes.
 
     Attributes:
         names: The C classes: the different labels of the training set, sorted.
@@ -39,7 +39,7 @@ class Classes:
 
 
 def index_classes(train: Features, test: Features) -> Classes:
-    """Return the class indices of a training and a test set."""
+    """Return the labels of a training set and a test set as numbers of classes."""
     first, second = np.asarray(train.labels), np.asarray(test.labels)
     names, numbers = np.unique(first, return_inverse=True)
     if len(names) < 2:
@@ -53,7 +53,7 @@ def index_classes(train: Features, test: Features) -> Classes:
 
 
 def check_finite(rows: np.ndarray, what: str) -> None:
-    """Raise an error if features (n x d, in memory or a memory map) are not finite."""
+    """Raise an error if a number in ``rows`` (n x d, also a memory map) is NaN or infinite."""
     for first in range(0, len(rows), _ROWS):
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
@@ -63,10 +63,10 @@ def check_finite(rows: np.ndarray, what: str) -> None:
 
 
 def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
-    """Return, for each row of scores (n x C), whether its label is among the k highest.
+    """Return, for each row of scores (n x C), whether its label has one of the k highest scores.
 
-    In a tie, the class with the lower index comes first. A label whose score is minus infinity is
-    never among the k highest, and neither is -1, the label of classes outside the training set.
+    In a tie, the class with the lower number comes first. The result is False for a label whose
+    score is minus infinity, and for the label -1 (a class outside the training set).
     """
     label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
@@ -78,7 +78,7 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
 def classified(
     kind: str, name: str, items: Mapping[str, np.ndarray], classes: Classes, **details: Any
 ) -> Result:
-    """Return the Result of a classification. Its ``items`` say which test rows are right."""
+    """Return the Result of a classification; ``items`` are True for rows classified correctly."""
     values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
     if len(classes.names) <= 5:
         values["top5"] = None

@@ -1,9 +1,9 @@
 """Fits the linear probe: softmax regression on features of a frozen encoder.
 
-The fit follows the image papers: SGD with momentum 0.9, cosine schedule to 0, no weight decay. The
-weights start at 0, so the seed changes only the order of the rows. Features are read in blocks, so
-an array may be a memory map that is larger than the memory. To minimise a penalised loss exactly,
-use scikit-learn's ``LogisticRegression``.
+The fit follows papers on images: SGD with momentum 0.9 and without weight decay; the learning rate
+falls to 0 along a cosine. The weights start at 0, so the seed changes only the order of the rows.
+Features are read in blocks, so an array may be a memory map that is larger than the memory. To
+minimise a penalised loss exactly, use scikit-learn's ``LogisticRegression``.
 """
 
 import math
@@ -36,11 +36,11 @@ class Probe:
     Attributes:
         epochs: Number of passes over the training part.
         batch_size: Number of rows in each step.
-        learning_rate: The learning rate of the first step, for every batch size. With momentum 0.9,
-            steps are stable below 2 (1 + 0.9) / c = 7.6. The curvature c is at most 1/2, because
-            the rows have mean 0 and mean squared length 1.
-        weight_decay: Factor lambda; lambda/2 ||W||^2 is added to the mean loss for the weights W.
-            The bias has no weight decay.
+        learning_rate: The learning rate of the first step, for every batch size. Below 7.6, the
+            steps are stable: the limit is 2 (1 + 0.9) / c, with momentum 0.9 and a curvature c of
+            at most 1/2 (the rows have mean 0 and mean squared length 1).
+        weight_decay: Factor lambda of lambda/2 ||W||^2, which is added to the mean loss. W are the
+            weights without the bias.
         seed: Seed of the order of the rows.
     """
 
@@ -74,9 +74,8 @@ def linear_probe(
 ) -> Result:
     """Fit softmax regression on the training part and score it on the test part.
 
-    Each dimension is standardised to mean 0 and variance 1/d, with the statistics of the training
-    part. A dimension is set to 0 if its standard deviation is below 1e-6 times the largest root
-    mean square of any dimension.
+    Each dimension is standardised to mean 0 and variance 1/d on the training part. It is set to 0
+    if its standard deviation is below 1e-6 times the largest root mean square of a dimension.
 
     Args:
         train: n labelled training rows, as an array or a memory map. They are read once per epoch.
@@ -88,7 +87,7 @@ def linear_probe(
         A Result of kind ``linear``. ``linear_top1`` is the share of test rows whose class has the
         highest score, and ``linear_top5`` the share whose class has one of the five highest scores.
         ``linear_top5`` is None if there are at most five classes. In a tie, the first class by name
-        wins. Under these two names, ``items`` say which rows are right.
+        wins. ``items`` has a boolean array for each score, True for rows counted in the share.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)

@@ -35,14 +35,14 @@ def nearest_rows(
     *,
     tile: int = 2_000_000,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of ``corpus`` with the highest cosine, by exhaustive search.
+    """Return, for each query, the rows of ``corpus`` with the highest cosines.
 
     Args:
         queries: Embeddings of the queries, n x d.
         corpus: Embeddings of the corpus, m x d, an array or memory map; m is below 2^32. A row of
             zeros, or a row that is not finite, has cosine 0.
         top: Number k of rows to return for each query; all m rows if m is below k.
-        tile: Number of similarities to compute at a time; each takes 24 bytes.
+        tile: Number of similarities to compute at a time; a similarity takes 24 bytes.
 
     Returns:
         A tuple of indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first.
@@ -99,16 +99,16 @@ def knn(
 ) -> Result:
     """Classify every test row by the votes of its k nearest training rows.
 
-    Memory holds the test features, the k neighbours of each, and a block of similarities. Training
-    features may stay on disk, as a memory map. If cosines are equal to nine decimals, the earlier
-    training row comes first. If classes have equal votes, the first by name wins. A class without a
-    vote is never among the first five.
+    Memory holds the test features, the k neighbours of each test row, and a block of similarities.
+    Training features may stay on disk, as a memory map. If cosines are equal to nine decimals, the
+    earlier training row comes first. If classes have equal votes, the first class by name wins. A
+    class without a vote is never among the first five.
 
     Args:
         train: n labelled training rows.
         test: m labelled test rows.
-        k: Number of neighbours that vote. If n is smaller than k, all n rows vote, and the result
-            reports n.
+        k: Number of neighbours that vote. If there are fewer training rows, all of them vote. The
+            details of the Result give the number that voted as ``k``.
         temperature: Temperature t. A neighbour's vote has the weight e^{cosine / t}.
         name: Name of the Result.
 
@@ -116,11 +116,12 @@ def knn(
         A Result of kind ``knn``. ``knn_top1`` is the share of test rows whose class wins the
         weighted vote, and ``knn_top5`` the share whose class is among the first five. ``knn_top5``
         is None if there are at most five classes. ``knn_majority_top1`` is the share whose class
-        wins if all votes count equally. Under these names, ``items`` say which rows are right.
+        wins if all votes count equally. ``items`` has a boolean array for each score: True for rows
+        it counts.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(
-            f"give kNN k of at least 1 and a temperature above 0; found k = {k} and temperature "
+            f"give kNN at least k = 1 and a temperature above 0; found k = {k} and temperature "
             f"{temperature}"
         )
     classes = index_classes(train, test)

@@ -18,9 +18,9 @@ OF_LABELS = ("labels", "labels_test")
 
 
 class Evaluation(Settings):
-    """The settings of an evaluation of one model."""
+    """The settings of ``isotrope evaluate`` that apply to each model."""
 
-    sts: Path | None = _for_texts(None, "Seven STS tasks, or one file.", "DIR|FILE", group=DATA)
+    sts: Path | None = _for_texts(None, "Seven STS tasks, or scored pairs.", "DIR|FILE", group=DATA)
     transfer: Path | None = _for_texts(None, "The seven transfer tasks.", "DIR", group=DATA)
     retrieval: Path | None = _for_texts(None, "Queries and answers.", "DIR|FILE", group=DATA)
     columns: Names = _for_texts(
@@ -32,7 +32,7 @@ class Evaluation(Settings):
     )
     corpus: Path | None = _for_texts(
         None,
-        "File of more texts to rank: single texts, or the answers of pairs.",
+        "File of more texts to rank: its single texts, or the answers of its pairs.",
         group=DATA,
         used=[_of_texts, Used(lambda retrieval: retrieval, "needs `--retrieval FILE`")],
     )
@@ -43,8 +43,8 @@ class Evaluation(Settings):
         group=DATA,
         used=Used(lambda labels: labels, "needs the training part, `--labels`"),
     )
-    knn: bool = setting(True, "The k nearest neighbours on --labels.", group=DATA)
-    linear: bool = setting(True, "A linear probe on --labels.", group=DATA)
+    knn: bool = setting(True, "Score --labels by the k nearest neighbours.", group=DATA)
+    linear: bool = setting(True, "Score --labels by a linear probe.", group=DATA)
     mode: Literal["full", "prototyping"] = setting(
         "full", "Protocol of the transfer tasks.", used=_of_transfer
     )
@@ -62,7 +62,7 @@ class Evaluation(Settings):
     )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
-    results: str | None = setting("auto", "Folder where finished tasks are stored.", "DIR")
+    results: str | None = setting("auto", "Folder of the stored scores of finished tasks.", "DIR")
     again: bool = setting(
         False,
         "Score finished tasks again.",
@@ -71,7 +71,7 @@ class Evaluation(Settings):
 
     @property
     def data(self) -> dict[str, Path]:
-        """The given settings that are paths: a dict from setting name to path."""
+        """The data that were given: a dict from the name of each setting to its path."""
         fields = {name: getattr(self, name) for name in Evaluation.model_fields}
         return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
@@ -93,7 +93,7 @@ class _OfTexts(Settings):
 
 
 class Encoding(_OfTexts):
-    """The settings of an encoding of a file."""
+    """The settings of ``isotrope encode``."""
 
     normalize: bool = setting(False, "Scale every row to length 1.")
     prompt: str | None = _for_texts(
@@ -106,7 +106,7 @@ class Encoding(_OfTexts):
 
 
 class Search(_OfTexts):
-    """The settings of a search."""
+    """The settings of ``isotrope search``."""
 
     top: int = setting(10, "Number of texts or pictures to print for each query.", ge=1)
     embeddings: Path | None = setting(

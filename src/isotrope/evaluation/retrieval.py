@@ -58,7 +58,7 @@ def retrieval(
         data: Queries, corpus, and for each query the gains of its relevant documents.
         ks: Values of k for recall.
         depths: Values of k for MRR and nDCG.
-        prompts: Prompts of queries and of documents; None uses the prompts saved with the model.
+        prompts: Prompt of queries and prompt of documents; None takes both from the model.
         progress: Whether to show a progress bar on stderr, if the encoder has one.
         batch_size: Number of texts in each batch.
 
@@ -116,7 +116,7 @@ def retrieval_evaluation(
 
 
 def own_prompts(encoder: Encoder) -> tuple[str, str]:
-    """Return two prompts that were saved with a model: for queries and for documents.
+    """Return the prompt of queries and the prompt of documents that were saved with a model.
 
     ``encode_query`` and ``encode_document`` of sentence-transformers use the same prompts. Both
     prompts are empty if the model's ``encode`` puts one prompt before every text, or if the encoder
@@ -186,9 +186,10 @@ def _reciprocal(ranks: np.ndarray) -> np.ndarray:
 
 
 def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
-    """Return how many queries are first texts in the data of a run, up to case and punctuation.
+    """Count the queries that are the first text of a record in a run's training data.
 
-    Only files on this machine are read, of runs that this user made; otherwise, the result is 0.
+    Case and punctuation are ignored. If another user or machine made the run, or a data file is
+    missing, the data are not read, and the result is 0.
     """
     settings = run.settings() if run.is_run and run.is_own else {}
     files = [*chain.from_iterable(dataset_files(settings.get("files") or []).values())]
@@ -205,10 +206,10 @@ def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
 
 
 def by_query(results: Sequence[Result], data: RetrievalSet) -> list[dict[str, Any]]:
-    """Return a list of dicts, one per query, as the rows of a table that compares models.
+    """Return a list of dicts, one for each query: the rows of a table that compares models.
 
-    The rank is that of the first relevant document; it is empty if this rank is above 100. If the
-    set has ids, the ids of queries, answers and first texts are in columns beside the texts.
+    A rank is the rank of the first relevant document, and empty if this rank is above 100. If the
+    data have ids, columns have the ids of queries, of answers and of the texts at rank 1.
     """
     table: list[dict[str, Any]] = []
     query_ids, ids = data.ids
@@ -250,7 +251,7 @@ class BM25:
     name = "bm25"
 
     def fingerprint(self) -> str:
-        """Return name and version of the library, which identify the stored scores of BM25."""
+        """Return name and version of the library bm25s, under which scores are stored."""
         return f"bm25s-{_package().__version__}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:

@@ -25,7 +25,7 @@ from isotrope.measures.judgement import DevEvaluation
 
 
 def load_tasks(path: Path) -> dict[str, list[Subset]]:
-    """Load the seven tasks of a folder, or a file as one task with the file's name."""
+    """Return a dict from task to subsets: the seven tasks of a folder, or a file as one task."""
     if path.is_file():
         subset = load_sts_file(path)
         return {subset.task: [subset]}
@@ -33,17 +33,18 @@ def load_tasks(path: Path) -> dict[str, list[Subset]]:
 
 
 def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result:
-    """Score one task.
+    """Score an encoder on one STS task.
 
     Returns:
         A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. All scores are 100
         times a correlation on the test split, or on all pairs of a file. ``spearman`` and
-        ``pearson`` are of the cosine; ``dot``, ``euclidean`` and ``manhattan`` are dicts of the
-        same two correlations. ``pairs`` is the number of pairs, ``split`` the name of the split. A
-        year also has ``subsets``, the scores of each, with their ``mean`` and ``weighted_mean``. If
-        the data have a dev split, ``dev`` has its scores. For STS-B, ``dev`` also has ``alignment``
-        (alpha = 2, pairs scored above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The
-        Result's ``items`` are ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores).
+        ``pearson`` are the correlations of the cosine with the human scores; ``dot``, ``euclidean``
+        and ``manhattan`` are dicts of these two correlations for other similarities. ``pairs`` is
+        the number of pairs, ``split`` the name of the split. STS12 to STS16 also have ``subsets``,
+        a dict from subset to scores, with the means ``mean`` and ``weighted_mean``. ``dev`` has the
+        scores of a dev split; for STS-B, also ``alignment`` (alpha = 2, pairs scored above 4) and
+        ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's ``items`` are
+        ``"<task>/cosine"`` and ``"<task>/gold"`` (human scores).
     """
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
@@ -93,7 +94,7 @@ def sts_evaluation(encoder: Encoder, subset: Subset) -> DevEvaluation:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Return Spearman's rank correlation of two vectors of length n; 0 if one is constant.
+    """Return Spearman's rank correlation of two vectors of length n; 0 if a vector is constant.
 
     Equal values have the mean of their ranks.
     """
@@ -103,12 +104,12 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return a dict of four similarities of each row of x with the same row of y (both n x d).
+    """Return four similarities of row i of x and row i of y (both n x d), for every i.
 
     Returns:
-        ``cosine``, ``dot``, ``euclidean`` and ``manhattan``, n float64 values each. The last two
-        are negative distances, so that closer pairs have higher values. The cosine is 0 if a row is
-        zero or not finite, and exactly 1 for equal rows, so that rounding does not rank them.
+        A dict with ``cosine``, ``dot``, ``euclidean`` and ``manhattan``, n float64 values each.
+        The last two are negative distances, so closer pairs have higher values. The cosine is 0 if
+        a row is zero or not finite, and exactly 1 for equal rows.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     dot = (x * y).sum(axis=1)
@@ -194,8 +195,8 @@ def _check(gold: np.ndarray, name: str) -> None:
     """Refuse human scores that are all equal, not finite, or fewer than two."""
     if len(gold) < 2 or not np.isfinite(gold).all() or gold.min() == gold.max():
         raise InputError(
-            f"give finite human scores for {name}, at least two of them different: the "
-            f"{len(gold)} scores found are all equal, or some are not finite"
+            f"give human scores for {name} that are all finite, and at least two different scores: "
+            f"the {len(gold)} scores found are all equal, or some are not finite"
         )
 
 

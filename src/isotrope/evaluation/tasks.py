@@ -1,4 +1,4 @@
-"""Scores and stores each task of ``isotrope.evaluate`` separately, then joins them."""
+"""Makes the tasks of ``isotrope.evaluate``, scores each separately, and joins the Results."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class Task:
         kind: Kind of the task and of its Result: ``sts``, ``transfer``, ...
         name: Name of the task: ``STS12``, ``MR``, ...
         data: Fingerprint of the task's data.
-        score: Function of an encoder that returns a Result.
+        score: Function that takes an encoder and returns a Result.
         settings: A dict of all settings that change the scores.
     """
 
@@ -160,7 +160,7 @@ def classification_tasks(
     knn: bool,
     linear: bool,
 ) -> list[Task]:
-    """Return the kNN and the linear task of labelled examples; ``counts`` go into ``details``."""
+    """Return the kNN and linear tasks of labelled examples, with ``counts()`` in the details."""
     from isotrope.evaluation.linear_probe import linear_probe
     from isotrope.evaluation.nearest import knn as nearest_neighbours
 
@@ -189,7 +189,7 @@ def finish(
     progress: bool,
     batch_size: int,
 ) -> list[Result]:
-    """Score each task without a stored Result; return the Results of all tasks, in order."""
+    """Score each task that is not in ``finished``; return the Results of all tasks, in order."""
     # STS-B has sentences of the years STS12 to STS16, which are embedded once
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []
@@ -203,7 +203,7 @@ def finish(
 
 
 def join(results: Sequence[Result]) -> Result:
-    """Join the Results of one kind; the seven STS or transfer tasks also get an average."""
+    """Join Results of one kind; add the average of the seven STS tasks or seven transfer tasks."""
     if results[0].kind in _AVERAGES:
         return with_average(results)
     (result,) = results
@@ -211,9 +211,9 @@ def join(results: Sequence[Result]) -> Result:
 
 
 def with_average(results: Sequence[Result]) -> Result:
-    """Join the Results of single tasks of one kind, STS or transfer.
+    """Join the Results of single STS tasks, or of single transfer tasks.
 
-    With all seven tasks, ``average`` (STS) or ``transfer_average`` is the mean of their scores.
+    If all seven tasks are there, ``average`` or ``transfer_average`` is the mean of their scores.
     """
     average, score, seven = _AVERAGES[results[0].kind]
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}

@@ -1,11 +1,11 @@
 """Scores the seven transfer tasks by the protocol of SentEval, with the settings of SimCSE.
 
 A linear classifier is trained on frozen embeddings; the score is the accuracy in percent. MR, CR,
-SUBJ and MPQA have no split: for them, in each of ten outer folds, an inner cross-validation chooses
-the strength of the regularisation. For TREC and MRPC, a cross-validation on the training set
-chooses it; for SST2, the development set does. Folds are drawn with seed 1111 from the texts,
-sorted by number of words and label. The average is the mean of the seven scores, rounded to two
-decimals. Sources: SentEval (Conneau and Kiela, 2018), SimCSE (Gao et al., 2021).
+SUBJ and MPQA have no test set: each of ten folds is the test set once, and a cross-validation on
+the other folds chooses the strength of the regularisation. For TREC and MRPC, a cross-validation on
+the training set chooses it. For SST2, the development set does. Folds are drawn with seed 1111 from
+the texts, sorted by number of words and label. The average is the mean of the seven scores, rounded
+to two decimals. Sources: SentEval (Conneau and Kiela, 2018), SimCSE (Gao et al., 2021).
 """
 
 from collections.abc import Callable, Sequence
@@ -48,11 +48,11 @@ class TaskScore:
     """The outcome of one task.
 
     Attributes:
-        accuracy: Accuracy on the test set, or the mean over outer folds, in percent, two decimals.
+        accuracy: Accuracy on the test set, or the mean over folds, in percent, two decimals.
         devacc: Accuracy by which the regularisation was chosen, in percent, two decimals.
-        correct: Whether each test example is classified right (1) or not (0), int8, in the order of
+        correct: 1 for each test example that is classified right, else 0; int8, in the order of
             the file.
-        f1: F1 of the paraphrases of MRPC in percent; None for other tasks.
+        f1: F1 of the class of paraphrases in percent, for MRPC; None for other tasks.
     """
 
     accuracy: float
@@ -75,12 +75,12 @@ def transfer_task(
     progress: bool = False,
     batch_size: int = 128,
 ) -> TaskScore:
-    """Score an encoder on one task.
+    """Score an encoder on one transfer task.
 
     Args:
         encoder: Any object with ``encode``.
         task: A task from :func:`isotrope.data.text.transfer_sets.load_transfer`.
-        mode: One of :data:`MODES`.
+        mode: ``"full"``, as in papers, or ``"prototyping"``, which is faster.
         fit: Function that trains the classifiers, as ``isotrope.evaluation.classifier.fit`` does.
         progress: Whether to show progress bars on stderr.
         batch_size: Number of texts in each batch of the encoder.
@@ -107,7 +107,7 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str) -> None:
-    """Raise an error if a task cannot be scored, before its texts are embedded."""
+    """Raise an error if a class has too few examples to be scored, or scikit-learn is missing."""
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
     # with 13 examples of each class, 5% of the examples outside a fold are at least one

@@ -1,19 +1,19 @@
-"""Measures the gain from whitening: an encoder's score with whitening minus its score without.
+"""Measures the gain from whitening: the score with whitening minus the score without whitening.
 
-Whitening gives the embeddings mean 0 and identity covariance, without training. If it raises the
-score, the embeddings already had what the task needs, hidden under directions that do not help. The
-gain distinguishes three kinds of encoder:
+Whitening gives the embeddings mean 0 and identity covariance, without training. If whitening raises
+the score, the embeddings already contained what the task needs, but directions that do not help
+dominated the cosine. The gain distinguishes three kinds of encoder:
 
 - *raw*: an encoder that was never trained on pairs. Whitening more than doubles the score, and the
   choice of the objective matters much.
 - *disturbed*: typically a sentence encoder that was later trained on something else. Whitening
-  raises the score, but does not double it. A training that gains less than that learns nothing new.
+  raises the score, but does not double it. Training has to gain more than whitening to be of use.
 - *trained*: whitening does not raise the score, so look for gains in the data.
 
 The mean cosine of different texts does not distinguish raw from disturbed encoders. It is 0.85 for
 a disturbed encoder, and 0.76 or 0.92 for a raw encoder, depending on its pooling (docs/LOG.md).
 
-Mean and covariance come from texts that are not scored.
+The mean and the covariance for whitening come from texts that are not scored.
 """
 
 import functools
@@ -36,7 +36,7 @@ RAW = 0.5
 """An encoder is *raw* if its score divided by its score with whitening is below this number."""
 
 FLOOR = 10.0
-"""If the whitened score is below this and whitening gains nothing, the task is too hard."""
+"""If the whitened score is below this number and whitening gains nothing, the task is too hard."""
 
 ROWS_PER_DIMENSION = 2
 """Number of texts needed for each dimension; with fewer, the covariance is mostly noise."""
@@ -53,7 +53,7 @@ class Uncovered:
         kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if the scores do not show the kind.
         sentence: What the kind means for a training; for ``unknown``, why the kind is not known.
         score: Name of the score.
-        raw: Score without whitening, out of 100.
+        raw: Score without whitening, out of 100; None, like the next four, if nothing was scored.
         whitened: Score with whitening, out of 100.
         low: Lower end of the 95% confidence interval of ``whitened - raw``.
         high: Upper end of this interval.
@@ -81,7 +81,7 @@ def uncover(
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
-    Mean and covariance are computed from ``texts``, none of which may be a scored text.
+    The mean and covariance for whitening are computed from ``texts``, which must not be scored.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
@@ -132,17 +132,17 @@ def uncover_records(
     groups: NDArray[np.integer[Any]] | None = None,
     seed: int = 0,
 ) -> Uncovered:
-    """Score an encoder with and without whitening: how well it finds the positives of records.
+    """Score how well an encoder finds the positives of records, with and without whitening.
 
-    Single texts are not scored: their halves would have to find each other, but halves share rare
-    words. Whitening a disturbed encoder would lower such a score, but raise STS (docs/LOG.md).
+    Single texts are not scored. Their halves would have to find each other, but halves share rare
+    words: whitening a disturbed encoder lowers this score, but raises STS scores (docs/LOG.md).
 
     Args:
         encoder: The encoder before training.
         records: The records of a training. A third of the records, at most 1,000, are scored.
         views: How a positive is formed: ``dropout``, ``adjacent`` or ``pairs``.
         prompts: Prompts of queries and targets.
-        groups: A number for each record. All targets with the query's number are correct.
+        groups: A number for each record. All targets with the number of the query are correct.
         seed: Seed of the choice of records.
     """
     if views == "dropout":
@@ -159,7 +159,7 @@ def uncover_records(
         )
     except InputError:
         return Uncovered(
-            "unknown", f"add records: only a third is scored, so {len(records):,} are too few"
+            "unknown", f"add records: only a third is scored; {len(records):,} records are too few"
         )
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
@@ -191,6 +191,6 @@ _MEANINGS = {
 }
 
 _UNPAIRED = (
-    "give pairs, or an STS file or a retrieval set with `isotrope audit --dev`: single texts do "
-    "not show the effect of whitening"
+    "give pairs of texts; or give `isotrope audit --dev` an STS file or a retrieval set: single "
+    "texts do not show the effect of whitening"
 )

@@ -1,18 +1,15 @@
 """Chooses the backend that computes the row statistics, and gives the reason.
 
-For batches of at least about 180 rows, blocks are fastest: ``kernels.fused`` computes value and
-gradients together. In smaller batches, torch calls take most of the time; one matrix with autograd
-needs fewer calls (benchmarks/peers.py). If ``fused`` cannot compute a formula, the statistics are
-computed one by one; this is fastest from the whole matrix, if the matrix fits into memory.
+``eager`` forms the whole matrix of similarities and needs few calls of torch. ``eager`` is fastest
+up to about 180 rows on a CPU (benchmarks/peers.py), and up to about 4,000 rows on a GPU
+(benchmarks/gpu.csv). In larger batches, ``rowblock`` is fastest: ``kernels.fused`` computes value
+and gradients together. If ``fused`` cannot compute a formula, each statistic is computed on its
+own; then ``eager`` is fastest if the matrix fits into memory.
 
 ``bfloat16`` works like ``rowblock``, with matrix products in bfloat16 that are summed in float32.
-It takes about half the time on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A
-similarity s is rounded to eight bits, so e^{s/tau} has a relative error of up to 1/(256 tau).
-Values and gradients have errors of up to 0.8% (docs/results/bfloat16.csv). ``bfloat16`` is used
-only on request. For a formula with hardest or mixed negatives, it rounds nothing.
-
-On a GPU, starting a kernel takes longer than the arithmetic of a small batch, so one matrix is
-fastest up to some thousand rows (benchmarks/gpu.csv).
+It takes about half the time of ``rowblock`` on processors that multiply bfloat16 (Zen 4, Sapphire
+Rapids, GPUs). Values and gradients have errors of up to 0.8% (docs/results/bfloat16.csv).
+``bfloat16`` is used only on request. It rounds nothing in formulas with hardest or mixed negatives.
 """
 
 from typing import cast
@@ -36,18 +33,18 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views, and the reason for the choice.
 
     Raises:
-        ValueError: The backend is unknown, or does not support this dtype.
-        NeedsEager: torch.func transforms the objective, and the backend is not ``eager``.
+        ValueError: ``backend`` is unknown, or is ``bfloat16`` for views in float64.
+        NeedsEager: torch.func transforms the objective, and ``backend`` is neither auto nor eager.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
     if backend == "auto":
         if transformed or torch.compiler.is_compiling():
             return "eager", "torch.func and torch.compile differentiate every operation themselves"
         n, m, size = len(views.anchors), len(views.positives), _size(views)
-        what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
+        what = f"the {n} x {m} similarities take {size / 2**20:.3g} MB"
         if size <= GPU_EAGER_BYTES if views.anchors.device.type != "cpu" else size < EAGER_BYTES:
-            return "eager", f"{what}, held at once"
-        return "rowblock", f"{what}, computed in blocks of rows"
+            return "eager", f"{what}, so all are held in memory"
+        return "rowblock", f"{what}, so they are computed in blocks of rows"
     if backend not in BACKENDS:
         raise ValueError(unknown("unknown backend", backend, ["auto", *BACKENDS]))
     if backend != "eager" and transformed:
@@ -64,9 +61,9 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
     """Return an object that computes row statistics of the similarities of ``views``.
 
     Args:
-        views: Views in the objective's space, such as unit vectors.
+        views: The vectors that the objective compares, such as unit vectors.
         backend: Name of a backend, as for :func:`choose`.
-        held: Largest size in bytes of a matrix that ``"auto"`` keeps in memory as a whole.
+        held: Size in bytes up to which ``backend="auto"`` keeps the whole matrix in memory.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:
@@ -77,9 +74,9 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
 
 
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
-    """Return a copy of ``pairs`` in which only the anchors have gradients.
+    """Return a copy of ``pairs`` in which only the anchors have gradients; None for ``eager``.
 
-    The sums are computed once for both directions. Return None for the eager backend.
+    The sums over the compared vectors are computed once for both directions of the batch.
     """
     if not isinstance(pairs, RowBlockPairs):
         return None

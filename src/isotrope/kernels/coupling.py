@@ -1,8 +1,8 @@
-"""Declares how the anchors of a batch depend on each other, and checks the declaration.
+"""Checks an objective's declaration of how the anchors of a batch depend on each other.
 
-The declaration decides how value and gradients are computed (``kernels.fused``). During a pass over
-the blocks, not all statistics are known yet, so an anchor's gradient uses an assumed derivative. At
-the end, the true derivative is computed; if it differs from the assumed one, an error is raised.
+The declaration decides how ``kernels.fused`` computes value and gradients. While a pass over blocks
+of similarities runs, the gradient of an anchor uses an assumed derivative of the loss. At the end
+of the pass, the true derivative is computed. If the two differ, an error is raised.
 """
 
 from typing import Literal
@@ -24,10 +24,10 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
     """Compare the assumed values or derivatives of the anchors with the true ones.
 
     Raises:
-        WrongCoupling: More than one value in eight differs.
-        Unfused: At most one value in eight differs, or some values are not finite. The declaration
-            may still be right, because rounding decides between two derivatives at the corner of a
-            hinge. The caller then computes the loss in a way that needs no declaration.
+        WrongCoupling: More than one value in eight is finite and differs.
+        Unfused: Fewer values differ. The declaration may still be right: at the corner of a hinge,
+            rounding decides which of two derivatives is used. The caller then computes the loss in
+            a way that needs no declaration.
     """
     most = _ROUNDINGS * torch.finfo(true.dtype).eps
     slack = most * true.abs().mean()

@@ -1,6 +1,6 @@
 """The eager backend: forms the whole similarity matrix and leaves gradients to autograd.
 
-It needs O(n m) memory, and is the only backend with second derivatives.
+Only this backend has second derivatives. Its memory grows with the size of the matrix.
 """
 
 import torch

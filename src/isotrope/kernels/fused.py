@@ -1,22 +1,19 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula uses only vectors of n statistics. Autograd differentiates it as soon as the statistics of
-a block are known; the derivative by the log-sum-exp is the gradient dissipation. Two matrix
-products with the block then give the gradients. There are three ways:
+A formula computes the loss from a few statistics of each row. Autograd differentiates the formula
+as soon as the statistics of a block are known; the derivative by the log-sum-exp is the gradient
+dissipation. Two matrix products with the block then give the gradients. There are three ways:
 
-- *One pass* takes 6 n c d operations, the minimum, for n rows, c columns and d dimensions. The
-  objective must declare that a row's loss does not depend on other rows (InfoNCE, DCL, triplets,
-  mixed negatives), depends only on numbers that are known beforehand (DCLW), or has one factor in
-  common with all rows (uniformity across the views).
+- *One pass* is used if the loss of a row does not depend on other rows (InfoNCE, DCL, triplets,
+  mixed negatives), or depends on other rows only through numbers that are known beforehand (DCLW),
+  or if all rows share one unknown factor (uniformity across the views). One pass takes 6 n c d
+  operations, the minimum, for n rows, c columns and d dimensions.
 - *Two passes* are used if rows may depend on each other in any way, or if both views are anchors
-  (mean of both directions, NT-Xent, uniformity within a view). ``two_passes`` states the cost.
-- *One pass for each direction* computes a mean of both directions if two passes cannot: with
-  triplets, with mixed or additional negatives, or if the temperature is so low that each row's
-  maximum must be subtracted.
+  (mean of both directions, NT-Xent, uniformity within a view).
+- *One pass for each direction* computes a mean of both directions that two passes cannot compute:
+  with triplets, with mixed or additional negatives, or at a very low temperature.
 
-A pass checks the declaration at its end. Embeddings need not be normalised: if the compared vectors
-take at most 32 MB, they are copied once with unit length; otherwise each block is divided by their
-norms. The backward pass only scales the gradients. Second derivatives raise ``NeedsEager``.
+The backward pass only scales the gradients. A second derivative raises ``NeedsEager``.
 """
 
 import functools
@@ -52,16 +49,16 @@ def fused(
 
     Args:
         views: Embeddings that are not normalised.
-        formula: Function that computes the loss of one direction, n values or one, from statistics.
+        formula: Function that returns the loss of one direction, n values or one number.
         both_directions: Whether the value is the mean of both directions.
         mean: Whether the values of the rows are averaged instead of summed.
         coupling: How anchors depend on each other, as in ``paradigm.objective.Objective``.
-        learnt: One number in the formula that requires a gradient, such as the temperature.
+        learnt: Number in the formula that requires a gradient, such as the temperature, or None.
         backend: ``rowblock``, or ``bfloat16`` for rounded products.
 
     Raises:
-        Unfused: This function cannot compute this formula or these views.
-        WrongCoupling: The formula contradicts the declaration.
+        Unfused: The formula or the views need another way to compute the loss.
+        WrongCoupling: The formula contradicts ``coupling``.
     """
     dtype = torch.promote_types(views.anchors.dtype, torch.float32)
     questions = record(formula, dtype, lambda: learnt)

@@ -33,10 +33,10 @@ class Job:
         questions: The statistics that the formula uses.
         coupling: How anchors depend on each other, as the objective declares it.
         mean: Whether the losses of the anchors are averaged instead of summed.
-        learnt: A tensor, besides the embeddings, that requires a gradient. If it is the temperature
-            of the statistics, it is also stored as ``questions.learnt``.
-        half: Whether dot products are computed in bfloat16. If the formula uses the hardest
-            negative or mixed negatives, it has no effect.
+        learnt: Tensor in the formula that requires a gradient; None without one. If it is the
+            temperature of the statistics, ``questions.learnt`` is the same tensor.
+        half: Whether dot products are computed in bfloat16. ``half`` has no effect if the formula
+            uses the hardest negative or mixed negatives.
     """
 
     views: Views
@@ -48,7 +48,7 @@ class Job:
     half: bool = False
 
     def columns(self, *raw: Tensor) -> list[Vectors]:
-        """Return :class:`Vectors` of ``raw``, as copies if these take at most 32 MB."""
+        """Return a :class:`Vectors` for each tensor; small tensors are copied with unit length."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
         half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
@@ -73,28 +73,28 @@ class Job:
         return self.questions.learnt is not None
 
     def counts(self) -> dict[Against, Tensor]:
-        """A dict from ``cross``, ``within`` or ``both`` to each anchor's number of negatives."""
+        """A dict from ``cross``, ``within`` or ``both`` to the anchors' numbers of negatives."""
         return {against: Mask(self.views, against).counts() for against in self.questions.counts}
 
     @property
     def base(self) -> float:
-        """The number ln 2 if exponentials, computed as powers of 2, are summed; otherwise 1."""
+        """The number ln 2 if exponentials are computed as powers of 2; otherwise 1."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
-        """Divide unit rows by tau and ``base``, so that products with columns are exponents."""
+        """Divide unit rows by tau and ``base``; their products with columns are the exponents."""
         scaled = unit / self.temperature
         return scaled if self.base == 1 else scaled.div_(self.base)
 
     def evaluate(
         self, positive: Tensor, values: dict[Key, Tensor], counts: dict[Against, Tensor], rows: int
     ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """Evaluate and differentiate the formula for some of the ``rows`` anchors of the batch.
+        """Evaluate and differentiate the formula for some anchors of a batch of ``rows`` anchors.
 
         Returns:
-            A tuple of three: the value (n summands, or one number); a list of the derivatives by
-            ``positive`` and by each of ``values``; and the derivative by ``learnt``, which is
-            None if ``learnt`` is None.
+            A tuple of three: the value (one summand for each anchor, or one number); a list with
+            the derivative by ``positive`` and the derivatives by ``values``; and the derivative
+            by ``learnt``, or None if ``learnt`` is None.
 
         Raises:
             Unfused: The formula has no derivative, or uses statistics that were not recorded.

@@ -1,6 +1,6 @@
 """Decides, for all backends, which columns are negatives of an anchor.
 
-Every column is a negative unless it is the anchor, the anchor's positive or a row of the anchor's
+A column is not a negative if it is the anchor, the anchor's positive or a row of the anchor's
 group. If ``Views.in_batch`` is False, only the additional negatives are negatives.
 """
 
@@ -62,7 +62,7 @@ class Mask:
 
         Args:
             rows: Slice of B anchors.
-            first: Number of the first column. If it is not 0, there must be only one source.
+            first: Number of the first column; 0 if the columns come from several sources.
         """
         views, device = self.views, self.views.anchors.device
         row = torch.arange(rows.start, rows.stop, device=device)[:, None]
@@ -94,7 +94,7 @@ class Mask:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether each row i has negatives, and they are all columns except column i."""
+        """Whether every row i has negatives, namely all columns except column i."""
         views = self.views
         return (
             self.against != "both"
@@ -108,7 +108,7 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """Whether every anchor has a negative for certain, without a look at the groups."""
+        """True if every anchor has a negative, whatever the groups are; otherwise False."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True

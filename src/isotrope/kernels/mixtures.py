@@ -1,7 +1,7 @@
 """Mixes two embeddings into a synthetic, constant negative for each anchor.
 
 The embeddings with which anchors are compared are called columns, as in the similarity matrix.
-``Mixing`` defines which two columns are mixed, and in which shares; ``Mixture`` holds the mixed
+``Mixing`` defines which two columns are mixed, and the share of each; ``Mixture`` holds the mixed
 vectors. The backends differ only in how they find the nearest columns.
 """
 
@@ -35,7 +35,7 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 if missing.
+        """Return the numbers of the two columns that each anchor mixes, B x 2; -1 for no column.
 
         Args:
             views: Views of the whole batch.

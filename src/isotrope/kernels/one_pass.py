@@ -1,20 +1,18 @@
 """Computes value and gradients in one pass over blocks of rows.
 
-Rows are compared with all columns in blocks, and each block is reduced to statistics. The formula
-is evaluated and differentiated at these statistics. Two matrix products of the block with vectors
-give the gradients. All this takes 6 n c d operations for n rows, c columns and d dimensions.
-
-An objective declares a coupling: how the loss of a row depends on other rows. One pass is enough
-for these couplings:
+A block of rows is compared with all columns and reduced to statistics. The formula is evaluated and
+differentiated at these statistics. Two matrix products of the block with vectors give the
+gradients. An objective declares a coupling: how the loss of a row depends on other rows. One pass
+is enough for these couplings:
 
 - ``none``: The loss of a row needs only the statistics of this row.
 - ``positives``, ``linear``: The derivatives of a row's loss need only the statistics of this row
   and the similarities of all positive pairs, which are known beforehand.
-- ``total``: The derivative by the sum of e^{s/tau} is the same for all rows. The gradients are
-  multiplied by it at the end.
+- ``total``: The derivative by the sum of e^{s/tau} is the same number for all rows. At the end,
+  the gradients are multiplied by this number.
 - ``batch``: The loss may need the statistics of all rows, so one block must hold all rows.
 
-At the end, all statistics are known, and the true derivatives are compared with those used before.
+At the end, all statistics are known. The derivatives that were used are then checked.
 """
 
 from dataclasses import dataclass
@@ -35,9 +33,9 @@ _TOTAL: Key = ("logsumexp", "cross")
 
 
 def takes(job: Job) -> bool:
-    """Return whether one pass can compute a loss, by its coupling and its statistics.
+    """Return whether one pass can compute the loss of a job.
 
-    If all rows fit into one block, every coupling is possible, because all statistics are known.
+    This depends on the coupling and the statistics, and on whether one block holds all rows.
     """
     questions, views = job.questions, job.views
     if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:

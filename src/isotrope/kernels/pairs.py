@@ -1,10 +1,9 @@
 """Defines ``Pairs``: the statistics of similarities from which a formula computes a loss.
 
-A formula uses only vectors of length n: for each anchor, the similarity with its positive, the
-log-sum-exp over its negatives, the similarity with its hardest negative or with a mixture of two
-columns, and the number of negatives. A backend computes them from a whole n x m matrix, or from
-blocks of rows in linear memory. Gradient components may use the whole matrix (``similarity``),
-because no gradient flows through them.
+A formula uses only vectors of n statistics, one for each anchor: the similarity with its positive,
+the log-sum-exp over its negatives, the similarity with its hardest negative or with a mixture of
+two columns, and the number of negatives. Functions that compute gradient dissipation, weight or
+ratio may also use the whole matrix (``similarity``), because they need no gradient.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +18,7 @@ from isotrope.kernels.mixtures import Mixing, Mixture
 
 
 def check_temperature(temperature: float | Tensor) -> None:
-    """Raise an error if ``temperature`` has several values: they would divide the columns."""
+    """Raise an error if ``temperature`` has several values, which torch would apply to columns."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
             "give one number as the temperature, not a tensor of several numbers. For one "
@@ -30,8 +29,8 @@ def check_temperature(temperature: float | Tensor) -> None:
 class Pairs(ABC):
     """Row statistics of unit-length views.
 
-    By default, the negatives are in the other view. A backend implements each public method in a
-    method of the same name with a leading underscore.
+    By default, negatives are in the other view. A subclass implements a public method, such as
+    ``hardest``, in the private method of the same name (``_hardest``).
 
     Attributes:
         backend: Name of the backend, e.g. ``"eager"``.
@@ -103,7 +102,7 @@ class Pairs(ABC):
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """h_i.v_i / temperature for anchor h_i and mixture v_i, n values; -inf without mixture."""
+        """h_i.v_i / temperature for anchor h_i and mixture v_i, n values; -inf without a v_i."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     def similarity(self, against: Against = "cross") -> Tensor:

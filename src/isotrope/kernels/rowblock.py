@@ -1,10 +1,8 @@
 """The rowblock backend for single statistics, in linear memory (``fused`` computes losses).
 
-A block of B anchors is compared with all columns in one B x c matrix of similarities, which is
-reduced to B numbers and discarded. The backward pass forms each block again
-(``torch.utils.checkpoint``). For n anchors, c columns and d dimensions, a statistic takes 8 n c d
-floating-point operations; it would take 6 n c d if the matrix were kept. For the hardest negative,
-the backward pass forms no block: it needs only the similarity with this negative.
+A block of B anchors is compared with all c columns in a B x c matrix of similarities. This matrix
+is reduced to B numbers and discarded. The backward pass forms each block again, which takes a third
+more operations than a matrix in memory. For the hardest negative, the backward pass forms no block.
 """
 
 from collections.abc import Callable
@@ -24,13 +22,12 @@ from isotrope.kernels.tiles import blocks, chunked_topk, height, similarity_tile
 class RowBlockPairs(Pairs):
     """Computes row statistics without an n x c matrix in memory.
 
-    The matrices themselves (``similarity``, ``negative``) are still available to code that inspects
-    the components of a batch.
+    Only ``similarity`` and ``negative`` form whole matrices.
 
     Args:
-        views: The views.
+        views: The views of the batch, in either order.
         direction: 1 if the two views of the batch are exchanged in ``views``, otherwise 0.
-        shared: Results that both directions of the batch use, computed once.
+        shared: Dict of results that are computed once and used by both directions of the batch.
     """
 
     backend = "rowblock"

@@ -1,12 +1,11 @@
 """Computes the log-sum-exps of a small batch in one operation of autograd.
 
-For batches of up to a few hundred rows, sixty single operations would cost more time than the
-arithmetic. The one operation takes embeddings that are not normalised, and computes each pair's
-similarity and its log-sum-exps, or only their differences, the gaps. Autograd handles the rest of
-the formula. The n x n exponentials are stored, so memory is quadratic, as in the eager backend.
-
-A formula must have one log-sum-exp, over the other view or over both, and all other rows of the
-batch must be negatives. Second derivatives are computed by the eager backend.
+In batches of up to a few hundred rows, about sixty single operations would take more time than the
+arithmetic. The one operation takes embeddings that are not normalised. It returns the similarity
+and the log-sum-exps of each positive pair, or only their differences (the gaps). Autograd handles
+the rest of the formula. The n x n exponentials are stored, so memory is quadratic. A formula must
+have one log-sum-exp, over the other view or over both views, and all other rows must be negatives.
+The eager backend computes second derivatives.
 """
 
 import torch
@@ -45,7 +44,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
     Args:
         views: Unnormalised embeddings that :func:`takes` accepts.
         questions: Statistics that the formula uses.
-        both: Whether there is a second direction, in which the positives are the anchors.
+        both: Whether to add the second direction, in which the positives are the anchors.
 
     Raises:
         Unfused: The formula does not have one log-sum-exp, or exponentials could overflow.

@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
 ``record`` calls a formula with invented statistics of four rows, and records which statistics the
-formula uses. ``Known`` later supplies the computed statistics of the batch. If a formula has an
-``if`` on values, it may then use something else: the matrix, the embeddings or another temperature.
-In this case ``Unfused`` is raised, and the caller computes the loss in another way.
+formula uses. ``Known`` later supplies the computed statistics of the batch. A formula with an
+``if`` on values may then use a statistic that was not recorded. In this case ``Unfused`` is raised,
+and the caller computes the loss in another way.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Formula = Callable[[Pairs], Tensor]
 
 
 class Unfused(Exception):
-    """Raised if a formula uses more than row statistics, or some that a pass cannot compute."""
+    """Raised if a formula uses more than row statistics, or statistics that no pass computes."""
 
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
@@ -34,12 +34,13 @@ class Questions:
     """The row statistics that the formula of a loss uses: its questions.
 
     Attributes:
-        temperatures: A dict from each question to its temperature. A question is a pair of a
-            statistic and the compared columns: ``cross``, ``within`` or ``both``.
-        counts: Columns (``cross``, ``within``, ``both``) among which negatives are counted.
+        temperatures: A dict from each question to its temperature. A question is a statistic and
+            the views to compare with: ``cross`` (the other), ``within`` (the own) or ``both``.
+        counts: Views (``cross``, ``within``, ``both``) in which negatives are counted.
         mixing: Rule of the mixture with which the formula compares each anchor; None without one.
         learnt: The temperature of all questions if it is a tensor with a gradient, otherwise None.
-        lasting: Whether no temperature is a tensor, so that later calls ask the same questions.
+        lasting: Whether later calls ask the same questions: no temperature is a tensor, and no
+            tensor in the formula requires a gradient.
         several: Whether the formula returns a value for each anchor, not one for the batch.
         gaps: Whether the formula uses positives and log-sum-exps only through ``Pairs.gap``.
     """
@@ -54,7 +55,7 @@ class Questions:
 
     @property
     def against(self) -> set[Against]:
-        """The columns over which the statistics are computed: ``cross``, ``within``, ``both``."""
+        """The views whose rows an anchor is compared with: ``cross``, ``within`` or ``both``."""
         return {against for _, against in self.temperatures}
 
     @property
@@ -64,7 +65,7 @@ class Questions:
 
 
 class StatisticsOnly(Pairs):
-    """Replaces ``Pairs`` in a formula; whatever is not a statistic raises ``Unfused``.
+    """Replaces ``Pairs`` in a formula; a method that is not a statistic raises ``Unfused``.
 
     Args:
         positive: Similarities of the anchors with their positives, n values.
@@ -116,7 +117,7 @@ class StatisticsOnly(Pairs):
 
 
 class Gaps(StatisticsOnly):
-    """Supplies only gaps: the log-sum-exp over negatives minus the positive's s / temperature."""
+    """Supplies only gaps: an anchor's log-sum-exp over negatives minus positive / temperature."""
 
     def __init__(self, answers: "Known | _Recorder") -> None:
         self._answers = answers
@@ -224,7 +225,7 @@ def _plain(temperature: float | Tensor) -> float:
 
 
 def check_values(values: Tensor, rows: int) -> Tensor:
-    """Return a formula's values, a scalar or one for each anchor; else raise an error."""
+    """Return ``values`` if they are a scalar or ``rows`` numbers; otherwise raise an error."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
         raise ValueError(
@@ -251,7 +252,7 @@ def record(
     Args:
         formula: Formula of one direction.
         dtype: Dtype of the statistics.
-        learnt_of: Function that returns the tensor for whose gradient the caller asks, or None.
+        learnt_of: Function that returns the tensor whose gradient the caller needs, or None.
 
     Raises:
         Unfused: The formula needs more than statistics, or another tensor requires a gradient.
@@ -278,7 +279,7 @@ def record(
     if value.requires_grad:
         questions.lasting = False
         if _leaves(value) - {learnt}:
-            raise Unfused("besides the embeddings, a second tensor requires a gradient")
+            raise Unfused("the formula has a second tensor that requires a gradient")
     if questions.lasting:
         _remember(formula, dtype, questions)
     return questions

@@ -1,15 +1,13 @@
 """Computes the weighted sums of negatives for both directions in one sweep over blocks.
 
-If only anchors have gradients, the n x n weights are needed only for their row sums and for their
-product with the compared vectors. A block of e^{s/tau} then serves both directions. In the first
-direction, the product of the block with the positives is the push on the anchors. In the second,
-the positives are the anchors; the product of the transposed block with the first view is the push
-on them. At the end, the pushes are divided by the row sums. Both directions, with their hardest
-negatives, take 6 n^2 d operations for n rows of d dimensions. Similarities within a view are
-symmetric, so their upper triangle is enough: 3 n^2 d operations.
+If only anchors have gradients, the matrix of weights is needed only for two results: the sum of
+each row, and the product with the compared vectors. One block of e^{s/tau} serves both directions.
+In the first direction, the block times the positives is the push on the anchors. In the second
+direction, the positives are the anchors, and the transposed block times the first view is the push
+on them. At the end, the pushes are divided by the row sums.
 
 If e^{s/tau} could overflow float32, or positives were gathered from other processes, each direction
-has a sweep over its c columns (4 n c d operations), and each row's maximum is subtracted.
+has a sweep of its own, which subtracts the maximum of each row.
 """
 
 import math
@@ -52,7 +50,7 @@ class Exponent:
         return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
 
     def of(self, tile: Tensor) -> Tensor:
-        """Turn similarities into exponents, in place. Entries of -inf (not negatives) stay."""
+        """Turn similarities into exponents, in place; -inf (not a negative) does not change."""
         if self.power is None:
             return tile.div_(self.temperature)
         gone = tile == -torch.inf
@@ -62,8 +60,8 @@ class Exponent:
 class LazyWeights:
     """Weights that replace an n x c matrix: only row sums and one product are computed.
 
-    They can be scaled by one number or by n x 1 numbers, summed over each row, and multiplied by
-    the columns. Any other operation would need the n x c matrix and raises ``Unfused``.
+    Allowed are: scaling by one number or by n x 1 numbers, the sum over each row, and the product
+    with the columns. Any other operation would need the n x c matrix and raises ``Unfused``.
     """
 
     def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
@@ -136,12 +134,12 @@ class _Block(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Sums over some of the compared vectors. Each is a list of two tensors, one for each view.
+    """Results of a sweep. Each is a list of two tensors, one for each view, or None.
 
     Attributes:
         hardest: Largest similarity of each row.
         mass: Sum of the exponentials of each row.
-        push: Sum of the compared vectors, weighted by the exponentials, for each row.
+        push: Sum of the compared vectors for each row, weighted by the exponentials.
     """
 
     hardest: list[Tensor] | None = None
@@ -150,9 +148,9 @@ class Swept(NamedTuple):
 
 
 class SurrogateSums(ABC):
-    """The sums over the compared vectors in both directions of a batch. Each is computed once.
+    """Sums over the compared vectors, in both directions of a batch; each sum is computed once.
 
-    In direction 0 the first view has the anchors, in direction 1 the second view has them.
+    In direction 0, the anchors are the first view; in direction 1, they are the second view.
 
     Args:
         views: Unit views of direction 0, detached.
@@ -193,7 +191,7 @@ class SurrogateSums(ABC):
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
-        """Return each anchor's similarity to its hardest negative; None if it is not computed."""
+        """Return each anchor's similarity to its hardest negative; None without a sweep for it."""
         if ("first", direction, by) in self._known:
             return self.first(direction, by)[1]
         if not self.square:
@@ -203,7 +201,7 @@ class SurrogateSums(ABC):
         return torch.stack([none, *parts]).amax(dim=0)
 
     def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        """Return the column of each anchor's hardest negative, and the similarity with it.
+        """Return the columns of the anchors' hardest negatives, and the similarities with these.
 
         Ties go to the first column. The column is -1 for an anchor without negatives.
         """
@@ -347,12 +345,12 @@ class BlockSums(SurrogateSums):
 
 
 class SurrogatePairs(Pairs):
-    """Row statistics of one direction, and the pushes on its anchors, without gradients.
+    """Statistics of one direction, and weights of the push on its anchors, without gradients.
 
     Args:
-        plain: Pairs of the same direction. They supply the statistics that no sweep computes.
+        plain: Object that supplies the statistics of this direction that no sweep computes.
         sums: Sums that both directions share.
-        direction: 0 if the anchors are the anchors of the batch, 1 if the positives are.
+        direction: 0 if the first view of the batch has the anchors, 1 if the second view has them.
     """
 
     def __init__(self, plain: Pairs, sums: SurrogateSums, direction: int = 0) -> None:
@@ -383,19 +381,19 @@ class SurrogatePairs(Pairs):
         return self._weights(AGAINST[by], lambda: push, mass) * scale[:, None]
 
     def single(self, by: By, at: Tensor, weight: Tensor) -> Tensor:
-        """Return weights with which each anchor is pushed by one negative, such as the hardest.
+        """Return weights that are 0 except for one negative of each anchor, such as the hardest.
 
         Args:
-            by: Which similarities decided the choice of the columns, as for :meth:`shares`.
-            at: Column of each anchor, n values, -1 for an anchor without a column.
-            weight: Weight of the column for each anchor, n values.
+            by: Similarities by which this negative was chosen, as for :meth:`shares`.
+            at: Column of this negative, n values; -1 for an anchor without one.
+            weight: Weight of this negative, n values.
         """
         weight = weight.masked_fill(at < 0, 0.0)
         column = self.columns(AGAINST[by])[at.clamp_min(0)]
         return self._weights(AGAINST[by], lambda: weight[:, None] * column, weight)
 
     def products(self, against: Against, rows: Tensor, *compared: Tensor) -> Tensor:
-        """Return weights W_ij = rows_i.x_j (W_ii = 0) that never form an n x n matrix.
+        """Return weights W_ij = rows_i.x_j (W_ii = 0) without forming an n x n matrix.
 
         Their product with the columns takes 4 n d^2 operations for each view in ``against``.
 
@@ -426,7 +424,7 @@ class SurrogatePairs(Pairs):
         return self.sums.positive
 
     def first(self, by: By) -> tuple[Tensor, Tensor]:
-        """Return the column of each anchor's hardest negative, and the similarity with it.
+        """Return the columns of the anchors' hardest negatives, and the similarities with these.
 
         Ties go to the first column. The column is -1 for an anchor without negatives.
         """

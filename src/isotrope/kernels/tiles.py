@@ -1,7 +1,7 @@
 """Forms blocks of similarities, chooses their height, and multiplies them with vectors.
 
-Every pass over similarities in linear memory uses these blocks of rows. A block has all columns, or
-the columns from its first row on if a view is compared with itself. All blocks share one buffer.
+Every pass over similarities in linear memory uses these blocks of rows. If a view is compared with
+itself, a block has only the columns from its first row on. All blocks share one buffer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _SUMMED = 4096  # rows of a product in bfloat16, which is then added in the dtyp
 
 
 def blocks(first: int, last: int, height: int) -> Iterator[slice]:
-    """Yield slices of at most ``height`` from ``first`` to ``last``."""
+    """Yield consecutive slices of at most ``height`` rows, from ``first`` to ``last``."""
     for start in range(first, last, height):
         yield slice(start, min(start + height, last))
 
@@ -68,7 +68,7 @@ def total(tile: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
 
 
 def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
-    """Add ``tile``^T ``rows`` to ``into``, in place; a product in bfloat16 is added in parts."""
+    """Add the product of the transposed ``tile`` with ``rows`` to ``into``, in place."""
     if tile.dtype != into.dtype:
         rows = rows.to(tile.dtype)
         for start in range(0, len(into), _SUMMED):
@@ -110,7 +110,7 @@ class Vectors:
         return len(self.raw)
 
     def rows(self, where: slice | Tensor) -> Tensor:
-        """Return some unit vectors."""
+        """Return the unit vectors of some rows."""
         return self.data[where] if self._ready else self.raw[where] / self.norm[where]
 
     def multiply(self, rows: Tensor, out: Tensor, start: int = 0) -> None:
@@ -127,13 +127,13 @@ class Vectors:
         return combined.to(self.raw.dtype)
 
     def to_raw(self, gradient: Tensor) -> None:
-        """Convert, in place, a gradient by the unit vectors to the gradient by ``raw``."""
+        """Convert the gradient by all unit vectors, in place, to the gradient by ``raw``."""
         some = _CACHED if self.raw.device.type == "cpu" else len(self)
         for rows in blocks(0, len(self), some):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Convert, in place, some rows' gradient by ``unit`` to the gradient by ``raw``."""
+        """Convert a gradient by some unit rows, in place, to the gradient by rows of ``raw``."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 
@@ -199,7 +199,7 @@ class Tiles:
 
 
 def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of anchors and s / temperature for all columns; -inf if not a negative."""
+    """Yield slices of B anchors and their s / temperature, B x c; -inf where not a negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
     for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
@@ -210,11 +210,10 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row (B x k, largest first) and their columns (B x k).
 
     If entries are equal, the lower column comes first. If a row has fewer than k entries
-    above -inf, the others are -inf, in column -1. The search overwrites entries of ``tile`` and
-    restores them. Torch finds a maximum about twenty times as fast as its position. Rows are
-    therefore cut into chunks, and the largest chunk maximum selects the chunk to search.
+    above -inf, the missing entries are -inf, with column -1. ``tile`` is overwritten and restored.
     """
     columns, device = tile.shape[1], tile.device
+    # torch finds a maximum about twenty times as fast as its position
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)
     largest: list[tuple[Tensor, Tensor]] = []
     for left in reversed(range(k)):

@@ -2,11 +2,9 @@
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row, for similarity
 s and temperature tau. Then the formula is evaluated and differentiated. The second pass forms the
-blocks again and multiplies them by the derivatives. For n rows of d dimensions, this takes 8 n^2 d
-operations between the views, and 4 n^2 d within a view, where the upper triangle is enough.
-
-If the loss is linear in the sums, as for MIO, its derivatives are known before the sums. One pass
-is then enough: 6 n^2 d operations between the views, 3 n^2 d within a view.
+blocks again and multiplies them by the derivatives. For two views of n rows and d dimensions, both
+passes together take 8 n^2 d operations. If the loss is linear in the sums, as for MIO, the
+derivatives by the sums are known beforehand. One pass is then enough (6 n^2 d operations).
 """
 
 from collections.abc import Iterator

@@ -9,10 +9,10 @@ def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
     """Return mean_i ||h_i - h'_i||^alpha of the normalised rows; 0 if both views are equal.
 
     Args:
-        anchors: Embeddings of one view, n x d, of any length.
-        positives: Embeddings of the other view, n x d, of any length.
-        alpha: Exponent of the distance. Papers use 2 (Nie et al., 2023, eq. 3). Orthogonal views
-            then have an alignment of 2.
+        anchors: Embeddings of one view, n x d, of any norm.
+        positives: Embeddings of the other view, n x d, of any norm.
+        alpha: Exponent of the distance. Papers use 2 (Nie et al., 2023, eq. 3). With this exponent,
+            orthogonal views have an alignment of 2.
 
     Example:
         >>> import torch

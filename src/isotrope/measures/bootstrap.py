@@ -1,7 +1,7 @@
 """The paired bootstrap: estimates how much a score would vary with other examples.
 
-A resample consists of as many examples as were scored, drawn with replacement. All models are
-scored on the same resamples. Spearman's correlation is computed from the ranks in a resample.
+To make a resample, examples are drawn with replacement from the n scored examples, n times. All
+models are scored on the same resamples. Spearman's correlation uses the ranks in a resample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def bootstrap_spearman(
 
 
 def bootstrap_mean(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return m x b means: of each of m rows of n scores, in each of b resamples (``counts``)."""
+    """Return the mean of each row (m x n) in each resample, m x b; ``resampled`` gives counts."""
     return np.asarray(rows @ counts / rows.shape[1])
 
 
@@ -68,7 +68,7 @@ def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Correct p-values for multiple tests, by Holm's step-down method (Holm, 1979)."""
+    """Return p-values that are corrected for multiple tests by Holm's method (Holm, 1979)."""
     p = np.asarray(values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
@@ -78,7 +78,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def intervals(rows: np.ndarray) -> list[dict[str, float]]:
-    """Return, for each row of scores, a dict of the confidence bounds ``low`` and ``high``."""
+    """Return for each row of scores a dict with its confidence bounds, ``low`` and ``high``."""
     blocks = resampled(np.random.default_rng(0), rows.shape[1], RESAMPLES)
     draws = np.concatenate([bootstrap_mean(rows, counts) for counts in blocks], axis=1)
     return [interval(row) for row in draws]
@@ -91,14 +91,14 @@ def interval(draws: np.ndarray) -> dict[str, float]:
 
 
 def p_value(differences: np.ndarray, changed: int) -> float:
-    """Return the two-sided p-value of a difference, from its values in all resamples.
+    """Return the two-sided p-value of a difference between two models.
 
-    If only a few examples differ, the differences in all resamples may have one sign by chance. The
-    p-value is therefore at least 2^(1 - changed). A sign test gives this value if all ``changed``
-    scores moved in one direction. The p-value is at most 1.
+    If only a few scores differ, the differences in all resamples may have one sign by chance. The
+    p-value is therefore at least 2^(1 - changed), the p-value of a sign test in which all
+    ``changed`` scores moved in one direction. The p-value is at most 1.
 
     Args:
-        differences: One difference for each resample.
+        differences: Difference between the models in each resample.
         changed: The number of examples whose scores differ between the two models.
     """
     beyond = 1 + min((differences <= 0).sum(), (differences >= 0).sum())

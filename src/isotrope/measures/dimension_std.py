@@ -7,13 +7,13 @@ from isotrope.core.views import unit
 
 
 def dimension_std(embeddings: Tensor) -> Tensor:
-    """Return the standard deviation of each dimension of the normalised rows, averaged.
+    """Return the mean over all dimensions of the standard deviation of the normalised rows.
 
     The result is 0 if all rows point in one direction. Evenly spread directions have the largest
     value, 1/sqrt(d) (Chen and He, 2021, section 4.1, figure 2). Variances are means over n rows.
 
     Args:
-        embeddings: Embeddings, n x d, of any length.
+        embeddings: Embeddings, n x d, of any norm.
 
     Example:
         >>> import torch
@@ -23,6 +23,6 @@ def dimension_std(embeddings: Tensor) -> Tensor:
         0.0
     """
     if not len(embeddings):
-        raise ValueError("give at least one embedding, for its standard deviation; found 0 rows")
+        raise ValueError("give at least one embedding for a standard deviation; found 0 rows")
     h = unit(embeddings)
     return torch.std(h, dim=0, correction=0).mean()

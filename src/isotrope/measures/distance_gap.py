@@ -13,7 +13,7 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     negatives are on average nearer to an anchor than its positive.
 
     Args:
-        anchors: Embeddings of one view, n x d, n >= 2, of any length.
+        anchors: Embeddings of one view, n x d, n >= 2, of any norm.
         positives: Embeddings of the other view, n x d. Other anchors' positives are the negatives.
 
     Example:
@@ -25,14 +25,14 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 
 
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
-    """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
+    """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)| of the normalised rows.
 
-    Nie et al. (2023, section 4.3) call this gap d_ij; their figures use the Euclidean distance.
-    Objectives with a margin act on this gap. As in the paper, the gap has no sign: it is 0.2 if the
-    nearest negative is nearer than the positive by 0.2, and also if it is farther by 0.2.
+    Here rho is the Euclidean distance, as in the figures of Nie et al. (2023), who call this gap
+    d_ij in section 4.3. Objectives with a margin act on this gap. The gap has no sign: if the
+    nearest negative is nearer than the positive by 0.2, or farther by 0.2, the gap is 0.2.
 
     Args:
-        anchors: Embeddings of one view, n x d, n >= 2, of any length.
+        anchors: Embeddings of one view, n x d, n >= 2, of any norm.
         positives: Embeddings of the other view, n x d. Other anchors' positives are the negatives.
 
     Example:
@@ -45,9 +45,9 @@ def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 
 
 def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tensor, Tensor]:
-    """Return the distance gap and the margin gap of every anchor, two vectors (n) of float64.
+    """Return two float64 tensors (n): the distance gap and the margin gap of every anchor.
 
-    Rows are compared in blocks, so memory is O(block x n). :func:`distance_gap` explains the views.
+    Rows are compared in blocks, so memory is O(block x n). :func:`distance_gap` has the arguments.
     """
     n = len(anchors)
     if n < 2 or anchors.shape != positives.shape:

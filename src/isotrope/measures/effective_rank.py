@@ -5,11 +5,11 @@ from torch import Tensor
 
 
 def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
-    """Return exp(-sum_k p_k log p_k); p_k is the k-th singular value divided by the sum of all.
+    """Return exp(-sum_k p_k log p_k) with p_k = s_k / sum_j s_j, for the singular values s.
 
     With centring, the rank (Roy and Vetterli 2007) is 0 if all rows are equal, 1 for rows on a
-    line, and at most min(n - 1, d). Without centring, it is RankMe (Garrido et al. 2023), at most
-    min(n, d); an offset common to all embeddings lowers it towards 1.
+    line, and at most min(n - 1, d). Without centring, the rank is RankMe (Garrido et al. 2023), at
+    most min(n, d). An offset common to all embeddings lowers RankMe towards 1.
 
     Args:
         embeddings: Embeddings, n x d. They are not normalised.
@@ -23,7 +23,7 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
         3.0
     """
     if not len(embeddings):
-        raise ValueError("give the effective rank at least one embedding; found 0 rows")
+        raise ValueError("give at least one embedding for an effective rank; found 0 rows")
     x = embeddings.double()
     x = x - x.mean(dim=0) if centre else x
     return rank_of_moment(x.T @ x)

@@ -1,8 +1,8 @@
 """Judges whether training helped, in a sentence for the run's output, the Doctor and the report.
 
 The judgement compares the scores of single examples of the dev set: cosines of pairs, reciprocal
-ranks for queries, or whether pictures are classified right. During training, a run stores these
-scores in ``dev.npz`` for the model before training, for the best step and for the last step.
+ranks of queries, or 1 and 0 for pictures that are classified right and wrong. A training stores
+these scores of the model before training, of the best step and of the last step in ``dev.npz``.
 """
 
 import zipfile
@@ -42,8 +42,8 @@ class DevEvaluation:
     Attributes:
         value: The score, out of 100.
         items: Score of each of the n examples.
-        gold: Human scores of the n pairs. ``value`` is then 100 times the Spearman correlation of
-            items and human scores. If ``gold`` is None, it is 100 times the mean of the items.
+        gold: Human scores of the n pairs, or None. With human scores, ``value`` is 100 times their
+            Spearman correlation with ``items``; without, 100 times the mean of ``items``.
     """
 
     value: float
@@ -57,8 +57,8 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
-            step. ``trained``: like ``best``; but if the first step is best and scores are means,
-            the last step, unless its mean is lower by more than two standard errors.
+            step. ``trained``: the best step; but the last step, if the first step is best, scores
+            are means, and the last mean is lower by at most two standard errors.
         scores: A dict from step to score, for all evaluations.
         evaluations: A dict from step to evaluation: the first, the best and the newest.
     """
@@ -69,7 +69,7 @@ class DevHistory:
     evaluations: dict[int, DevEvaluation] = field(default_factory=dict)
 
     def add(self, step: int, evaluation: DevEvaluation) -> None:
-        """Store an evaluation; keep only the first, the best and the newest."""
+        """Store an evaluation; the first, the best and the newest of all evaluations are kept."""
         self.scores[step] = evaluation.value
         self.evaluations = {**self.evaluations, step: evaluation}
         wanted = {min(self.scores), self.best, step}
@@ -140,13 +140,13 @@ class Judgement:
     """Whether training helped.
 
     Attributes:
-        outcome: ``improved`` if the saved model is better than the one before training, by more
-            than noise. ``worse`` if it is not, and the last step is worse than the start, by more
-            than noise. ``not known`` if no later step was scored. Otherwise ``within noise``.
+        outcome: ``improved``: the saved model is better than the start, by more than noise.
+            ``worse``: the saved model is not, and the last step is worse than the start, by more
+            than noise. ``not known``: only the start was scored. ``within noise``: all other cases.
         sentence: The judgement with its numbers, as a sentence.
         numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``.
-            Later steps also have ``difference``, its bounds ``low`` and ``high``, ``p``, and
-            ``changed``, the number of examples whose score changed.
+            ``saved`` and ``last`` also have the ``difference`` to ``start``, its bounds ``low`` and
+            ``high``, its p-value ``p``, and the number ``changed`` of examples with another score.
     """
 
     outcome: Outcome
@@ -155,7 +155,7 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Return the judgement that ``dataclasses.asdict`` turned into the mapping ``record``."""
+        """Return the judgement in ``record``, which ``dataclasses.asdict`` has written."""
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
         stated = fields.get("outcome")
@@ -169,10 +169,10 @@ class Judgement:
 
 
 def judge(history: DevHistory) -> Judgement:
-    """Judge by the paired bootstrap over the dev set's examples, as ``evaluate --compare`` does.
+    """Judge by the paired bootstrap over the examples of the dev set.
 
     The saved model and the last step are compared with the model before training. A difference is
-    more than noise if its p-value is at most 0.05. If there are two, Holm's method corrects them.
+    more than noise if its p-value is at most 0.05. Holm's method corrects two p-values.
 
     The best step was chosen on the same dev set, so its score is slightly too high. The interval
     includes the effect of the choice of examples, but not of the step or the seed. To compare on
@@ -198,7 +198,7 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
     Args:
         folder: The folder of the run.
-        details: ``details`` of the run's Result. None judges by the evaluations so far.
+        details: ``details`` of the run's Result. None: judge by the evaluations so far.
     """
     if details is not None and details.get("judgement") is not None:
         try:
@@ -210,12 +210,12 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
 
 def refit_line(details: Mapping[str, Any]) -> str:
-    """Return a sentence on the second training, on all records; empty if there was none."""
+    """Return a sentence on the second training, which used all records; "" if there was none."""
     if (second := details.get("refit")) is None:
         return ""
     return (
-        "the saved weights are the mean of this model's and of a second model's, trained on all "
-        f"{second['records']:,} records, so no record is left to score the saved weights on"
+        "the saved weights are the mean of this model and of a second model, which was trained on "
+        f"all {second['records']:,} records, so no record is left to score the saved weights on"
     )
 
 

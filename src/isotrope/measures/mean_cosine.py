@@ -6,14 +6,14 @@ from isotrope.core.views import unit
 
 
 def mean_cosine(embeddings: Tensor) -> Tensor:
-    """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).
+    """Return the mean cosine over all pairs of distinct rows, exactly and in time O(n d).
 
     The mean is 0 for a cloud around the origin, and 1 if all rows point in one direction.
-    Ethayarajh (2019) calls it anisotropy. No pair is computed alone: the squared length of the sum
-    of all unit rows is the sum of all cosines, each pair twice and each row with itself once.
+    Ethayarajh (2019) calls this mean anisotropy. It follows from the sum of all unit rows: the
+    squared norm of this sum has the cosine of each pair twice, and of each row with itself once.
 
     Args:
-        embeddings: Embeddings, n x d, n >= 2, of any length. A zero row has cosine 0.
+        embeddings: Embeddings, n x d, n >= 2, of any norm. A zero row has cosine 0.
 
     Example:
         >>> import torch
@@ -22,5 +22,5 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     """
     h, n = unit(embeddings), len(embeddings)
     if n < 2:
-        raise ValueError(f"give the mean cosine at least two embeddings; found {n}")
+        raise ValueError(f"give at least two embeddings for a mean cosine; found {n}")
     return (h.sum(dim=0).square().sum() - h.square().sum()) / (n * (n - 1))

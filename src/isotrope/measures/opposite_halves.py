@@ -16,13 +16,13 @@ from isotrope.core.views import unit
 def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi / 2) -> Tensor:
     """Return the share of pairs (h_i, h'_i) that are more than ``angle`` apart, in [0, 1].
 
-    Half of all pairs of independent directions in many dimensions are more than pi/2 apart, and
+    In many dimensions, half of all pairs of independent directions are more than pi/2 apart, and
     hardly any pair is more than 7 pi/8 apart (Draganov et al., 2024, table 2 and C.1). The result
     is NaN if a row is not finite. A zero row has no angle and counts as orthogonal.
 
     Args:
-        anchors: Embeddings of one view, n x d, n >= 1, of any length.
-        positives: Embeddings of the other view, n x d, of any length.
+        anchors: Embeddings of one view, n x d, n >= 1, of any norm.
+        positives: Embeddings of the other view, n x d, of any norm.
         angle: Angle in radians, between 0 and pi.
 
     Returns:
@@ -36,7 +36,7 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
         (0.5, 0.25)
     """
     if not len(anchors):
-        raise ValueError("give opposite halves at least one pair; found none")
+        raise ValueError("give at least one pair of embeddings; found none")
     if not 0 <= angle <= math.pi:
         raise ValueError(f"give an angle between 0 and pi; found {angle}")
     dtype = torch.promote_types(anchors.dtype, torch.float32)

@@ -9,12 +9,12 @@ from isotrope.core.views import unit
 
 
 def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tensor:
-    """Return log mean_{i<j} exp(-t ||h_i - h_j||^2) of the normalised rows; lower is more even.
+    """Return log mean_{i<j} exp(-t ||h_i - h_j||^2) of unit rows h; low values mean even spread.
 
     Rows are processed in blocks, so memory is O(block x n).
 
     Args:
-        embeddings: Embeddings, n x d, n >= 2, of any length.
+        embeddings: Embeddings, n x d, n >= 2, of any norm.
         t: Factor of the squared distances. Papers use 2, for example Nie et al. (2023, eq. 4).
         block: Number of rows of a block.
 
@@ -25,7 +25,7 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
     """
     n = len(embeddings)
     if n < 2:
-        raise ValueError(f"give uniformity at least two embeddings; found {n}")
+        raise ValueError(f"give at least two embeddings for a uniformity; found {n}")
     h = unit(embeddings)
     parts = []
     for start in range(0, n, block):

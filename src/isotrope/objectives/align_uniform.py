@@ -17,17 +17,17 @@ _TABLE = "Nie et al., 2023, table 2 (with pairs=within)"
 
 # 1/(2 t) is a temperature and has its bounds; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
-    float, Hyper("t", "factor in the exponent of the energy", at_least=1e-4, at_most=5e3)
+    float, Hyper("t", "factor on the squared distances in U", at_least=1e-4, at_most=5e3)
 ]
 
 
 def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
-    """Return log mean e^{-t ||h_i - x_j||^2} over anchors h_i and negatives x_j.
+    """Return log mean e^{-t ||h_i - x_j||^2} over all anchors h_i and their negatives x_j.
 
     Args:
         pairs: Anchors h_i and negatives x_j, as unit vectors. Without negatives, the result is 0.
         t: Factor in the exponent.
-        against: View that holds the negatives.
+        against: Views from which the negatives come: ``cross``, ``within`` or ``both``.
     """
     number = pairs.count(against).sum()
     # log 0 has no derivative: rows without a pair are masked before the sum is taken
@@ -48,21 +48,20 @@ class AlignUniform(
     r"""Weighted mean of alignment (positives are near) and uniformity (embeddings are spread out).
 
     Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U, U = log mean_{i != j} e^{-t ||h_i
-    - h'_j||^2}, where h_i is a row of the first view and h'_j a row of the second. With
-    pairs="within", U is the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
+    - h'_j||^2}, where anchor h_i is a row of the first view and h'_j a row of the second. With
+    pairs="within", U is computed for each view, from distances within this view, and averaged.
 
-    Gradient: dissipation GD = 1; weight W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl},
-    with s_ij = h_i.h'_j (pairs="cross") or h_i.h_j (pairs="within"); the pull of the positive is (1
-    - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. If alpha < 2, the pull grows without bound as
-    h'_i approaches h_i, so the code does not pull at a distance below 0.01. With pairs="within",
-    each pair pushes h_i twice, once with h_i and once with h_j as the anchor. W_ij is the sum of
-    both pushes.
+    Gradient: dissipation GD = 1; weight W_ij = 2 t lambda e^{2 t s_ij'} / sum_{k != l} e^{2 t
+    s_kl'}; the pull of the positive is (1 - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. If alpha
+    < 2, the pull grows without bound as h'_i approaches h_i, so the code does not pull at a
+    distance below 0.01. With pairs="within", s_ij replaces s_ij', and h_j pushes h_i twice: once
+    when h_i is the anchor, and once when h_j is. W_ij is the sum of the two pushes.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are from
-    table 2. Nie et al. print U across the views (pairs="cross"). Their code has one U for each view
-    (pairs="within"), like Wang and Isola.
+    Reference: Nie et al., 2023: eq. 2-4 and 29 (loss), eq. 8, 17, 27 and 30 (gradient), table 2
+    (presets). Nie et al. print U across the views (pairs="cross"). Their code, like that of Wang
+    and Isola, has one U for each view (pairs="within").
 
     Example:
         >>> import torch
@@ -73,11 +72,12 @@ class AlignUniform(
     alpha: Annotated[float, Hyper("alpha", "exponent of the distance", above=0, at_most=10)] = 2.0
     t: InverseTemperature = 6.0
     balance: Annotated[
-        float, Hyper("lambda", "weight of uniformity; alignment: 1 - lambda", at_least=0, at_most=1)
+        float,
+        Hyper("lambda", "weight of U; alignment has the weight 1 - lambda", at_least=0, at_most=1),
     ] = 0.1
     pairs: Annotated[
         Literal["cross", "within"],
-        Hyper("", "view of the negatives: the other view (cross) or the anchor's own (within)"),
+        Hyper("", "view of the negatives: the other view (cross) or the anchor's view (within)"),
     ] = "cross"
 
     presets: ClassVar[dict[str, Preset]] = {

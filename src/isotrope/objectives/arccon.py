@@ -26,7 +26,8 @@ class ArcCon(
     r"""InfoNCE with an angle u added to the angle between an anchor and its positive.
 
     Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} +
-    sum_{j != i} e^{s_ij'/tau}) ).
+    sum_{j != i} e^{s_ij'/tau}) ). theta_ij' is the angle and s_ij' the cosine of anchor i and
+    positive j; tau is the temperature.
 
     Gradient: dissipation GD_i = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_{k != i} e^{s_ik'/tau});
     weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); ratio R_i = sin(theta_ii' + u) /
@@ -47,7 +48,8 @@ class ArcCon(
     """
 
     margin: Annotated[
-        float, Hyper("u", "radians added to the angle to the positive", above=0, at_most=math.pi)
+        float,
+        Hyper("u", "angle (radians) added to the positive's angle", above=0, at_most=math.pi),
     ] = math.pi / 18
     temperature: Temperature = 0.05
 

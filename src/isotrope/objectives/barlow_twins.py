@@ -19,21 +19,21 @@ class BarlowTwins(
     paper=Paper(
         "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
         "Zbontar et al., 2021",
-        "Li et al., 2024, section 4.1, eq. 10, table 2",
+        "Li et al., 2024, section 4, eq. 10, table 2",
     ),
 ):
     r"""Pull positives together and decorrelate the coordinates of l2-normalised embeddings.
 
-    Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N. With
-    space="batchnorm", rows are not normalised; each column of each view is standardised over the
-    batch. L is then the loss of Zbontar et al., who use nu = 0.0051.
+    Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N, where h_i and
+    h'_i are row i of the two views, and nu is ``weight``. With space="batchnorm", rows keep their
+    lengths; each column of each view is standardised over the batch. L is then the loss of Zbontar
+    et al., who use nu = 0.0051.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
     D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest of the gradient, (2
-    nu / N^2) |h'_i|^2 h_i, has no effect, because embeddings are normalised. D scales each
-    coordinate differently, so R is a different number in each coordinate. An earlier version of Li
-    et al. (2024) prints C = sum_i h_i h_i^T / N, and h_i.h'_j in W_ij; both are wrong. GD, W and R
-    are not defined for space="batchnorm".
+    nu / N^2) |h'_i|^2 h_i, has no effect, because it is parallel to h_i and embeddings are
+    normalised. There is no single R, because D scales each coordinate differently. GD, W and R are
+    not defined for space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
@@ -51,7 +51,7 @@ class BarlowTwins(
     ] = 30.0
     space: Annotated[
         Literal["sphere", "batchnorm"],
-        Hyper("", "sphere normalises each row; batchnorm standardises each column over the batch"),
+        Hyper("", "sphere: rows get length 1; batchnorm: columns are standardised over the batch"),
     ] = "sphere"
 
     presets: ClassVar[dict[str, Preset]] = {

@@ -16,7 +16,7 @@ from isotrope.paradigm.parts import Softmax, active
 
 Negatives = Literal["cross", "both"]
 
-_VIEWS = Hyper("", "where the negatives are from: only the other view (cross) or both views")
+_VIEWS = Hyper("", "view of the negatives: only the other view (cross), or both views (both)")
 _TABLE = "Nie et al., 2023, table 2"
 
 
@@ -44,13 +44,14 @@ class DCL(
         "Decoupled Contrastive Learning", "Yeh et al., 2021", "Nie et al., 2023, eq. 5, 43"
     ),
 ):
-    r"""InfoNCE without the positive in the denominator; this decouples pull and push.
+    r"""InfoNCE without the positive in the denominator, so that the gradient never fades.
 
-    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}. With ``views="both"``, all sums over j
-    or k include the 2N - 2 negatives of both views.
+    Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, where s_ij' is the cosine of anchor i
+    and positive j, and tau is the temperature. With ``views="both"``, all sums over j or k include
+    the 2N - 2 negatives of both views.
 
-    Gradient: dissipation GD = 1 (it never fades); weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
-    e^{s_ik'/tau}); ratio R = 1. An anchor without negatives is only pulled, so it has no R. With
+    Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
+    ratio R = 1. An anchor without negatives is only pulled, so R is not defined. With
     ``views="both"``, h_i is also a negative of the other anchors, so their losses have a gradient
     on h_i too. GD, W and R do not include this gradient (the residual). In eq. 5, 10 and 43, Nie et
     al. (2023) print the division by tau outside the exponential; it belongs inside. Yeh et al.
@@ -105,22 +106,23 @@ class DCLW(
     r"""DCL with von Mises-Fisher weights: a distant positive has a larger weight.
 
     Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
-    p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
+    p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1. s_ij' is the cosine of anchor
+    i and positive j, and tau is the temperature.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     ratio R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. As in the paper, the gradient also
     flows through the weights. Every w_k depends on s_ii'. Therefore R_i is -tau times the
-    derivative of the sum of all losses with respect to s_ii'. A positive that is much closer to its
-    anchor than others to theirs is pushed away (R_i < 0). With ``weights="constant"``, as in the
-    library ``lightly``, R_i = w_i. With ``views="both"``, h_i is also a negative of the other
-    anchors, so their losses have a gradient on h_i too. GD, W and R do not include this gradient
-    (the residual).
+    derivative of the sum of all losses with respect to s_ii'. If a positive is much closer to its
+    anchor than other positives are to theirs, R_i is negative: the positive is pushed away. With
+    ``weights="constant"``, as in the library ``lightly``, R_i = w_i. With ``views="both"``, h_i is
+    also a negative of the other anchors, so their losses have a gradient on h_i too. GD, W and R do
+    not include this gradient (the residual).
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Yeh et al., 2021, who take negatives and anchors from both views:
-    ``DCLW(views="both").symmetric()``. The default sigma is from Yeh et al. The default temperature
-    is from Manna et al. (2023, section 3.2).
+    Reference: Yeh et al., 2021. They train ``DCLW(views="both").symmetric()``: anchors and
+    negatives are from both views. Their sigma is the default here. The default temperature is from
+    Manna et al. (2023, section 3.2).
 
     Example:
         >>> import torch
@@ -136,7 +138,7 @@ class DCLW(
     views: Annotated[Negatives, _VIEWS] = "cross"
     weights: Annotated[
         Literal["differentiated", "constant"],
-        Hyper("", "whether gradient also flows through the positives' weights, as in the paper"),
+        Hyper("", "whether a gradient flows through w (differentiated, as in the paper) or not"),
     ] = "differentiated"
 
     @property
@@ -180,19 +182,20 @@ class DCLPlus(
 ):
     r"""DCL cut off at 0: an anchor whose DCL loss is negative has no gradient.
 
-    Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
+    Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}), where s_ij' is the cosine of
+    anchor i and positive j, and tau is the temperature.
 
     Gradient: dissipation GD_i = 1[L_i > 0]; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i}
-    e^{s_ik'/tau}); ratio R = 1. GD_i is 1 for exactly those anchors that have a GD above 1/2 in
-    InfoNCE at the same temperature.
+    e^{s_ik'/tau}); ratio R = 1. GD_i is 1 for exactly those anchors whose GD_i would be above 1/2
+    with InfoNCE at the same temperature.
 
-    Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); sin theta_ii'
-    is correct. The loss is the mean over all anchors, also those with GD_i = 0.
+    The loss is the mean over all anchors, including those with GD_i = 0. In eq. 11, the norm of the
+    gradient's attracting part, Nie et al. (2023) print sin theta_ij'; sin theta_ii' is correct.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 10. By eq. 12, InfoNCE is at most log 2 + L_i. The default
-    temperature was tuned for BERT-base (table 2).
+    Reference: Nie et al., 2023, eq. 10. By eq. 12, an anchor's InfoNCE loss is at most log 2 + L_i.
+    The default temperature was tuned for BERT-base (table 2).
 
     Example:
         >>> import torch

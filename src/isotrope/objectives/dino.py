@@ -23,13 +23,13 @@ class DINO(
     teacher's logits (the centre), and subtracts the centre from the logits that the objective gets.
 
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k, where z_i are the student's
-    logits and z'_i the teacher's.
+    logits and z'_i the teacher's. k runs over the d prototypes.
 
     Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
     logits z_i. Gradient dissipation, weight and ratio are not defined: logits are not unit vectors.
 
-    Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
-    over anchors).
+    Shapes: anchors n x d (the student's logits), positives n x d (the teacher's logits minus the
+    centre) -> scalar (mean over anchors).
 
     Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from section 3.2. The training
     method can raise tau_t in the first epochs, as in the paper (from 0.04 to 0.07).

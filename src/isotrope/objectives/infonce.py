@@ -27,19 +27,20 @@ class InfoNCE(
 ):
     r"""Cross-entropy of finding an anchor's positive among all positives of the batch.
 
-    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau}) ).
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau}) ), where s_ij' is
+    the cosine of anchor i and positive j, and tau is the temperature.
 
     Gradient: dissipation GD_i = 1 / (1 + e^{s_ii'/tau} / sum_{k != i} e^{s_ik'/tau}); weight W_ij =
     e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); ratio R = 1.
 
     Additional negatives (hard negatives, a queue) are included in every sum over j or k. With
-    ``in_batch=False`` they are the only negatives, as in MoCo, which pushes against a queue.
+    ``in_batch=False`` they are the only negatives, as in MoCo, whose negatives are a queue.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Li et al., 2024, eq. 1 and table 1. Only the rows of the first view are anchors, as
-    in SimCSE. Manna et al. (2023, supplement, table 2) split the loss into -s_ii'/tau and the
-    logarithm of the denominator. They print e^{-s/tau} in the second part; e^{+s/tau} is correct.
+    in SimCSE. Manna et al. (2023, supplement, table 2) write the loss as -s_ii'/tau plus the
+    logarithm of the denominator.
 
     Example:
         >>> import torch

@@ -20,24 +20,25 @@ class MHE(
     paper=Paper(
         "Learning with Hyperspherical Uniformity",
         "Liu et al., 2021; for sentences: Li et al., 2024",
-        "Li et al., 2024, section 4.1, eq. 7, 8, table 2",
+        "Li et al., 2024, section 4, eq. 7, 8, table 2",
     ),
 ):
     r"""Pull the positive, and spread the anchors over the sphere by lowering their energy U.
 
-    Loss: L = mean_i ||h_i - h'_i||^2 + nu U, U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2}).
+    Loss: L = mean_i ||h_i - h'_i||^2 + nu U, U = log( 2/(N(N-1)) sum_{k<l} e^{-t ||h_k - h_l||^2}),
+    where h_i is one of N anchors, h'_i its positive, and nu is ``weight``.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l};
     ratio R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}). The pull, R_i times
-    the sum of W_ij over j, is 2/N. U has one term for each pair of rows, and W_ij is the whole push
-    of this term on h_i.
+    the sum of W_ij over j, is 2/N. U has one term for the pair of rows i and j. W_ij is the whole
+    push of this term on h_i.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. With
+    Reference: Li et al., 2024, section 4 and table 2, upper half, with t = 1. With
     variant="released", as in the authors' code, L contains the energies of both views; each is log
-    sum_{k<l} e^{t h_k.h_l}. The exponent t h_k.h_l has no factor 2, so t/2 replaces t in W and R;
-    GD is still 1. The authors ran the code with nu = 10.
+    sum_{k<l} e^{t h_k.h_l}. This exponent has no factor 2, so t/2 replaces t in W and R; GD is
+    still 1. The authors ran the code with nu = 10.
 
     Example:
         >>> import torch

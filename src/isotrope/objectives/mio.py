@@ -47,9 +47,9 @@ class _Binary:
 class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     r"""Binary cross-entropy: the sigmoid of a pair's cosine predicts whether the pair is positive.
 
-    Loss: The mean over 2N anchors of L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}),
-    where j is any of the M negatives: the 2N - 2 rows of both views except i and i', and additional
-    negatives.
+    Loss: The mean over 2N anchors of L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}).
+    s_ii' and s_ij are the cosines of anchor i with its positive i' and with a negative j. There are
+    M negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
 
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau M); the pull of the
     positive is sigmoid(-s_ii'/tau) / tau. The pull and each push fade separately. No factor is
@@ -58,9 +58,9 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The paper
-    says that the expanded form repels positives. This is wrong: its term of the positive, -s/tau +
-    log(1 + e^{s/tau}), falls as s rises, so positives always attract each other.
+    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. In eq. 11,
+    the positive has two terms: -s/tau attracts it, and log(1 + e^{s/tau}) repels it. Their sum
+    falls as s rises, so positives always attract each other.
 
     Example:
         >>> import torch
@@ -78,10 +78,11 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
 
 
 class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
-    r"""MIOv1 with a linear attraction: its pull does not fade.
+    r"""MIOv1 with a linear attraction, whose pull does not fade.
 
-    Loss: The mean over 2N anchors of L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), where j is
-    any of the M negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
+    Loss: The mean over 2N anchors of L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}). s_ii' and
+    s_ij are the cosines of anchor i with its positive i' and with a negative j. There are M
+    negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
 
     Gradient: dissipation GD = 1; weight W_ij = sigmoid(s_ij/tau) / (tau M); the pull of the
     positive is 1/tau. An anchor also gets a gradient as the positive and as a negative of other
@@ -101,10 +102,11 @@ class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12
 
 
 class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
-    r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
+    r"""MIOv2 with an exponential repulsion: x, the upper bound of log(1 + x), replaces log(1 + x).
 
-    Loss: The mean over 2N anchors of L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, where j is any of the
-    M negatives: the 2N - 2 rows of both views except i and i', and additional negatives.
+    Loss: The mean over 2N anchors of L_i = -s_ii'/tau + mean_j e^{s_ij/tau}. s_ii' and s_ij are the
+    cosines of anchor i with its positive i' and with a negative j. There are M negatives: the 2N -
+    2 rows of both views except i and i', and additional negatives.
 
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij/tau} / (tau M); the pull of the positive is
     1/tau. An anchor also gets a gradient as the positive and as a negative of other anchors. GD, W
@@ -115,8 +117,8 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
     In float32, the exponential overflows at tau < 0.0113, and its derivative at tau < 0.0119. At
     such a temperature, an ``Overflow`` error is raised.
 
-    Reference: Manna et al., 2023, eq. 18 (eq. 17 lacks the factor 1/tau); supplement, eq. 32 and
-    33. Table 2 of the supplement prints the repulsion as -e^{-s/tau}; +e^{s/tau} is correct.
+    Reference: Manna et al., 2023, eq. 18 (the second line of eq. 17 has sums in place of means);
+    supplement, eq. 32 and 33.
 
     Example:
         >>> import torch

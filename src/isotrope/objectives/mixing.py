@@ -90,9 +90,10 @@ class MixedInfoNCE(
     r"""InfoNCE with one more negative for each anchor: a mixture of two vectors.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
-    ). The mixture is v_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i. Row n is the hardest negative
-    of anchor i. Row g is the second hardest (``mix="negatives"``) or the positive
-    (``mix="positive"``). Z_i is the norm of the sum, or 1 with ``renormalise=False``.
+    ), where s_ij' is the cosine of anchor h_i and positive h'_j. The mixture is v_i = (lambda h'_g
+    + (1 - lambda) h'_n) / Z_i. Row n is the hardest negative of anchor i. Row g is the second
+    hardest (``mix="negatives"``) or the positive (``mix="positive"``). lambda is ``share``. Z_i is
+    the norm of the weighted sum, or 1 with ``renormalise=False``.
 
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau} be the sum over the negatives;
     let c_ij be the share of h'_j in v_i: c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, all others
@@ -108,8 +109,8 @@ class MixedInfoNCE(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with one mixture
-    for each anchor (M = 1). The vectors to mix are not drawn at random. The paper's upper bounds on
-    this loss (eq. 50 and 51) hold only with ``renormalise=False``.
+    for each anchor (M = 1). The vectors to mix are the hardest, not random ones. The paper's upper
+    bounds on this loss (eq. 50 and 51) hold only with ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -147,18 +148,19 @@ class MixCSE(
     r"""InfoNCE with one more negative for each anchor: a mixture of two positives.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
-    ). The mixture is v_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i, where Z_i is the norm of
-    the sum. Row i + 1 is the next row of the batch; after the last row comes the first.
+    ), where s_ij' is the cosine of anchor h_i and positive h'_j. The mixture is v_i = (lambda h'_i
+    + (1 - lambda) h'_{i+1}) / Z_i, where Z_i is the norm of the sum, and lambda is ``share``. Row
+    i + 1 is the next row of the batch; after the last row comes the first.
 
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau}; dissipation GD_i = 1 / (1 +
     e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij e^{h_i.v_i/tau}) / (tau S_i), with
     c_ij = (1 - lambda) / Z_i for j = i + 1, else 0; the pull of the positive is (1 -
     e^{h_i.v_i/tau} lambda / (Z_i S_i)) / tau. The ratio R of pull and push is at most 1.
 
-    The mixtures v_i are constant. All sums over j or k include additional negatives. Unlike here,
-    the released code compares every anchor and every positive with the mixtures of all anchors. The
-    paper mixes the positive with a random negative; this class takes the next row's positive, which
-    is random if batches are shuffled. The loss therefore depends on the order of the rows.
+    The mixtures v_i are constant. All sums over j or k include additional negatives. The paper
+    mixes the positive with a random negative. This class takes the next row's positive, which is
+    random if batches are shuffled; the loss therefore depends on the order of the rows. The
+    released code compares all anchors and positives with the mixtures of all anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -31,7 +31,8 @@ _SOURCE = (
 _ORIGINAL = 10.0  # the nu that MHE was trained with
 
 Gap = Annotated[
-    float, Hyper("m", "no gradient if the positive is more similar than negatives by m", at_least=0)
+    float,
+    Hyper("m", "no gradient if the positive is more similar than all negatives by m", at_least=0),
 ]
 
 # the papers try up to 2; in float16 gradients overflow at a few thousand
@@ -46,22 +47,22 @@ Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
     Hyper(
         "",
-        "what to replace in the original objective: dissipation GD, weight W, ratio R; settings of "
-        "kept parts have no effect",
+        "parts of the gradient that are replaced: dissipation GD, weight W, ratio R. If a part is "
+        "not replaced, its setting has no effect",
     ),
 ]
 
 Normaliser = Annotated[
     Literal["batch", "row"],
-    Hyper("", "whether the weights sum to 1 over the batch or for each anchor"),
+    Hyper("", "whether weights sum to 1 over the batch (batch) or for each anchor (row)"),
 ]
 
 DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
     Hyper(
         "",
-        "what to follow: the paper's gradient (paper), the authors' released code (released), or "
-        "the paper's loss (direct)",
+        "source of the loss: the paper's gradient (paper), the authors' released code (released), "
+        "or the paper's loss (direct)",
     ),
 ]
 
@@ -79,9 +80,9 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
 class Modified(Surrogate):
     """Base class of the losses that replace GD, W or R in the gradient of an original objective.
 
-    GD is dissipation, W weight and R ratio. A subclass lists ``Modified`` before ``Objective``. In
-    ``ModifiedMHE`` and ``ModifiedMHS``, ``variant="direct"`` is the loss that the paper prints.
-    With other variants, the loss is a surrogate: only its gradient has meaning.
+    GD is dissipation, W weight and R ratio. A subclass lists ``Modified`` before ``Objective``
+    among its base classes. In ``ModifiedMHE`` and ``ModifiedMHS``, ``variant="direct"`` is the loss
+    that the paper prints. With other variants, only the gradient of the loss has meaning.
     """
 
     margin: float
@@ -95,14 +96,14 @@ class Modified(Surrogate):
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
-        """Return the original objective. If ``balanced``, the weight nu of its push is 1."""
+        """Return the original objective. If ``balanced``, nu, the weight of its push, is 1."""
 
     def other_weight(self) -> Weight | None:
         """Return the new weight W, or None to keep the weight of the original objective."""
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return R for a ``step`` that does not replace R; None if the pull stays the original."""
+        """Return R for a ``step`` that does not replace R; None to keep the original pull."""
         return None
 
     @property
@@ -112,7 +113,7 @@ class Modified(Surrogate):
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The original objective with new parts; ``step`` names them (GD, W, R)."""
+        """The original objective with new parts; ``step`` names the new parts (GD, W, R)."""
         stops = WithinViewMargin if self.form == "released" else Margin
         exchanged = self.parent(balanced=self.step != "GD").modify(
             dissipation=stops(margin=self.margin),
@@ -151,7 +152,7 @@ class Modified(Surrogate):
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """Return the part of each anchor's loss that pulls it to its positive (n values).
+        """Return the part of each anchor's loss that pulls the anchor to its positive, n values.
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
         d_i is the dissipation GD. c_i is half of the pull, because the derivative of the square has
@@ -166,19 +167,17 @@ class Modified(Surrogate):
 
 
 class ModifiedBarlowTwins(
-    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, section 4.2, eq. 18, table 2")
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, section 4, eq. 18, table 2")
 ):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
-    anchors and averaged over both directions (each view serves once as anchors). The loss is a
-    surrogate: d_i and w_ij, given below, and all vectors but h_i are constant.
+    anchors h_i (with positives h'_i) and averaged over both directions (each view serves once as
+    anchors). The loss is a surrogate: d_i, w_ij (see below) and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; ratio R = r. With normaliser="row" the
-    denominator of row i is sum_{k != i} e^{h'_i.h'_k/tau}, as in an earlier version of Li et al.
-    (2024). That version also prints h_i.h'_j in W, but the weights of Barlow Twins contain
-    h'_i.h'_j.
+    denominator of row i is sum_{k != i} e^{h'_i.h'_k/tau}.
 
     With variant="released" the losses of both directions are summed, not averaged. GD_i = 1[1 -
     max_k h_i.h_k < m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the
@@ -186,7 +185,7 @@ class ModifiedBarlowTwins(
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
+    Reference: Li et al., 2024, section 4, eq. 18 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
     table 5. With ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With
     ``step="GD+W"``, the pull is 2/N.
@@ -222,12 +221,12 @@ class ModifiedVICReg(
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
-    anchors and averaged over both directions (each view serves once as anchors). The loss is a
-    surrogate: d_i and w_ij, given below, and all vectors but h_i are constant.
+    anchors h_i (with positives h'_i) and averaged over both directions (each view serves once as
+    anchors). The loss is a surrogate: d_i, w_ij (see below) and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the
-    denominator is sum_{k != i} e^{h_i.h_k/tau}, as in an earlier version of Li et al. (2024).
+    denominator is sum_{k != i} e^{h_i.h_k/tau}.
 
     With variant="released" the losses of both directions are summed, not averaged. GD_i = 1[1 -
     max_k h_i.h_k < m]. h_i is pulled as an anchor and also as the positive of h'_i. Let w' be the
@@ -267,16 +266,16 @@ class ModifiedMHE(
 ):
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
-    Loss: L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged
-    over both directions (each view serves once as anchors). The loss is a surrogate: d_i and W_ij,
-    given below, and all vectors but h_i are constant. With variant="direct", the loss is eq. 14
-    with one change: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, averaged over both directions. Here U =
-    log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ) and c_i = r sum_{j != i} W_ij / 2.
-    c_i and h'_i are constant. The gradient is that of the surrogate.
+    Loss: L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors h_i (with
+    positives h'_i) and averaged over both directions (each view serves once as anchors). The loss
+    is a surrogate: d_i and W_ij (see below) and all vectors but h_i are constant. With
+    variant="direct", the loss is eq. 14 with one change: L = sum_i d_i c_i ||h_i - h'_i||^2 + U,
+    averaged over both directions. Here U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)}
+    ) and c_i = r sum_{j != i} W_ij / 2. c_i, h'_i are constant. The surrogate has this gradient.
 
-    Eq. 14 multiplies both alignment and U by d_i. But U belongs to the whole batch, so the code
-    adds it once, without d_i. In U, an h_i with d_i = 0 is held constant. ``per_anchor()`` adds U /
-    N to the loss of each anchor.
+    Eq. 14 multiplies alignment and U by d_i. But U belongs to the whole batch, so the code adds U
+    once, without d_i. In U, an h_i with d_i = 0 is held constant. ``per_anchor()`` adds U / N to
+    the loss of each anchor.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = e^{h_i.h_j/tau} /
     (tau sum_{k<l} e^{h_k.h_l/tau}); ratio R = r. The sum counts each pair of rows once (k < l), so
@@ -291,7 +290,7 @@ class ModifiedMHE(
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
     table 5. With ``step="GD"``, W and the pull are those of ``MHE`` with nu = 10, the authors'
-    value. With ``step="GD+W"``, the pull is 2/N; with variant="released", it is the pull at r = 1.
+    value. With ``step="GD+W"``, the pull is 2/N, or, with variant="released", the pull at r = 1.
 
     Example:
         >>> import torch
@@ -337,14 +336,13 @@ class ModifiedMHS(
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
     Loss: L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions (each
-    view serves once as anchors). h_j is the nearest neighbour of h_i in its own view. The loss is a
-    surrogate: d_i and W_ij, given below, and all vectors but h_i are constant. With
-    variant="direct", the loss is the mean of eq. 15 over the anchors, L_i = d_i (c_i ||h_i -
-    h'_i||^2 - ||h_i - h_j||). Here c_i = r W_ij / 2; c_i, h'_i and h_j are constant. The gradient
-    is the same.
+    view serves once as anchors). h'_i is the positive of anchor h_i, and h_j its nearest neighbour
+    in the same view. The loss is a surrogate: d_i and W_ij (see below) and all vectors but h_i are
+    constant. With variant="direct", the loss is the mean of eq. 15, L_i = d_i (c_i ||h_i - h'_i||^2
+    - ||h_i - h_j||), c_i = r W_ij / 2. The gradient is the same; everything but h_i is constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
-    for the nearest h_j of the same view (0 if it is closer than 0.01), and 0 for all others; ratio
+    for the nearest h_j of the same view (0 if h_j is closer than 0.01), 0 for all others; ratio
     R = r. W is that of ``MHS`` with nu = 1. Appendix E prints r / (2 max_j ||h_i - h_j||) as the
     factor of ||h_i - h'_i||^2, but the gradient needs the minimum.
 

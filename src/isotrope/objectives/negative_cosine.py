@@ -23,11 +23,12 @@ class NegativeCosine(
     The training methods BYOL and SimSiam add a predictor and hold the targets constant. BYOL takes
     the targets from a moving average of the encoder's weights.
 
-    Loss: L_i = -h_i.h'_i. The loss of BYOL, ||h_i - h'_i||^2 = 2 + 2 L_i, has twice this gradient.
+    Loss: L_i = -h_i.h'_i, for prediction h_i and target h'_i. The loss of BYOL, ||h_i - h'_i||^2 =
+    2 + 2 L_i, has twice this gradient.
 
     Gradient: dissipation GD = 1; weight W = 0; the pull of the positive is 1. With respect to the
-    embedding z_i before normalisation, the gradient is -(I - h_i h_i^T) h'_i / ||z_i||. Its norm is
-    sin(theta_ii') / ||z_i||.
+    embedding z_i before it is scaled to length 1, the gradient is -(I - h_i h_i^T) h'_i / ||z_i||.
+    Its norm is sin(theta_ii') / ||z_i||.
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 

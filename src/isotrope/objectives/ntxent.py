@@ -25,7 +25,8 @@ class NTXent(
     r"""InfoNCE with the rows of both views as anchors; all other rows of both views are negatives.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} + e^{s_ij/tau}))
-    ) for the first view, and the same with exchanged views for the second; mean over 2N anchors.
+    ) for anchor h_i of the first view, with s_ij = h_i.h_j and s_ij' = h_i.h'_j. For anchors of the
+    second view, the views are exchanged. The loss is the mean over all 2N anchors.
 
     Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}); dissipation GD_i = 1 / (1 +
     e^{s_ii'/tau} / S_i); weight W_ij = e^{s_ij/tau} / (tau S_i) for h_j, and the same with s_ij'
@@ -33,12 +34,11 @@ class NTXent(
     gradient as the positive of h'_i and as a negative of the other anchors. GD, W and R do not
     include this gradient.
 
-    The default temperature is from Manna et al. (2023), for SimCLR; Draganov et al. (2024) use 0.5.
+    The default temperature is the one that Manna et al. (2023) use for SimCLR.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: Manna et al., 2023, supplement, eq. 52 and table 2. The table prints e^{-s/tau} in
-    the part that repels; e^{+s/tau} is correct.
+    Reference: Manna et al., 2023, supplement, eq. 52 and table 2.
 
     Example:
         >>> import torch

@@ -85,26 +85,29 @@ class MPT(
 ):
     r"""Minimum dot Product Triplet loss: a margin on the difference of two similarities.
 
-    Loss: L_i = max(0, m - s_ii' + max_{k != i} s_ik').
+    Loss: L_i = max(0, m - s_ii' + max_{k != i} s_ik'), where s_ik' is the cosine of anchor i and
+    positive k, and m is the margin.
 
     Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first if
     several are equal); weight W_in = 1, all other W_ij = 0; ratio R = 1.
 
-    The loss is the mean over all anchors, also those with GD_i = 0. In their triplet form of MPT,
-    Li et al. (2024) print max d(h_i, h'_j), but the hardest negative is the nearest one. Nie et al.
-    (2023, eq. 20) print the condition with a plus, s_ii' + max s_ik' < m; a minus is correct.
+    The loss is the mean over all anchors, including those with GD_i = 0. Li et al. (2024) write MPT
+    as a triplet loss with max d(h_i, h'_j), but the hardest negative is the nearest, so min is
+    correct. Nie et al. (2023, eq. 20) print GD_i = 1[s_ii' + max s_ik' < m]; a minus is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives. Similarities below 0 count as 0: L_i = max(0, m - s_ii' + max(0, max_{k != i}
     s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. GD,
-    W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i = 1[L_i > 0]. h_i is
-    pulled with strength A_i. Each anchor h'_j whose hardest negative is h_i pushes h_i with W_ij =
-    A_j. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
+    W and R still describe the gradient on h_i, which is here a positive and a negative. As a
+    positive, h_i is pulled with strength 1 if L_i > 0. As a negative, h_i is pushed by all anchors
+    h'_j with L_j > 0 and s_ij' >= 0 whose hardest negative is h_i: for them, W_ij = 1, all other
+    W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. MPT is the upper
-    bound of InfoNCE (Nie et al., 2023, eq. 12) with tau log(N - 1) replaced by the margin.
+    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. An upper bound of
+    InfoNCE has the term tau log(N - 1), with temperature tau (Nie et al., 2023, eq. 12). In MPT, m
+    replaces this term.
 
     Example:
         >>> import torch
@@ -134,21 +137,23 @@ class MET(
 ):
     r"""Minimum Euclidean distance Triplet loss: a margin on the difference of two distances.
 
-    Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
+    Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), where d = sqrt(2 - 2 s) is the distance of
+    anchor and positive with the cosine s, and m is the margin.
 
     Gradient: dissipation GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first if
     several are equal); weight W_in = 1 / d_in', all other W_ij = 0; ratio R = d_in' / d_ii'. W and
     R follow from the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an
     additional part along h_i, which the normalisation removes.
 
-    A pair at a distance below 0.01 is clamped at 0.01 and has no gradient. Li et al. (2024,
-    appendix D) and Nie et al. (2023, eq. 21) print d_ii' - d_in' < m, with the wrong sign.
+    A distance below 0.01 is clamped at 0.01, and its pair has no gradient. Li et al. (2024,
+    appendix D) and Nie et al. (2023, eq. 21) print GD_i with the wrong sign, d_ii' - d_in' < m.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
-    views exchanged. GD, W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i
-    = 1[L_i > 0]. h_i is pulled with strength A_i / d_ii'. Each anchor h'_j whose hardest negative
-    is h_i pushes h_i with W_ij = A_j / d_ij'. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
+    views exchanged. GD, W and R still describe the gradient on h_i, which is here a positive and a
+    negative. As a positive, h_i is pulled with strength 1 / d_ii' if L_i > 0. As a negative, h_i is
+    pushed by all anchors h'_j with L_j > 0 whose hardest negative is h_i: for them, W_ij = 1 /
+    d_ij', all other W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -177,22 +182,24 @@ class MET(
 class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 15")):
     r"""Minimum Angle Triplet loss: a margin on the difference of two angles.
 
-    Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), in radians.
+    Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), where theta_ik' is the angle between
+    anchor i and positive k in radians, and m is the margin.
 
     Gradient: dissipation GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the
     first if several are equal); weight W_in = 1 / sin theta_in', all other W_ij = 0; ratio R = sin
     theta_in' / sin theta_ii'.
 
     An angle within 0.01 of 0 or pi is clamped; its pair neither pulls nor pushes. Nie et al. (2023,
-    eq. 22) print the condition theta_ii' - theta_in' < m, with the wrong sign.
+    eq. 22) print GD_i with the wrong sign, theta_ii' - theta_in' < m.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives. Angles above pi/2 count as pi/2: L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
     theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
-    exchanged. GD, W and R still describe the gradient on h_i, not on the anchor h'_i. Let A_i =
-    1[L_i > 0]. h_i is pulled with strength A_i / sin theta_ii'. Each anchor h'_j whose hardest
-    negative is h_i pushes h_i with W_ij = A_j / sin theta_ij'. GD_i is 1 if h_i is pulled or
-    pushed, and 0 if not.
+    exchanged. GD, W and R still describe the gradient on h_i, which is here a positive and a
+    negative. As a positive, h_i is pulled with strength 1 / sin theta_ii' if L_i > 0. As a
+    negative, h_i is pushed by all anchors h'_j with L_j > 0 and theta_ij' <= pi/2 whose hardest
+    negative is h_i: for them, W_ij = 1 / sin theta_ij', all other W_ij = 0. GD_i is 1 if h_i is
+    pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -206,7 +213,7 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
 
     margin: Annotated[
         float,
-        Hyper("m", "no loss if the positive is nearer than negatives by m (radians)", at_least=0),
+        Hyper("m", "no loss if the positive is nearer than all negatives by m radians", at_least=0),
     ] = 0.15 * math.pi
     variant: Variant = "paper"
 

@@ -22,22 +22,22 @@ Weight = Annotated[float, Hyper("nu", "weight of the push of the negatives", at_
 class BarlowTwinsGrad(
     Surrogate,
     Objective,
-    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4.2 (named L^eB)"),
+    paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4 (named L^eB)"),
 ):
-    r"""The gradient of Barlow Twins on the sphere, written as a loss of each anchor.
+    r"""A loss for each anchor whose gradient is that of Barlow Twins on the unit sphere.
 
-    Loss: L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j, summed over the
-    anchors of both views. The loss is a surrogate: A, given below, and all vectors but h_i are
-    constant.
+    Loss: The sum, over the anchors h_i of both views, of L_i = -(2/N) h_i.(A h'_i) + nu sum_{j !=
+    i} (2 h'_i.h'_j / N^2) h_i.h_j, where h'_i is the positive of h_i, and nu is ``weight``. The
+    loss is a surrogate: A, given below, and all vectors but h_i are constant.
 
-    Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull of the positive is
-    (2/N) A, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. With respect to the
-    embeddings before normalisation, the whole gradient equals that of ``BarlowTwins``. Tao et al.
-    use nu = 50 and diagonal=False, so A = I.
+    Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
+    (2/N) A h'_i, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. With respect to the
+    embeddings before they are scaled to length 1, the whole gradient equals that of
+    ``BarlowTwins``. Tao et al. use nu = 50 and diagonal=False, so A = I.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, section 4.2, eq. 10. Their code calls this loss Barlow Twins.
+    Reference: Li et al., 2024, section 4, eq. 10. Their code calls this loss Barlow Twins.
 
     Example:
         >>> import torch
@@ -81,15 +81,16 @@ class VICRegGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, appendix E (named L^eV)"),
 ):
-    r"""The gradient that Li et al. (2024) use for VICReg: without centring, and without a hinge.
+    r"""A loss with the gradient that Li et al. (2024) print for VICReg: no centring, and no hinge.
 
-    Loss: L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j, summed over the anchors
-    of both views. The loss is a surrogate: 2 h_i.h_j / N^2 and all vectors but h_i are constant.
+    Loss: The sum, over the anchors h_i of both views, of L_i = -(2/N) h_i.h'_i + nu sum_{j != i} (2
+    h_i.h_j / N^2) h_i.h_j, where h'_i is the positive of h_i, and nu is ``weight``. The loss is a
+    surrogate: 2 h_i.h_j / N^2 and all vectors but h_i are constant.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
-    With respect to the embeddings before normalisation, the gradient is that of the loss sum_i
-    ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), if nu = 2 nu1 N^2 / (D (N-1)^2). Here
-    C = sum_i h_i h_i^T / (N - 1), not centred; C' is the same for the other view. The gradient of
+    If nu = 2 nu1 N^2 / (D (N-1)^2), the gradient on the embeddings before they are scaled to length
+    1 is that of the loss sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2). Here C =
+    sum_i h_i h_i^T / (N - 1), not centred; C' is the same for the other view. The gradient of
     ``VICReg`` is different: its rows are centred, and its sum leaves out k = l.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
@@ -127,11 +128,11 @@ class SimCLRGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
-    r"""The gradient that an anchor gets from its own loss in NT-Xent, written as a loss.
+    r"""A loss whose gradient on an anchor is that of the anchor's own loss in NT-Xent.
 
-    Loss: L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau, where x_j are the rows of both
-    views except h_i and h'_i, and the additional negatives. The loss is a surrogate: p_ij and p_i,
-    given below, and all vectors but h_i are constant.
+    Loss: L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau for anchor h_i and positive h'_i.
+    The x_j are the other rows of both views, and the additional negatives. The loss is a surrogate:
+    p_ij and p_i, given below, and all vectors but h_i are constant.
 
     Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
     is the softmax of s / tau over h'_i and all x_j; p_ij is its value for x_j, p_i for h'_i.
@@ -168,21 +169,21 @@ class UniGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
-    r"""The gradient that many siamese losses share; its push comes from the second moments F.
+    r"""A loss with the gradient that many siamese losses share: a matrix of second moments pushes.
 
-    Loss: L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N. The loss is
-    a surrogate: the vectors F h_i and h'_i are constant.
+    Loss: L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N, for anchor h_i
+    and positive h'_i; nu is ``weight``. The loss is a surrogate: F h_i and h'_i are constant.
 
     Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, which may be negative, for each
     row x_j of both views but h_i and h'_i; the pull of the positive is 1 - nu s_ii' / 2N, because
     F contains h'_i too; the rest of the gradient, (nu / 2N) h_i, has no effect, because embeddings
-    are normalised.
+    are normalised. If the pull is negative, the positive is pushed away.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; the default nu is that of their released configuration. Here F is
     computed from one batch. Tao et al. average F over steps (decay 0.99) and take the targets from
-    a momentum encoder. An objective has no state, so it can do neither.
+    a momentum encoder. ``UniGrad`` does neither, because an objective has no state.
 
     Example:
         >>> import torch

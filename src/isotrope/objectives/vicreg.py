@@ -20,7 +20,7 @@ class VICReg(
     paper=Paper(
         "VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning",
         "Bardes et al., 2022",
-        "Li et al., 2024, section 4.1, table 2",
+        "Li et al., 2024, section 4, table 2",
     ),
 ):
     r"""Pull positives, keep each coordinate's standard deviation above gamma, remove covariances.
@@ -34,15 +34,15 @@ class VICReg(
 
     Gradient: dissipation GD = 1; weight W_ij = 4 nu1 y_i.y_j / (D (N-1)^2), which may be negative;
     the pull is 2 lambda / N. Two more parts complete the gradient. ``Terms.extra`` takes the
-    variances C_kk out of sum_j W_ij h_j and adds the gradient of c: in coordinate k, it is -(4 nu1
-    C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)). The residual is (2 lambda / N + W_ii)
-    h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the rows: it is the
-    gradient of ``VICRegGrad``. GD, W and R are defined only with space="sphere".
+    variances C_kk out of sum_j W_ij h_j and adds the gradient of c; coordinate k of ``extra`` is
+    -(4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) y_ik / (D (N-1)). The residual is (2 lambda / N
+    + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not centre the rows: eq. 11 is
+    the gradient of ``VICRegGrad``. GD, W and R are defined only with space="sphere".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Bardes et al., 2022, eq. 1-6. The default coefficients are from the paper. Rows
-    are l2-normalised as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et
+    are l2-normalised as in Li et al., 2024, section 4, unless space="raw". The code of Bardes et
     al. divides the first term by D and averages c over the two views. For their loss, set
     sim_coeff=25/D and var_coeff=12.5. Li et al. (2024) use sim_coeff=1 and epsilon=0.
 
@@ -62,13 +62,13 @@ class VICReg(
     cov_coeff: Annotated[float, Hyper("nu1", "weight of the squared covariances", at_least=0)] = 1.0
     gamma: Annotated[
         float,
-        Hyper("gamma", "coordinates with a smaller standard deviation are penalised", at_least=0),
+        Hyper("gamma", "standard deviation below which a coordinate is penalised", at_least=0),
     ] = 1.0
     epsilon: Annotated[
         float, Hyper("epsilon", "number added to the variance before the square root", at_least=0)
     ] = 1e-4
     space: Annotated[
-        Literal["sphere", "raw"], Hyper("", "sphere normalises each row; raw does not")
+        Literal["sphere", "raw"], Hyper("", "sphere: rows get length 1; raw: rows are kept")
     ] = "sphere"
 
     batch_level = True

@@ -1,17 +1,17 @@
-"""Defines, changes and analyses objectives by three components of their gradient (GD, W, R).
+"""Defines, changes and analyses objectives by their gradient: dissipation GD, weight W, ratio R.
 
 To define an objective: ``objective`` has the base class, and ``registry`` finds its subclasses.
 ``forms`` averages an objective over both directions, or splits it into pull and push. ``assemble``
-computes the gradient from the components. ``proof`` tests what a class declares;
+computes the gradient from the components GD, W and R. ``proof`` tests what a class declares;
 ``objective_check`` runs these tests and explains the usual errors.
 
 To change an objective: ``compose`` replaces its components by those in ``parts``, and ``surrogate``
 makes a loss with the new gradient. ``metric`` has the distances. ``authors_code`` follows the
 released code of Li et al. 2024 where it differs from their paper.
 
-To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` evaluates the components at
-given angles, and ``decompose`` finds the components of any loss. ``similarities``, ``graph``,
-``operands`` and ``compared`` find the pairs that a loss compares, in its autograd graph.
+To analyse an objective: ``anatomy`` summarises the components of a batch, ``portrait`` evaluates
+them at given angles, and ``decompose`` finds the components of any loss. ``similarities``,
+``graph``, ``operands`` and ``compared`` find the pairs that a loss compares, in its autograd graph.
 """
 
 from typing import TYPE_CHECKING

@@ -42,8 +42,8 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
         A dict. ``dissipation``: the mean dissipation GD. ``dead``: the share of anchors with GD <
         0.01. These two values leave out anchors without negatives, and are None if no anchor is
         left. ``hardest_share``: the result of :func:`hardest_share`. ``ratio``: the mean ratio R of
-        the anchors whose weights do not sum to 0. It is None if there are no such anchors, or if
-        the pull is a matrix (Barlow Twins).
+        the anchors whose weights do not sum to 0. ``ratio`` is None if there are no such anchors,
+        or if the pull is a matrix (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))

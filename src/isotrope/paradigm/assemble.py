@@ -12,7 +12,7 @@ from isotrope.kernels.choose import pairs
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return the gradients GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
+    """Return each anchor's GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
     columns = pairs(views).columns(terms.against)
     direction = terms.weight @ columns - terms.pulls * views.own
     if terms.extra is not None:
@@ -24,9 +24,9 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
     """Return the gradient of the anchors' losses with respect to the vectors of one view, n x d.
 
-    Vector j receives GD_i W_ij h_i from each anchor i that has vector j as a negative. It receives
-    -GD_i pull_i h_i from the anchor i whose positive it is. As in :func:`assemble`, ``terms.scale``
-    is not yet applied.
+    Vector j receives GD_i W_ij h_i from each anchor i that has vector j as a negative. Vector j
+    receives -GD_i pull_i h_i from the anchor i that has vector j as its positive. As in
+    :func:`assemble`, the result is not multiplied by ``terms.scale``.
 
     Args:
         terms: The components of every anchor. The objective must not treat any input as constant.
@@ -49,8 +49,8 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of two losses: each view serves once as anchors.
 
-    GD, W and the pull come from the first loss. The residual includes the gradient of the second
-    loss with respect to the first view, which has the positives and negatives of that loss.
+    GD, W and the pull come from the first loss. The residual includes the gradient that the first
+    view gets from the second loss, in which the first view has the positives and the negatives.
 
     Args:
         first: The components of the loss with the first view as anchors.
@@ -64,9 +64,9 @@ def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:
-    """Return from each row of ``vectors`` (n x d) the part orthogonal to its unit ``points`` row.
+    """Return the part of each row of ``vectors`` orthogonal to the same (unit) row of ``points``.
 
-    Normalisation removes the radial part of a gradient. The embedding before normalisation
+    Normalisation removes the radial part of a gradient. An embedding that is not yet normalised
     receives only this tangent part, divided by the embedding's norm.
     """
     return vectors - (vectors * points).sum(dim=1, keepdim=True) * points

@@ -1,8 +1,8 @@
 """Gradient components of the released code of Li et al. 2024, where it differs from the paper.
 
-The code sums two losses: each view serves once as anchors. Both losses pull h_i, as an anchor and
-as the positive of h'_i, so the effective ratio is about twice the chosen ratio. By default,
-objectives follow the paper's equations; ``variant="released"`` selects the components of this
+The code sums two losses: each view serves once as anchors. One loss pulls h_i as an anchor, and the
+other as the positive of h'_i, so the effective ratio is about twice the chosen ratio. By default,
+objectives follow the paper's equations. ``variant="released"`` selects the components of this
 module.
 """
 
@@ -27,8 +27,8 @@ Variant = Annotated[
 class WithinViewMargin(Dissipation):
     """GD = 1 if the anchor's cosine with another row of its own view is above 1 - m, else 0.
 
-    The released code of the modified objectives has GD = 1[1 - max_k h_i.h_k < m]. ``Margin`` has
-    the similarity of the positive in place of 1. With the 1, the gradient stops earlier.
+    The released code of the modified objectives uses this: GD = 1[1 - max_k h_i.h_k < m].
+    ``Margin`` has GD = 1[s_ii' - max_k s_ik' < m], so the gradient stops later.
     """
 
     margin: Annotated[float, Hyper("m", "GD is 0 if all cosines are <= 1 - m", at_least=0)] = 0.3
@@ -38,14 +38,14 @@ class WithinViewMargin(Dissipation):
 
 
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
-    """Return the components of the empirical baseline (eq. 5), as in the released code.
+    """Return GD, W and R of the empirical baseline of Li et al. 2024 (eq. 5), as in their code.
 
-    The loss of each direction is a mean over the similarity matrix without the rows with GD = 0. If
-    no row is left, the loss is 0.
+    Each direction has a loss: the mean over those rows of the similarity matrix whose GD is 1, and
+    0 if there are no such rows.
 
     Args:
-        first: Components of the direction in which the first view serves as anchors.
-        other: Components of the other direction, in which the second view serves as anchors.
+        first: Components of the direction in which the anchors are the first view.
+        other: Components of the direction in which the anchors are the second view.
         views: The views of ``first``.
     """
     active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))
@@ -61,10 +61,10 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
 
 
 def vectors_masked(first: Terms, other: Terms) -> Terms:
-    """Return the components of the modified objectives, as in the released code.
+    """Return GD, W and R of the modified objectives of Li et al. 2024, as in their released code.
 
-    An anchor with dissipation GD = 0 is replaced by a constant, so it receives no gradient, neither
-    as an anchor nor as a positive or negative. An anchor with GD = 1 is pulled by both directions,
-    also if its positive has GD = 0.
+    An anchor with dissipation GD = 0 is replaced by a constant, so the anchor receives no gradient,
+    also not as a positive or negative. An anchor with GD = 1 is pulled in both directions, even if
+    its positive has GD = 0.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

@@ -1,8 +1,8 @@
 """Tables of the similarities that a loss has computed between anchors and their candidates.
 
-:mod:`isotrope.paradigm.similarities` finds the similarities in the graph of a loss. A table
-(``Compared``) says for each pair whether the loss pulls it together or pushes it apart. ``joined``
-merges tables that share a softmax, such as a table of positives and a table of negatives.
+Candidates are the vectors that an anchor is compared with. A table (``Compared``) says for each
+pair whether the loss pulls it together or pushes it apart. ``joined`` merges tables that share a
+softmax, such as a table of positives and a table of negatives.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,17 +30,17 @@ class Compared:
         anchors: Vectors of the anchors as the loss compares them, n x d.
         columns: Vectors of the candidates as the loss compares them, m x d.
         scores: Score of each pair, n x m; a larger score is more similar.
-        gradient: Derivative of the loss by each score, n x m. A pair with a derivative below 0 is
-            pulled together; above 0, it is pushed apart.
+        gradient: Derivative of the loss by each score, n x m. Below 0, the pair is pulled together;
+            above 0, the pair is pushed apart.
         mask: Whether each pair was compared, n x m.
         rows: Number of anchors in the batch, from which the n anchors are a sample.
         both: Whether the gradient reaches both the anchors and the candidates.
         distance: Whether the scores are negated distances.
-        lengths: Norms of the anchors before normalisation; None if they were not normalised.
-        roots: Graph nodes that compute the anchors, and those that compute the columns.
+        lengths: Norms of the anchors before they were normalised; None if they were not.
+        roots: Two sets of graph nodes: those that compute the anchors, and the columns.
         rounded: Whether the gradient has half precision, so that small pulls are rounded to 0.
-        scale: Number by which the loss multiplies all scores before the exponential: 1 over the
-            temperature of a softmax. None if the loss uses different numbers.
+        scale: Number by which the loss multiplies all scores before the exponential; 1 /
+            temperature in a softmax. None if the loss multiplies scores by different numbers.
         beside: Graph node that concatenates these scores with others; None without such a node.
         summed: Number of cosines that are added up to each score; 1 if unknown.
     """
@@ -113,11 +113,11 @@ class Compared:
 
     @property
     def blocks(self) -> bool:
-        """Whether no candidate belongs to two anchors, and there are several anchors."""
+        """Whether there are several anchors, and no two of them have a candidate in common."""
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether ``others`` have these anchors as candidates, and these candidates as anchors."""
+        """Whether ``others`` compare the same vectors, with anchors and candidates exchanged."""
         anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
@@ -379,10 +379,10 @@ def stacked(whole: Sequence[Compared]) -> Compared:
 
 @dataclass(frozen=True)
 class SoftmaxEvidence:
-    """Sums over pairs that give the temperature of a softmax; add them up over several steps.
+    """Sums over pairs, for the temperature of a softmax; the sums of several steps can be added.
 
     In a softmax, the log of a pair's push is linear in its score, with slope 1 / temperature. The
-    fit of this slope weighs a pair by the square root of its share in the push of the row.
+    weight of a pair in the fit is the square root of its share in the push of its row.
     """
 
     xx: float = 0.0

@@ -47,7 +47,7 @@ class Paradigm(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
-    Reference: Li et al., 2024, eq. 5 and section 4.2. The empirical baseline of section 3.2 is
+    Reference: Li et al., 2024, section 3.2, eq. 5. The empirical baseline of this section is
     ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
     128 at a learning rate of 1e-5. For the released code of this baseline, add
     ``variant="released"``.
@@ -173,7 +173,7 @@ def modify(
     """Return an objective with the gradient components of ``parent``, except for the given ones.
 
     If the weight is replaced and the ratio is not, the ratio stays the same and the pull changes.
-    In losses of the whole batch (Barlow Twins, MHE), the pull stays the same instead.
+    In losses of the whole batch (Barlow Twins, MHE), the pull stays the same and the ratio changes.
 
     Args:
         parent: Any objective with gradient components.
@@ -213,7 +213,7 @@ def _noise_terms(objective: Objective) -> Terms:
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Convert ``component`` to a part: from a part, a short form or, for a ratio, a number."""
+    """Return ``component``, which is a part, a short form or (for a ratio) a number, as a part."""
     if isinstance(component, kind):
         return component
     if kind is Ratio and isinstance(component, (int, float)):

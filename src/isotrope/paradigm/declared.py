@@ -63,14 +63,14 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
 def objectives_by_dataset(
     objective: str, settings: Mapping[str, float | str], datasets: Collection[str]
 ) -> dict[str, tuple[str, dict[str, float | str]]]:
-    """Return a dict: for each data set, a tuple of the name of its objective and its settings.
+    """Return a dict from data sets to tuples: the objective's name, and a dict of its settings.
 
     >>> objectives_by_dataset("qa=infonce,nli=met", {"nli.margin": 0.3}, ["qa", "nli"])
     {'qa': ('infonce', {}), 'nli': ('met', {'margin': 0.3})}
 
     Args:
         objective: One name for all data sets, or ``"qa=infonce,nli=met"``.
-        settings: Hyperparameters and parts. ``nli.margin`` applies to the data set nli only.
+        settings: Dict of settings; the name ``nli.margin`` sets ``margin`` for the data set nli.
         datasets: Names of the data sets.
     """
     chosen, several = dict.fromkeys(datasets, objective), "=" in objective

@@ -1,8 +1,8 @@
 """Decomposes any loss of two views into dissipation GD, weight W and ratio R by autograd.
 
-If a loss is a function of the similarities s_ij' = h_i . h'_j, its derivatives by them are the
-pushes and pulls. The gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from
-negative j and -dL/ds_ii' is the pull of the positive. This is exact.
+If a loss L is a function of the similarities s_ij' = h_i . h'_j, the gradient of anchor i is
+sum_j (dL/ds_ij') h'_j. So dL/ds_ij' is the push from negative j, and -dL/ds_ii' is the pull of the
+positive. This is exact.
 
 If a loss is a function of embeddings and compares only products or cosines of the rows, these
 derivatives are read in its autograd graph (:mod:`isotrope.paradigm.similarities`). They are exact,
@@ -14,15 +14,14 @@ are the least-norm solution of
 and the residual is the part of g_i that no solution reaches. Two facts limit the conclusions:
 
 - the solution is unique if the rank of the system is the number of unknowns, as usual for d > n;
-  if it is smaller, other pushes give the same gradient;
+  if the rank is smaller, other pushes give the same gradient;
 - if the rank is d - 1, the vectors span the tangent plane: every gradient fits, and a small
   residual proves nothing (``testable``). Test with few rows in many dimensions.
 
 Then the pushes on each anchor are divided by their sum. The sum is GD, and the quotients are the
 weights W, which sum to 1. GD contains the 1/tau of a softmax. If pushes of both signs cancel, GD is
-the sum of their magnitudes, and |W| sums to 1. Pushes cancel if their sum is less than sqrt(eps)
-times the sum of magnitudes. If there is only a pull, GD is 1. ``normalised`` marks the anchors
-whose W sums to 1. The products GD x W and GD x pull do not depend on this choice of GD.
+the sum of their magnitudes, and |W| sums to 1. If there is only a pull, GD is 1. ``normalised``
+marks the anchors whose W sums to 1. GD x W and GD x pull do not depend on this choice of GD.
 """
 
 import inspect
@@ -50,7 +49,7 @@ Reduction = Literal["mean", "sum"]
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The three components of a loss on one batch, and how far they can be trusted.
+    """The three components of a loss on one batch, and how reliable the components are.
 
     Attributes:
         terms: GD, W and pull, detached; ``terms.scale * assemble(terms, views)`` equals
@@ -112,25 +111,25 @@ def decompose(
     the loss, because the call advances the queue.
 
     Args:
-        loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``
-            with unit rows or, if ``of="similarities"``, as ``loss_fn(similarity)`` with their
-            cosines (n x m, anchors in rows, the positives on the diagonal).
+        loss_fn: Function that returns a scalar, called as ``loss_fn(anchors, positives)`` with unit
+            rows. If ``of="similarities"``, it is called as ``loss_fn(similarity)`` with the cosines
+            (n x m, anchors in rows, their positives on the diagonal).
         anchors: Embeddings of the anchors, n x d, of any norm and dtype. Half precision is
             converted to float32.
         positives: Embeddings of the other view, m x d, m >= n. Row i is the positive of anchor i,
             and the other rows are its negatives.
-        of: Arguments of the loss: the two embeddings (the default, as for every objective here) or
-            their similarities. The choice is not inferred from the loss.
-        against: View of the negatives: the other view, the anchors' own (for losses such as
-            uniformity within a view), or both. A wrong choice shows in ``residual``.
+        of: Arguments of the loss: ``embeddings`` of the two views, as for isotrope's objectives, or
+            ``similarities`` of the two views. The choice is not inferred from the loss.
+        against: View of the negatives: ``cross`` (the other view), ``within`` (the anchors' view),
+            or ``both``. A wrong choice makes ``residual`` large.
         reduction: How the loss combines the losses of n anchors. ``terms`` belong to one anchor's
             loss, so ``terms.scale`` is 1/n for a mean, and 1 for a sum or a statistic of the batch.
             Only GD depends on this choice.
 
     Raises:
-        ValueError: ``of``, ``against`` or ``reduction`` is unknown, an embedding is zero, or the
-            loss has other arguments, is no scalar, does not depend on the anchors, or has a
-            gradient that is not finite.
+        ValueError: ``of``, ``against`` or ``reduction`` is unknown; an embedding is zero; the loss
+            does not take these arguments, is not a scalar or does not depend on the anchors; or
+            its gradient is not finite.
 
     Example:
         >>> import torch

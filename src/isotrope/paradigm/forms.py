@@ -1,6 +1,6 @@
 """Makes an objective from another: the mean of both directions, one direction, pull or push.
 
-Call ``objective.symmetric()`` or ``objective.parts``.
+Call ``objective.symmetric()`` for the mean, or read ``objective.parts`` for pull and push.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -65,7 +65,7 @@ class Derived(Objective, register=False):
 
 
 class OneWay(Derived, register=False):
-    """One direction of an objective that averages two: only the first view serves as anchors."""
+    """One of the two directions of an objective: only the first view serves as anchors."""
 
     two_directions = False
 

@@ -48,7 +48,7 @@ class Similarity:
     """A node of the graph whose output is a similarity or distance of embeddings.
 
     Attributes:
-        node: The node.
+        node: Node of autograd.
         kind: ``product``, ``distance`` or ``scores``.
         edges: Graph edges to the two operands; None for an operand without a gradient.
         order: Number of the node; nodes that were computed later have larger numbers.
@@ -61,8 +61,8 @@ class Similarity:
         tokens: Whether tokens are compared, and a later operation computes a score for each text.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
-        roots: Graph nodes that compute the first operand, and those that compute the second.
-        picked: If an operand selects rows of a matrix, the number of rows of the matrix; else 0.
+        roots: Two sets of graph nodes: those that compute the first operand, and the second.
+        picked: Number of rows of the matrix from which an operand selects rows; 0 without one.
         scale: Number that multiplies the result before an exponential; None without such a number.
         beside: Graph node that concatenates these scores with others; None without such a node.
         cosine: Whether the loss divides the result by the norms of both vectors.
@@ -174,7 +174,7 @@ def texts_of(root: Node) -> list[Tensor]:
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operation keeps the row-by-row order of the elements of this shape."""
+    """Return whether an operation keeps the order (row by row) of the elements of this shape."""
     operation = operation_of(node)
     if operation == "Permute":
         long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
@@ -379,7 +379,7 @@ def signed(size: int) -> int:
 
 
 def read_operands(seen: Similarity) -> bool:
-    """Store the operands of ``seen``; return False if they are lost or cannot be compared."""
+    """Store the operands of ``seen``; return False if autograd did not keep comparable ones."""
     node, operation = seen.node, operation_of(seen.node)
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":
@@ -439,7 +439,7 @@ def number_of(value: object) -> float | None:
 def rows_of(
     seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
 ) -> dict[Edge, Tensor]:
-    """Return a dict: for each of ``edges`` that leads to an operand of ``seen``, the operand."""
+    """Return a dict from those ``edges`` that lead to an operand of ``seen`` to this operand."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
     for second in sides:

@@ -1,4 +1,4 @@
-"""Three distances of unit vectors, computed from their similarity s.
+"""Three distances of unit vectors, computed from the similarity s of the vectors.
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
 ``distance`` and ``angle`` clamp pairs that are closer than 0.01 (s > 1 - 5e-5), because the
@@ -22,7 +22,7 @@ def angle(similarity: Tensor) -> Tensor:
 
 
 def dissimilarity(similarity: Tensor, metric: Metric) -> Tensor:
-    """Return the distance of pairs with the given cosines; larger is farther.
+    """Return the distance of pairs with the given cosines, in the given metric.
 
     For a similarity of -inf, which stands for a missing negative, the distance is infinite.
     """

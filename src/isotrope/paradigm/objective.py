@@ -41,30 +41,30 @@ class Objective:
     """Base class of every objective. Subclasses become frozen, keyword-only dataclasses.
 
     A subclass defines its hyperparameters as fields, ``formula`` and ``components``. The class
-    statement registers it under its lower-case name. Objectives have no state.
+    statement registers the class under its name in lower case. Objectives have no state.
 
     An objective is called with embeddings of any length (n x d, any float dtype), normalises them
     and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values
-    that a paper tuned for BERT-base; explicit arguments override them.
+    that a paper tuned for BERT-base; explicit arguments override these values.
 
     ``coupling`` declares how the losses of the anchors depend on each other, and so decides how
-    value and gradients are computed. It must be true of ``formula``, ``attraction`` and
-    ``repulsion``. For anchor i, let p_i be the similarity with its positive, and t_i the statistics
-    over its negatives that the formula uses. Let S_i be the sum over negatives of e^{s_ij/tau} (for
-    ``logsumexp``) or of log(1 + e^{s_ij/tau}) (for ``softplus``). With any functions f, a and c,
-    declare
+    value and gradients are computed. The declaration must be true of ``formula``, ``attraction``
+    and ``repulsion``. For anchor i, let p_i be the similarity with its positive, and t_i the
+    statistics over its negatives that the formula uses. Let S_i be the sum over negatives of
+    e^{s_ij/tau} (for ``logsumexp``) or of log(1 + e^{s_ij/tau}) (for ``softplus``). f, a and c
+    stand for any functions. Declare
 
-    - ``"none"`` if the formula returns n values, and value i is a function of p_i and t_i, or of
-      anchor i, its positive, the other view and additional negatives (InfoNCE, triplets). Each of
-      several processes then computes the loss of its own anchors only;
+    - ``"none"`` if the formula returns n values, and value i is a function of p_i and t_i, or uses
+      only anchor i, the other view and additional negatives (InfoNCE, triplets). Each of several
+      processes then computes the loss of its own anchors only;
     - ``"positives"`` if the loss is sum_i f_i(t_i, all p) across the views (DCLW);
     - ``"linear"`` if the loss is a(all p) + sum_i c_i(all p) S_i (MIO);
     - ``"total"`` if the loss is f(all p, sum_i S_i), with ``logsumexp`` across views (uniformity);
-    - ``"batch"`` in all other cases. This is the default and always right, but it costs a second
-      pass over the similarities (8 n^2 d operations instead of 6 n^2 d).
+    - ``"batch"`` in all other cases. ``"batch"`` is the default and always right, but needs a
+      second pass over the similarities (8 n^2 d operations instead of 6 n^2 d).
 
     Formulas may use the number of negatives (``count``) wherever they may use p. A wrong
-    declaration fails ``prove``, and raises ``WrongCoupling`` where it changes the gradient.
+    declaration fails ``prove``; if the gradient would be wrong, ``WrongCoupling`` is raised.
 
     A subclass overrides ``coupling``, ``pairwise`` and other declarations by an attribute
     (``pairwise = False``) or, if the value depends on settings, by a property.
@@ -129,7 +129,7 @@ class Objective:
             return
         if paper is None:
             raise TypeError(
-                f"name the source of class {cls.__name__}: "
+                f"name the paper of class {cls.__name__}: "
                 f"class {cls.__name__}(Objective, paper=Paper(...))"
             )
         cls.paper = paper
@@ -155,7 +155,7 @@ class Objective:
 
     def formula(self, pairs: Pairs) -> Tensor:
         """Return the loss with the first view as anchors: n values, or one if ``batch_level``."""
-        raise TypeError(f"{type(self).__name__} has no formula")
+        raise TypeError(f"define formula in {type(self).__name__}")
 
     def components(self, pairs: Pairs) -> Terms:
         """Return dissipation, weight and ratio of the loss with the first view as anchors.
@@ -168,8 +168,8 @@ class Objective:
     def swapped_components(self, pairs: Pairs) -> Terms:
         """Return the components of the loss with the positives as anchors.
 
-        They give the gradient on the vectors that anchors are compared with. The default is right
-        if ``holds`` names what is constant.
+        They give the gradient on the vectors with which anchors are compared. The default is right
+        if ``holds`` names all constant inputs.
         """
         terms = self.components(pairs)
         if self.holds == "nothing":
@@ -177,7 +177,7 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # positives receive a gradient
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """Return the pulling part of the loss; by default -GD_i pull_i s_ii', constant GD, pull.
+        """Return the pulling part; by default -GD_i pull_i s_ii', with GD and pull constant.
 
         If the paper splits its loss, a subclass overrides ``attraction`` and ``repulsion``. Their
         sum must be ``formula``.
@@ -187,7 +187,7 @@ class Objective:
         return -terms.dissipation * (pairs.views.anchors * terms.pulls * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        """Return the pushing part of the loss; by default GD_i sum_j W_ij s_ij, constant GD, W."""
+        """Return the pushing part; by default GD_i sum_j W_ij s_ij, with GD and W constant."""
         terms = _constant(self, pairs)
         columns = pairs.columns(terms.against)
         columns = columns if self.holds == "nothing" else columns.detach()
@@ -208,7 +208,7 @@ class Objective:
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """How the losses of the anchors are combined: the mean, or the sum if they contain 1/n."""
+        """How the anchors' losses are combined: ``mean``, or ``sum`` if each contains 1/n."""
         return "mean"
 
     # public calls
@@ -316,7 +316,8 @@ class Objective:
         """
         if self.batch_level:
             raise NoPerAnchor(
-                f"call {type(self).__name__} itself: this loss is one number for the whole batch"
+                f"call {type(self).__name__} in place of per_anchor: the loss is one number for "
+                "the whole batch"
             )
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
@@ -383,8 +384,8 @@ class Objective:
         """Check ``views``, which are not yet normalised, and return them.
 
         Raises:
-            ValueError: there are negatives, but the objective takes none, or there are too few
-                rows.
+            ValueError: there are additional negatives that the objective does not take, or fewer
+                rows than ``least_rows``.
         """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
@@ -399,7 +400,7 @@ class Objective:
         return views
 
     def compare(self, views: Views, backend: str = "auto") -> Pairs:
-        """Return the pairs of anchors and negatives in ``views``, normalised as ``space`` says.
+        """Return the pairs of anchors and negatives in ``views``, normalised as ``space`` requires.
 
         Raises:
             ValueError: See :meth:`prepare`.

@@ -40,12 +40,12 @@ from isotrope.paradigm.proof import (
 
 _IGNORED = (
     "use the negatives and groups of `pairs` in formula and components, or declare takes_negatives "
-    "= False and pairwise = False: only one of the two uses them (or neither, if the error is inf)"
+    "= False and pairwise = False: formula or components ignore them (both, if the error is inf)"
 )
 
 _REDUCED = (
-    "set reduction to 'sum' if the formula sums over the anchors; if it does not, define "
-    "attraction and repulsion so that their sum is the loss"
+    "set reduction to 'sum' if the formula sums over the anchors; otherwise define attraction and "
+    "repulsion so that their sum is the loss"
 )
 _UNCOUPLED = (
     'declare coupling = "batch", which is right for every formula that takes all statistics from '
@@ -119,9 +119,9 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
         still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
-    evidence = f"{worst:.1e}" if declared else "not declared, and changes"
+    evidence = f"{worst:.1e}" if declared else "not declared, and the loss changes"
     if still:
-        evidence = "not declared, but nothing changes"
+        evidence = "not declared, but the loss stays the same"
     return Check(label, len(cases), evidence, worst <= EXACT and not still)
 
 
@@ -142,7 +142,7 @@ def _entries(
     means: str = "",
 ) -> Check:
     if not cases:
-        return Check(name, 0, "not tried: no GD, W and R to compare", passed=True)
+        return Check(name, 0, "not checked: the objective does not define GD, W and R", passed=True)
     errors = []
     for case, views in itertools.product(cases, batches):
         try:
@@ -165,7 +165,7 @@ def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
     """Say what the failed cases have in common."""
     case, views = wrong[0]
     shape = " x ".join(map(str, views.shape))
-    found = f"wrong in {len(wrong)} of {tried} cases, first in {case!r} on {shape} embeddings"
+    found = f"{len(wrong)} of {tried} cases fail; the first is {case!r} on {shape} embeddings"
     if all(isinstance(case, Symmetric) for case, _ in wrong):
         return f"{_ONE_SIDED}: only the symmetric form is wrong; {found}"
     return found
@@ -211,8 +211,8 @@ def _finite(cls: type[Objective]) -> Check:
 def mistakes(objective: Objective) -> list[str]:
     """Return sentences on how push and pull of the components differ from those of the formula.
 
-    They are measured on 4 random rows in 16 dimensions, for which weights are unique. Objectives
-    whose pull is different in each coordinate or that have no in-batch negatives are not analysed.
+    Push and pull are measured on 4 random rows in 16 dimensions, for which weights are unique. The
+    measurement needs in-batch negatives, and a pull that is equal in all coordinates.
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:

@@ -46,7 +46,7 @@ class Component:
     """A dissipation, ratio or weight, computed from the similarities of each anchor.
 
     Attributes:
-        by_name: A dict from short names, such as ``margin``, to the parts of one kind.
+        by_name: A dict from short names, such as ``margin``, to the classes of one kind of part.
     """
 
     by_name: ClassVar[dict[str, type["Component"]]]
@@ -96,15 +96,15 @@ class Always(Dissipation, name="none"):
 
 @dataclass(frozen=True)
 class Margin(Dissipation):
-    """Dissipation GD = 1 until the hardest negative is farther than the positive by m, then 0.
+    """Dissipation GD: 0 if the hardest negative is farther than the positive by m or more, else 1.
 
     ``dot``: GD = 1[s_ii' - max_k s_ik' < m] (MPT and all modified losses); ``distance``: GD =
     1[min_k d_ik' - d_ii' < m] (MET); ``angle``: GD = 1[min_k theta_ik' - theta_ii' < m] (MAT).
     """
 
     coupling = "none"
-    margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
-    metric: Annotated[Metric, Hyper("", "measure of the gap")] = "dot"
+    margin: Annotated[float, Hyper("m", "lead of the positive that makes GD 0", at_least=0)] = 0.3
+    metric: Annotated[Metric, Hyper("", "unit of the lead: dot, distance or angle")] = "dot"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         near = dissimilarity(pairs.positive, self.metric)
@@ -120,7 +120,7 @@ class Fraction(Dissipation):
 
     coupling = "none"
     temperature: Temperature = 0.05
-    margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = 0.0
+    margin: Annotated[float, Hyper("u", "angle added to the positive's angle", at_least=0)] = 0.0
 
     def __call__(self, pairs: Pairs) -> Tensor:
         positive = shifted(pairs.positive, self.margin)
@@ -149,12 +149,12 @@ class Static(Ratio):
 class ArcRatio(Ratio, name="arccon"):
     """Ratio R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
-    For u = 0 (InfoNCE), R is 1 everywhere. Otherwise R is 0 if theta + u >= pi, or if theta is
-    closer than 0.01 to 0 or pi.
+    theta_ii' is the angle between anchor and positive. For u = 0 (InfoNCE), R is 1 everywhere.
+    Otherwise R is 0 if theta_ii' + u >= pi, or if theta_ii' is closer than 0.01 to 0 or pi.
     """
 
     coupling = "none"
-    margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = math.pi / 18
+    margin: Annotated[float, Hyper("u", "angle added to theta_ii'", at_least=0)] = math.pi / 18
 
     def __call__(self, pairs: Pairs) -> Tensor:
         if self.margin == 0:
@@ -168,11 +168,11 @@ class ArcRatio(Ratio, name="arccon"):
 class MetricRatio(Ratio, name="met"):
     """Ratio R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
 
-    p is the positive, n the hardest negative. R is 0 if the distance or angle of p or n is clamped.
+    p is the positive, n the hardest negative. R is 0 if a distance d or an angle theta is clamped.
     """
 
     coupling = "none"
-    metric: Annotated[Metric, Hyper("", "measure of d_n and d_p")] = "distance"
+    metric: Annotated[Metric, Hyper("", "R of a loss of dot (R = 1), distance, angle")] = "distance"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         push = slope(pairs.hardest(), self.metric)
@@ -181,7 +181,7 @@ class MetricRatio(Ratio, name="met"):
 
 _BY = Hyper(
     "",
-    "s in W: h_i.h'_j (cross), h_i.h_j (anchors), h'_i.h'_j (positives), cross and anchors (both)",
+    "cosine in W: h_i.h'_j (cross), h_i.h_j (anchors), these two (both), h'_i.h'_j (positives)",
 )
 
 
@@ -189,8 +189,8 @@ _BY = Hyper(
 class Weight(Component):
     """Base class of weights W_ij, computed from a similarity and a statistic of the row or batch.
 
-    A call returns n x c weights, 0 for columns that are not negatives. For ``SurrogatePairs`` it
-    returns ``kernels.surrogate_sums.LazyWeights``, which do not store the n x c matrix.
+    A call returns n x c weights, 0 for columns that are not negatives. With ``SurrogatePairs``, the
+    weights are ``kernels.surrogate_sums.LazyWeights``, which do not store the n x c matrix.
 
     Attributes:
         by: Similarity that the weight depends on: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j,
@@ -226,7 +226,7 @@ class Softmax(Weight):
     temperature: Temperature = 0.05
     by: Annotated[By, _BY] = "cross"
     normaliser: Annotated[
-        Literal["row", "batch"], Hyper("", "whether the weights of a row or of the batch sum to 1")
+        Literal["row", "batch"], Hyper("", "weights sum to 1 for each anchor (row) or in the batch")
     ] = "row"
 
     @property
@@ -304,8 +304,8 @@ class Uniform(Weight):
 class Hardest(Weight):
     """Weight W_ij = 1 at the hardest negative, the first if several are equal, else 0 (MPT).
 
-    With the metric ``distance``, W at the hardest negative is 1/d_n (MET, MHS); with ``angle`` it
-    is 1/sin theta_n (MAT). With these metrics, W is 0 if the hardest negative is closer than 0.01.
+    With the metric ``distance``, W at the hardest negative is 1 / distance (MET, MHS); with
+    ``angle``, 1 / sin(angle) (MAT). With these metrics, W is 0 below a distance or angle of 0.01.
     """
 
     metric: Annotated[Metric, Hyper("", "what the push increases: -s, distance or angle")] = "dot"

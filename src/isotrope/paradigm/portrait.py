@@ -1,8 +1,8 @@
 """Computes GD, W and R of an objective for one anchor with given angles to the other vectors.
 
-All vectors are unit vectors. Apart from their parts along the anchor, the positive and the
-negatives are perpendicular to each other. Both views of a negative are the same vector, so the
-angles are the same within a view and across views.
+All vectors are unit vectors. The positive and each negative are a sum of two parts: one along the
+anchor, and one orthogonal to it. All orthogonal parts are orthogonal to each other. Both views of a
+negative are the same vector, so angles are the same within a view and across views.
 """
 
 import math
@@ -29,7 +29,7 @@ class Portrait:
         near: Angles between anchor and positive, p values.
         far: Mean angles between anchor and negatives, q values.
         dissipation: Values of GD, p x q.
-        ratio: Values of R, p x q. A value is NaN if the weights are 0. None if all are NaN.
+        ratio: Values of R, p x q, NaN where R is not defined. None if R is nowhere defined.
         angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
         weight: Values of W for these k negatives.
     """
@@ -106,7 +106,7 @@ def summary(objective: Objective) -> dict[str, str]:
 
 
 def rows(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return a dict: for each name, a list of GD, weight, ratio, paper, equation and settings."""
+    """Return a dict from names to lists: GD, weight, ratio, paper, equation and settings."""
     rows_ = {}
     for name in names:
         cls = Objective.registered[name]

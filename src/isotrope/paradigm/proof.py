@@ -1,10 +1,10 @@
 """Tests whether the components of an objective give the gradient of its formula.
 
 An objective is written twice: as a formula and as the three components of its gradient. This module
-compares formula and components by autograd, in float64, on several kinds of batches. It also tests
-what a class declares (invariances, coupling), the sum of attraction and repulsion, and whether
-values are finite on degenerate input. ``isotrope.paradigm.objective_check`` runs all checks on one
-class.
+compares formula and components by autograd, in float64, on several kinds of batches. Other tests
+are on what a class declares (invariances, coupling), on the sum of attraction and repulsion, and on
+whether values are finite on degenerate input. ``isotrope.paradigm.objective_check`` runs all checks
+on one class.
 """
 
 import math
@@ -143,8 +143,8 @@ def double_entry(
 ) -> float:
     """Compare the components' gradient with autograd of the formula; return the largest error.
 
-    The error is the largest difference, divided by the largest push plus pull on an anchor or, if
-    it is larger, by the largest gradient. Push, pull and gradient contain the 1/n of a mean.
+    The error is the largest difference, divided by the larger of two sizes: the largest push plus
+    pull on an anchor, and the largest gradient. Push, pull and gradient contain the 1/n of a mean.
 
     Args:
         objective: Objective with gradient components.
@@ -166,8 +166,8 @@ def double_entry(
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Run :func:`double_entry` with additional negatives and with groups; return the larger error.
 
-    The result is infinite if the objective declares that it uses negatives or groups, but they do
-    not change the gradient.
+    The result is infinite if negatives do not change the gradient of an objective that declares
+    that it takes negatives. The same holds for groups.
     """
     half, usual, errors = len(anchors) // 2, further(objective, anchors), [0.0]
 
@@ -214,7 +214,7 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
 
     Args:
         objective: Any objective.
-        anchors: Embeddings of the anchors, n x d, in float64. One block has 512 rows.
+        anchors: Embeddings of the anchors, n x d, in float64; for several blocks, n > 512.
         positives: Embeddings of the positives, n x d.
     """
     n = len(anchors)

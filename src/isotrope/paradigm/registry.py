@@ -21,9 +21,9 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "", "use the values that a paper tuned for this encoder; values that you set override them"
+        "", "encoder for which a paper tuned the values; values that you set override these"
     ),
-    "symmetric": Hyper("", "mean of two losses, with each view as anchors", choices=(False, True)),
+    "symmetric": Hyper("", "mean of two losses: each view once as anchors", choices=(False, True)),
     "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
 }
 
@@ -53,7 +53,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         name: Registered name.
         settings: Hyperparameters by field name. ``dissipation``, ``weight`` and ``ratio`` replace a
             component (see :meth:`Objective.modify`). But if the class has a hyperparameter of this
-            name, a number sets the hyperparameter. ``preset`` takes a paper's tuned values,
+            name, a number sets the hyperparameter. ``preset`` names an encoder with tuned values,
             ``symmetric`` averages both directions, and ``part`` keeps only the ``attraction`` or
             ``repulsion``.
 
@@ -71,7 +71,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         elif key in fields:
             hyperparameters[key] = _setting(name, key, fields[key], value)
         elif key == "preset" and not isinstance(value, str):
-            raise InputError(f"objective {name}: preset must be a name; found {brief(value)}")
+            raise InputError(f"objective {name}: give preset as a name; found {brief(value)}")
         elif key in FORMS:
             forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
         else:
@@ -193,5 +193,5 @@ def check_plugins(plugins: object, folder: Path) -> None:
         }:
             raise InputError(
                 f"add `--plugin {path}` if you trust the code in this file: {folder} needs this "
-                "file, but code that only a folder names is not run"
+                "file, and isotrope does not run code that only a folder names"
             )

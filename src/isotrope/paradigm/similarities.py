@@ -6,11 +6,10 @@ the signed weight of the pair. If dL/dS is below 0, the loss pulls the pair toge
 0, the loss pushes the pair apart. Dissipation GD, weights W and ratio R (docs/notation.md) follow
 from these signed weights, for every loss, trainer, module and layout of rows.
 
-The similarities are found in the autograd graph of a loss that is already computed. Therefore a
-compiled model is not compiled again, and operations that torch fuses (a triplet loss, a cosine)
-appear as their parts. Hooks on a few nodes read gradients in the backward pass of the training, so
-no collective operation runs twice. A loss cannot be read if autograd does not keep its values, if
-it is compiled, or if it is a custom autograd function; ``GraphReading.reason`` then says why.
+The similarities are found in the autograd graph of a loss that is already computed. Hooks on a few
+nodes read gradients in the backward pass of the training. A loss cannot be read if autograd does
+not keep its values, if it is compiled, or if it is a custom autograd function;
+``GraphReading.reason`` then gives the cause.
 
 The graph also shows which share of the gradient the pairs explain. The share is below 1 if the loss
 also uses embeddings without comparing them, such as in a penalty on their norms.
@@ -54,7 +53,7 @@ _SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", 
 _SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
-_NOTHING = "the loss is 0, because nothing is compared: one row, one label, or no equal labels"
+_NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
 _MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
@@ -75,14 +74,14 @@ class GraphReading:
 
     Attributes:
         loss: Value of the loss.
-        compared: Similarities in the order in which they were computed.
+        compared: List of :class:`Compared` tables, in the order of their computation.
         explained: Share of the gradient on the embeddings that the pairs explain; None if no pairs
             were found.
-        known: A tuple for each objective of isotrope in the loss: the objective and its views.
+        known: A list of tuples (objective, views), one for each objective of isotrope in the loss.
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
-        rows: Number of anchors in the batch. If the loss selects anchors, number of all embeddings.
+        rows: Number of anchors in the batch, or of all embeddings if the loss selects anchors.
         divisors: Numbers by which the loss was divided at the end, such as the number of batches
             whose gradients a trainer accumulates.
     """

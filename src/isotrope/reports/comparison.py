@@ -18,7 +18,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One cell of a table. ``note`` is a label; ``title`` says why a cell has no number."""
+    """One cell of a table. ``title`` says why a number is missing; ``note`` is a short remark."""
 
     text: str
     title: str = ""
@@ -29,7 +29,7 @@ class ComparisonCell:
 
 
 def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
-    """Return a tuple (key, heading, meaning) for each column that runs of these kinds have."""
+    """Return a tuple (key, heading, meaning) for each column of the comparison of these runs."""
     kinds = {"images" if run.of_images else "text" for run in runs}
     score = "kNN" if kinds == {"images"} else "Dev"
     return [
@@ -98,7 +98,7 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def differing(runs: Sequence[Run]) -> list[str]:
-    """Return for each run the settings in which the runs differ, without those of the objective."""
+    """Return a text for each run: the settings that differ, except the objective's settings."""
     names = dict.fromkeys(name for run in runs for name in run.settings if "objective" not in name)
     differ = [
         name
@@ -132,7 +132,7 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
 
 
 def verdict(run: Run) -> str:
-    """Return one sentence on a run: whether training helped or, if not known, its best score."""
+    """Return a sentence on a run: whether training helped or, if unknown, the best score."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
     state = "Your own training loop, up to" if run.foreign else "In progress (or stopped) at"
@@ -151,13 +151,13 @@ def verdict(run: Run) -> str:
 
 
 def twins(run: Run, runs: Sequence[Run]) -> str:
-    """Return a sentence that names the runs with the same saved weights; empty if none has them."""
+    """Return a sentence that names other runs with the same saved weights; "" if there are none."""
     same = [
         other.name
         for other in runs
         if other is not run and run.weights is not None and other.weights == run.weights
     ]
-    return f"The saved model has the same weights as in {', '.join(same)}." if same else ""
+    return f"The saved weights equal those of {', '.join(same)}." if same else ""
 
 
 def _score_name(run: Run) -> str:

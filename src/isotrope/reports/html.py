@@ -65,7 +65,7 @@ def write_report(
         runs: Output folders of trainings on text or images, finished or in progress.
         output: The HTML file to write. An existing file is replaced.
         title: The page's title.
-        tables: Additional tables, shown after the comparison.
+        tables: Tables to show after the comparison of the runs.
         pictures: Folder to which every picture is also written, as SVG and as PNG.
 
     Returns:
@@ -79,7 +79,7 @@ def write_report(
     read_files = [file for run in runs for file in vars(RunFolder(run)).values() if file.is_file()]
     check_outputs(output.parent, [output.name], read_files)
     if pictures is not None and Path(pictures).resolve() == output.resolve():
-        raise InputError(f"give another folder for the pictures: {output} is the name of the page")
+        raise InputError(f"give another folder for the pictures: {output} is the file of the page")
     read = _named([read_run(Path(run)) for run in runs])
     page = _page(read, title, tables)
     with atomic_replace(output) as temporary:
@@ -331,7 +331,7 @@ def write_audit(audited: Audit, folder: Path) -> None:
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return the text of a run's label, and its CSS class: ``healthy``, ``even`` or ``faulty``."""
+    """Return text and CSS class of the label of a run: ``healthy``, ``even`` or ``faulty``."""
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"
@@ -363,7 +363,8 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
     fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)
     causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
     if len(unhealthy) > _MOST_NAMED:
-        causes += f"{len(unhealthy) - _MOST_NAMED} more runs are not healthy. "
+        more = len(unhealthy) - _MOST_NAMED
+        causes += f"{more} more {'run is' if more == 1 else 'runs are'} not healthy. "
     rest = f", {unknown} not diagnosed" if unknown else ""
     are = "is" if fine == 1 else "are"
     return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
@@ -385,7 +386,7 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
 
 
 def table_row(evidence: Evidence) -> tuple[str, str, str]:
-    """Return the row of a measured number: name, value, and threshold ("" if it has none)."""
+    """Return a tuple of texts: name, value and limit of a number; the limit is "" without one."""
     unit = f" {evidence.unit}" if evidence.unit else ""
     limit, (times, sign) = evidence.threshold, (100, "%") if evidence.is_share else (1, "")
     against = "" if limit is None else f"{evidence.side} {_number(times * limit)}{sign}".strip()

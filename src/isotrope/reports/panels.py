@@ -1,4 +1,4 @@
-"""Draws pictures as small SVG elements of the page, with scales that convert points to numbers.
+"""Draws the pictures of the page as SVG elements, and describes the axes for the page's script.
 
 Every picture is transparent and has the text colour of the page. The same runs give the same bytes.
 """
@@ -27,15 +27,15 @@ _LONGEST = 21  # characters of a name that fit beside the curves
 
 @dataclass(frozen=True)
 class Scale:
-    """The scales of a picture's axes, for the script of the page.
+    """The axes of a picture, with which the page's script converts positions to numbers.
 
     Attributes:
         across: The quantity on the horizontal axis.
-        along: Whether the cursor shows all lines at its x position, instead of the nearest point.
-        box: Left, top, right and bottom of the axes.
-        x: Offset and slope that convert a horizontal position to a number.
-        lines: A dict for each line: ``run``, ``column``, ``name``, ``spread`` and a vertical ``y``.
-        log: Whether the vertical axis is logarithmic.
+        along: Whether the cursor reads all lines at one x position; if False, the nearest point.
+        box: Left, top, right and bottom of the axes, in points from the top left corner.
+        x: Horizontal position of the number 0, and number of points for one unit.
+        lines: A dict for each line: ``run``, ``column``, ``name``, ``spread``, ``y`` (like ``x``).
+        log: Whether the vertical axis is logarithmic; then ``y`` has the position of 1.
     """
 
     across: str
@@ -56,7 +56,7 @@ class ReportPanel:
         note: A line on how to read the picture.
         names: The names of the solid and the dotted line of a run; empty if runs have one line.
         svg: The SVG element.
-        wide: A wider SVG element with the names of the runs at the ends of their lines, or empty.
+        wide: A wider SVG element with the runs' names at the ends of lines; "" if it is not drawn.
         scales: A dict from ``KEY`` and ``KEY-wide`` to the scales of ``svg`` and ``wide``.
         without: Names of the runs that have not measured this quantity.
     """
@@ -74,7 +74,7 @@ class ReportPanel:
 def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
     """Draw the measured quantities by subject, and list those that no run has measured.
 
-    Returns: A tuple for each subject: the section, the pictures, and the titles that have none.
+    Returns: A tuple for each subject: section, pictures, and titles of unmeasured quantities.
     """
     sections_ = []
     for section in SECTIONS:

@@ -44,11 +44,11 @@ class Curve:
     """The measured points of one line of one run.
 
     Attributes:
-        run: Position of the run among the runs.
-        line: One of the lines of the quantity.
+        run: Index of the run.
+        line: The line, which names the columns of metrics.csv.
         x: Horizontal positions of the points, m values.
         y: Vertical positions of the points, m values.
-        spread: Standard deviations of y, m values, or None.
+        spread: Standard deviations of y, m values; None if no band is drawn.
         origin: Number that is subtracted from y before the line is drawn.
         unit: Number by which y - origin is divided. If runs are comparable, origin is 0 and unit 1.
     """
@@ -68,7 +68,7 @@ class Curve:
 
 
 def styles(count: int) -> list[Style]:
-    """Return one style for each run. Every six runs, the colours repeat with another dash."""
+    """Return a style for each run: six colours, then the same colours with another dash pattern."""
     n = len(_COLOURS)
     return [Style(_COLOURS[i % n], _DASHES[i // n % len(_DASHES)]) for i in range(count)]
 
@@ -80,9 +80,9 @@ def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return the quantities to draw. Each dev metric has its own picture of the dev score.
+    """Return the quantities to draw, with one picture of the dev score for each dev metric.
 
-    An unfinished run is drawn with the finished runs that have the same ``dev`` setting.
+    The dev metric of an unfinished run is that of the finished runs with an equal setting ``dev``.
     """
     names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}

@@ -1,4 +1,4 @@
-"""Defines the pictures of a report, by subject, and its glossary, from the table of metrics."""
+"""Defines the pictures and the glossary of a report, from ``isotrope.diagnostics.metrics``."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ class Line:
     Attributes:
         column: The column of metrics.csv.
         name: The name in the legend of the picture; empty if each run has only one line.
-        spread: The column of a standard deviation, drawn as a band around the line.
+        spread: The column of the standard deviation, which is drawn as a band; empty for no band.
     """
 
     column: str
@@ -28,7 +28,7 @@ class Quantity(Panel):
 
     Attributes:
         lines: Lines to draw for every run; the second line is dotted.
-        runs: Positions of the runs to draw; None for all runs.
+        runs: Indices of the runs to draw; None for all runs.
     """
 
     lines: tuple[Line, ...] = ()
@@ -77,7 +77,7 @@ QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quan
 
 
 def explained(keys: AbstractSet[str]) -> list[tuple[str, str, str]]:
-    """Return (title, symbol, meaning) for each metric in the pictures with these keys."""
+    """Return a tuple (title, symbol, meaning) for each metric in the pictures with these keys."""
     return [
         (metric.title, metric.symbol, metric.meaning)
         for quantity in QUANTITIES

@@ -1,4 +1,4 @@
-"""Reads run folders: config.yaml, metrics.csv and result.json become one record."""
+"""Reads config.yaml, metrics.csv and result.json of a run folder into a :class:`Run`."""
 
 import math
 import os
@@ -35,10 +35,10 @@ class Run:
 
     Attributes:
         name: The folder's name.
-        folder: Folder from which it was read.
+        folder: Folder from which the run was read.
         settings: Settings in config.yaml; empty if a custom training loop wrote the log.
         steps: Numbers of the t logged steps, in ascending order.
-        series: Values of each column of metrics.csv at these steps, NaN if not measured.
+        series: A dict from column of metrics.csv to t values, NaN at steps without a measurement.
         result: Contents of result.json; None if the run is in progress or was stopped.
         judgement: Whether training helped; None if no scores were stored.
     """
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The training method of a run on images, followed by ``--cut`` if this is not 1."""
+        """The training method of a run on images, and the value of ``--cut`` if it is not 1."""
         details = self.result.details if self.result else {}
         recorded = details.get("method", self.settings.get("method", ""))
         name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
@@ -111,10 +111,10 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """Fingerprint of the scored data. Dev scores with equal fingerprints are comparable.
+        """Fingerprint of the dev data. Dev scores with equal fingerprints are comparable.
 
-        Older versions of isotrope recorded none. For their runs, this is the score's name and
-        settings; for ``--dev auto`` and kNN, also the fingerprint of the training data.
+        Older versions of isotrope recorded no fingerprint of dev data. For a run of such a version,
+        a text with the name and settings of the dev score takes its place.
         """
         if recorded := self._dev("data"):
             return recorded
@@ -126,12 +126,12 @@ class Run:
 
     @property
     def scores(self) -> Series:
-        """The dev score (for images, the kNN accuracy) at each step; NaN if it was not measured."""
+        """The dev score (for images, the kNN accuracy) at each step; NaN if none was measured."""
         return self.series.get("knn" if self.of_images else "dev", np.full_like(self.steps, np.nan))
 
     @property
     def dev_settings(self) -> str:
-        """A text of the settings that determine the scored data, for runs without a result."""
+        """The settings that determine the dev data, as text, to compare runs without a result."""
         names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 
@@ -164,7 +164,7 @@ class Run:
         return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
 
     def last(self, column: str) -> float | None:
-        """Return the last finite value of a column of metrics.csv, or None."""
+        """Return the last finite value of a column of metrics.csv; None if no value is finite."""
         values = self.series.get(column, np.empty(0))
         values = values[np.isfinite(values)]
         return float(values[-1]) if len(values) else None

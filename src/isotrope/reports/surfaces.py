@@ -1,9 +1,8 @@
 """Plots a quantity over two angles: heatmaps, and curves where one angle is fixed.
 
-As in the papers, the horizontal axis is the angle to the negatives, the vertical axis is the angle
-to the positive, and ticks are multiples of pi. Colours go from dark to light, so they also work in
-greyscale and for colour-blind readers. Undefined values are grey and hatched. The same numbers give
-the same file, byte for byte.
+The horizontal axis is the angle to the negatives, and the vertical axis is the angle to the
+positive. Ticks are multiples of pi. Colours go from dark to light, so they also work in greyscale
+and for colour-blind readers. Undefined values are grey and hatched.
 """
 
 import io
@@ -108,7 +107,7 @@ def heatmaps(
 
 
 def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
-    """Draw each surface's first row over the angle to the negatives; the y axis goes to 1."""
+    """Draw the first row of each surface over the angle to the negatives; y goes from 0 to 1."""
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))
@@ -128,7 +127,7 @@ def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
 
 
 def settings(salt: str) -> dict[Any, Any]:
-    """Return settings of matplotlib; an equal ``salt`` gives equal ids in an SVG."""
+    """Return a dict of matplotlib's settings; two SVGs with the same ``salt`` have equal ids."""
     return {
         "svg.fonttype": "path",  # a separate file cannot rely on the fonts of its reader
         "svg.hashsalt": f"isotrope {salt}",

@@ -31,7 +31,7 @@ _PLACES = ("encoder", "dev", "data", "files")  # settings that name files or mod
 
 
 def grid(spec: Sweep) -> list[dict[str, str]] | None:
-    """Return a list of dicts, one for each combination of values; None if values are drawn."""
+    """Return a dict from setting to value for each combination; None if values are drawn."""
     if spec.sampler != "grid":
         return None
     names = [setting.name for setting in spec.varied]

@@ -42,7 +42,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return a value of the range as text: ``low`` for share 0, ``high`` for share 1."""
+        """Return a value of the range as text; ``share`` goes from 0 (``low``) to 1 (``high``)."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:

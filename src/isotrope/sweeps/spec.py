@@ -1,4 +1,4 @@
-"""The settings of a sweep, and the plan with the settings and the folder of each run."""
+"""The settings of a sweep, and its plan: the settings and the folder of each run."""
 
 import math
 import re
@@ -30,7 +30,7 @@ RUNS: dict[str, type[RunSettings]] = {"train": TrainSettings, "train-images": Im
 _LONGEST = 120  # characters of a folder's name
 
 
-_drawn = Used(lambda drawn: drawn, "a grid draws no values; choose `--sampler random`")
+_drawn = Used(lambda drawn: drawn, "choose `--sampler random`: a grid draws no values")
 
 
 class SweepSettings(Settings):
@@ -39,12 +39,12 @@ class SweepSettings(Settings):
     vary: list[str] = setting([], "Setting to vary, and its values.", "NAME=VALUES")
     output: Path = setting(..., "Folder for the runs, the table and the picture.", "DIR")
     sampler: Literal["grid", "random", "tpe"] | None = setting(
-        None, "How values are chosen.", shown="grid, or random for a range without :N"
+        None, "How values are chosen.", shown="grid; random if a value is a range without :N"
     )
-    trials: int = setting(20, "Number of trials (random, tpe).", ge=1, used=_drawn)
+    trials: int = setting(20, "Number of trials of random or tpe samplers.", ge=1, used=_drawn)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every trial with.")
     metric: str | None = setting(
-        None, "Number in result.json to rank by.", shown="dev_best; for images knn_final"
+        None, "Number in result.json that ranks trials.", shown="dev_best; for images knn_final"
     )
     goal: Literal["max", "min"] | None = setting(
         None, "Whether a high or a low number is best.", shown="max; min for loss and seconds"
@@ -56,8 +56,8 @@ class SweepSettings(Settings):
         ge=1,
         used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "a run takes all `--devices`"),
     )
-    draws: int = setting(0, "Random seed of the samplers random and tpe.", ge=0, used=_drawn)
-    keep: Literal["all", "best"] = setting("all", "Models to keep: all, or the best trial's.")
+    draws: int = setting(0, "Seed of the random or tpe sampler.", ge=0, used=_drawn)
+    keep: Literal["all", "best"] = setting("all", "Keep all models, or those of the best trial.")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Sweep:
         base: Settings that all runs share: a dict from flags or YAML keys to values.
         chosen: Settings of the sweep itself.
         varied: Settings to vary.
-        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if there are trials for all combinations.
+        sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if ``trials`` allows every combination.
         metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
         jobs: Number of runs at a time.

@@ -1,12 +1,8 @@
 """An Optuna study, which suggests values and records the trials in a journal.
 
-The journal is a text file that only grows. It is reliable on network file systems, unlike the locks
-of SQLite, and Optuna's dashboard opens it. A trial is one combination of values, and its score is
-the mean over the seeds. Results are read from the run folders, so a new study repeats no training.
-
-The combinations of a grid are added as trials in order, because Optuna's ``GridSampler`` shuffles
-them. Each trial has its own seed: with one seed for the sampler, all processes would draw the same
-values. Therefore the same command draws the same values, whatever ran before.
+The journal is a text file, which Optuna's dashboard can open. A trial is one combination of values,
+and the score of a trial is the mean over the seeds. The combinations of a grid become trials in
+order. The sampler gets a new seed for each trial, so the same command draws the same values.
 """
 
 import warnings

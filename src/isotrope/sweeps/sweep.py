@@ -43,8 +43,8 @@ class Trial:
         metric: Name of the score.
         numbers: Optuna's numbers of the trial; several if Optuna chose the values several times.
         results: A dict from seed to result, for the finished runs.
-        notes: A dict from seed to the reason why this run has no result.
-        failures: The errors of the runs that could not be trained.
+        notes: A dict from seed to the reason why the run with this seed has no result.
+        failures: Messages of the errors that ended runs.
     """
 
     values: dict[str, str]
@@ -55,7 +55,7 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
     def take(self, seed: int, result: Result | str | InputError | None) -> None:
-        """Add a run's outcome: a result, a reason, an error, or None if the run is not finished."""
+        """Store a run's result, the reason why it diverged, or an error; None stores nothing."""
         if isinstance(result, Result):
             self.results[seed] = result
         elif result is not None:
@@ -104,10 +104,10 @@ def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
-    """Train the missing runs and return all trials.
+    """Train the runs that are not finished, and return all trials.
 
     Args:
-        spec: The plan.
+        spec: The plan of the sweep.
         report: Function that receives a line for each finished run.
     """
     check_sweep(spec)

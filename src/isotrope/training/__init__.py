@@ -6,11 +6,11 @@ sentence-transformers and transformers. ``callbacks`` logs, scores and saves bet
 ``checkpoints`` finds complete checkpoints, ``progress`` prints the progress, and ``nan_guard``
 stops a run at a number that is not finite.
 
-For text, ``fit_text`` has ``isotrope.fit``, ``text`` performs the whole run, ``text_module`` has
-the trained module, and ``card`` writes the model card. For images, the package ``images`` has the
-training methods.
+For text, ``fit_text`` defines ``isotrope.fit``, ``text`` performs the whole run, ``text_module``
+builds the module to train, and ``card`` writes the model card. For images, the package ``images``
+has the training methods.
 
-If a run has several processes, ``launch`` starts and watches them, and each runs ``worker``.
+If a run has several processes, ``launch`` starts and watches them. Each process runs ``worker``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,13 @@
 """``--recipe auto``: looks at the data and the encoder to choose settings that a user left out.
 
-The choices replace the defaults before a run begins. config.yaml therefore has every choice, and
-the same command with the choices as flags repeats the run.
+The choices replace the defaults before a run begins, and are written to config.yaml. The same
+command with the choices as flags repeats the run.
 
-For pairs, it chooses a contrastive loss in both directions, no head, the encoder's own length
-limit, and a high learning rate for several epochs. The saved weights are a mean of the original and
-the trained weights. In our trials (docs/LOG.md), this mean scored about as well as the trained
-weights and forgot less. For single texts, it chooses SimCSE's settings. Held-out records
-decide only whether the run saves the trained model or the original one.
+For pairs, ``--recipe auto`` chooses a contrastive loss in both directions, no head, the encoder's
+own length limit, and a high learning rate for several epochs. The saved weights are a mean of the
+original and the trained weights. In our trials (docs/LOG.md), this mean scored about as well as the
+trained weights and forgot less. For single texts, ``--recipe auto`` chooses SimCSE's settings.
+Held-out records decide only whether the run saves the trained model or the original model.
 """
 
 import math
@@ -54,7 +54,7 @@ class Choice:
     """A value that ``--recipe auto`` chooses for a setting.
 
     Attributes:
-        why: Reason that is printed; consecutive choices with the same reason share one line.
+        why: Reason to print. Consecutive choices with the same reason are printed on one line.
     """
 
     name: str
@@ -80,7 +80,7 @@ class _Facts:
 def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings, str]:
     """Choose the settings that are not given, and print the choices.
 
-    Returns: A tuple of all settings, and what to print at the end: that time was short, or "".
+    Returns: A tuple of all settings, and a sentence to print at the end if time was short, or "".
     """
     given = settings.model_fields_set
     planned = recipe_applies(settings)
@@ -89,8 +89,8 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
         if "objective" in given and not {"recipe", "learning_rate", "epochs"} & given:
             warn(
                 f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
-                f"length limit ({settings.max_length} tokens) and head ({settings.head}): they are "
-                f"SimCSE's, because --recipe auto works only for the objective {OBJECTIVE}"
+                f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
+                f"are SimCSE's values. --recipe auto works only for the objective {OBJECTIVE}"
             )
         return settings, ""
     check_folder(Path(settings.output), settings, resume=resume)
@@ -243,7 +243,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for scored pairs; only loss and prompts differ from pairs."""
-    query, why = own_prompts(encoder)[0], "both texts of a scored pair get the query prompt"
+    query, why = own_prompts(encoder)[0], "the query prompt is put before both texts of a pair"
     return [
         Choice("loss", "CoSENTLoss", "this loss learns the order of the scores"),
         *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),
@@ -267,7 +267,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
         Choice("epochs", _within(1.0, facts, settings), "each text is seen once"),
-        Choice("between", 0.5, "the saved weights are the mean of original and trained ones"),
+        Choice("between", 0.5, "the saved weights lie midway between original and trained weights"),
     ]
 
 
@@ -283,7 +283,7 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     if "dev" in settings.model_fields_set:
         return ends
     held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
-    few = "too few records to hold some out; add `--dev FILE` to score the model"
+    few = "there are too few records to hold some out; add `--dev FILE` to score the model"
     return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, few)]
 
 

@@ -1,7 +1,7 @@
 """``--objective.temperature auto``: the temperature that ``isotrope audit`` recommends.
 
-A number replaces ``auto`` before the run begins. Therefore config.yaml, the card and every process
-of a run have the number, and a resumed run keeps it.
+The recommended number replaces ``auto`` before the run begins. config.yaml and the model card have
+this number, and all processes and a resumed run use it.
 """
 
 from collections.abc import Mapping
@@ -70,13 +70,15 @@ def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
 def _refuse(settings: TrainSettings) -> None:
     """Refuse settings that the audit does not cover."""
     if settings.head != "none":
-        problem = "the audit embeds texts without a head, and this training has one"
-        raise _refusal(problem, "add `--head none`, or give a number")
+        problem = "the audit embeds texts without a head, but this training has a head"
+        raise _refusal(problem, "add `--head none`, or give a number in place of auto")
     if settings.encoder == "scratch":
-        raise _refusal("the audit needs a trained encoder, not scratch", "give a number")
+        problem = "the audit needs a trained encoder, but `--encoder scratch` has random weights"
+        raise _refusal(problem, "give a number in place of auto")
     if launched_processes()[0] > 1:
-        problem = "the audit needs a single process, and torchrun has started several"
-        raise _refusal(problem, "run `isotrope audit` first, and give its temperature")
+        problem = "the audit needs a single process, but torchrun has started several"
+        remedy = "run `isotrope audit` first, and give the temperature that it recommends"
+        raise _refusal(problem, remedy)
 
 
 def _refusal(problem: str, remedy: str) -> SettingError:
@@ -113,8 +115,9 @@ def _recommended(
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if found is None:
         raise InputError(
-            f"give a number: the audit cannot recommend a temperature for {name}. This objective "
-            "has no temperature, or all temperatures are equally good, or no anchor has a negative"
+            "give a number for `--objective.temperature`: the audit cannot recommend a temperature "
+            f"for {name}, because it has no temperature, all temperatures are equally good, or no "
+            "anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -1,4 +1,4 @@
-"""Logs, scores and saves between the steps of a run, and ends it early if needed."""
+"""Logs, scores and saves between the steps of a run, and stops the run early if needed."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ class Timer:
         return self.steps * self.batch_size / max(self.seconds, 1e-9)
 
     def rest(self, seconds: float) -> None:
-        """Exclude seconds that another callback took."""
+        """Exclude seconds that another callback took from the time of the steps."""
         self._resting += seconds
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class Timer:
 
 
 class Metrics:
-    """Writes metrics.csv: a row for each logged step, with empty cells for unmeasured numbers."""
+    """Writes metrics.csv, with a row for each logged step and no text for unmeasured numbers."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Metrics:
         self.newest: dict[str, float | None] = {}  # newest row with a loss
 
     def begin(self, step: int) -> None:
-        """Begin metrics.csv; a resumed run keeps only the rows before ``step``."""
+        """Write the header of metrics.csv; a resumed run keeps only the rows before ``step``."""
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
@@ -122,11 +122,11 @@ class Metrics:
             except (KeyError, ValueError):
                 broken += 1
         if broken:
-            warn(f"warning: {broken} rows of {self.path} cannot be read and are skipped")
+            warn(f"warning: skipped rows of {self.path} that cannot be read: {broken}")
         return rows
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
-        """Add values to the row of ``step``; the file gets this row when the next row begins."""
+        """Add values to the row of ``step``; metrics.csv gets this row when the next row begins."""
         ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.close()
@@ -138,14 +138,14 @@ class Metrics:
         self._log({name: value for name, value in values.items() if value is not None}, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint saves: the row that is not yet in metrics.csv."""
+        """Return a dict with the row that is not yet in metrics.csv, for a checkpoint."""
         if self.path.is_file():
             with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
                 os.fsync(handle.fileno())
         return {"pending": None if self._pending is None else (self._pending, self._row)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the unwritten row of a checkpoint."""
+        """Continue with the unwritten row of a checkpoint."""
         if state_dict["pending"] is not None:
             self._pending, self._row = state_dict["pending"]
 
@@ -167,7 +167,7 @@ class Metrics:
         return ",".join(cells) + "\n"
 
     def step(self, step: int) -> None:
-        """If the step that has just ended was measured, add its row. Steps count from 0."""
+        """Add a row for the step that has just ended, if it was measured. Steps count from 0."""
         module = self.module
         if not module.measured:
             return
@@ -194,13 +194,14 @@ class Dev:
     measured at the same steps, and written to the same rows of metrics.csv.
 
     Args:
-        history: Evaluations so far, the name of the score, and which model to save.
-        score: Function that evaluates the current encoder. Without data to score, a string: the
-            sentence that is printed at the end of the run in place of the verdict.
+        history: History of the evaluations. It also has the name of the score and determines which
+            model is saved.
+        score: Function that evaluates the current encoder. If there are no data to score: the
+            sentence to print at the end of the run in place of the verdict.
         column: Column of the score in metrics.csv, and prefix of the scores in result.json.
         every: Number of steps between scores. With 0, only the start and the end are scored.
-        patience: End the run after this number of scores in a row without a new best, if given.
-        curves: Function that returns a dict: a column, and the loss of held-out records. Optional.
+        patience: Number of scores without a new best after which the run ends. None: all steps run.
+        curves: Function that returns a dict from columns to losses of held-out records, or None.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
     """
@@ -248,7 +249,7 @@ class Dev:
 
     @property
     def exhausted(self) -> bool:
-        """Whether ``patience`` evaluations in a row gave no new best score."""
+        """Whether the last ``patience`` evaluations gave no new best score."""
         if self.patience is None or not self.scores:
             return False
         return sum(step > self.history.best for step in self.scores) >= self.patience
@@ -260,7 +261,7 @@ class Dev:
         return judge(self.history)
 
     def evaluate(self, step: int) -> None:
-        """Score the encoder after ``step`` updates; keep it if it is the best so far."""
+        """Score the encoder after ``step`` updates; save the encoder if its score is the best."""
         start = time.perf_counter()
         if self.curves is not None:
             self.metrics.add(step, {**self.curves()})
@@ -280,7 +281,8 @@ class Dev:
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         self.progress.scored(step, f"{self.history.name} {value:.2f}", change, best)
         if self.exhausted and step != self.metrics.module.steps:
-            self.progress.say(f"early stopping at step {step:,}: no later score beats the {best}")
+            since = f"in the last {self.patience} evaluations, no score was above the {best}"
+            self.progress.say(f"early stopping at step {step:,}: {since}")
         self.timer.rest(time.perf_counter() - start)
 
     def begin(self, step: int) -> None:
@@ -323,10 +325,7 @@ class Dev:
 
 
 def worker_gone(error: BaseException) -> bool:
-    """Return whether an error reports that a process of the data loader has died.
-
-    torch may raise the error within a step. The unfinished state of this step must not be saved.
-    """
+    """Return whether an error reports that a process of the data loader has died."""
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
     # _try_get_data is the method with which torch's loader reads a batch
@@ -339,12 +338,12 @@ def _check_unchanged(what: str, before: str | None, now: str | None) -> None:
     if before != now:
         raise CannotResume(
             f"restore the {what}, or start again in another output folder: the data have changed "
-            f"since the checkpoint was written (fingerprint {before} then, {now} now)"
+            f"since the checkpoint was written (old fingerprint {before}, new fingerprint {now})"
         )
 
 
 def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
-    """Add an entry to provenance.json: one at the start of a run, and one at each resume."""
+    """Add versions, seed and data to provenance.json, when a run starts and when it is resumed."""
     path, parts = RunFolder(folder).provenance, list[dict[str, Any]]()
     if step > 0 and path.is_file():
         with suppress(InputError):  # a damaged file is replaced
@@ -354,8 +353,8 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
     before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
     if before not in (None, now["versions"]):
         warn(
-            "warning: numbers may differ in their last digits, because package versions changed "
-            f"before this run was resumed ({path} lists the old and the new versions)"
+            "warning: numbers may differ in the last digits from those of an uninterrupted run: "
+            f"package versions changed before this run was resumed (see {path})"
         )
     write_text(path, json_text([*parts, now]))
 
@@ -365,17 +364,17 @@ _ENOUGH = 1_000
 
 
 class Between(TrainerCallback):
-    """Logs, scores and saves between the steps. Logged speeds exclude the time for this.
+    """Logs, scores and saves between the steps; logged speeds exclude the time that this takes.
 
-    After Ctrl-C or SIGTERM, the run writes a checkpoint after the current step and ends; a second
-    Ctrl-C ends it at once, without a checkpoint. Early stopping ends the run, too.
+    After Ctrl-C or SIGTERM, the run finishes the current step, writes a checkpoint and ends. After
+    a second Ctrl-C, the run ends at once, without a checkpoint. Early stopping also ends the run.
 
     Args:
-        watched: A tuple of the run's progress display, its metrics, and a function that is called
-            with the first step. None except in the first process, the only one that prints.
+        watched: In the first process, a tuple of the progress display, the metrics, and a function
+            to call with the number of the first step. None in other processes, which print nothing.
 
     Attributes:
-        save: Function that writes a checkpoint at once. The trainer sets it.
+        save: Function that writes a checkpoint at once; set by the trainer.
         signal: Signal that asked the run to stop, or None.
     """
 
@@ -400,12 +399,12 @@ class Between(TrainerCallback):
             raise KeyboardInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        warn(f"{name}: saving after this step; press Ctrl-C again to exit at once, without saving")
+        warn(f"{name}: saves after this step and ends; press Ctrl-C again to exit without saving")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the log, and score the original model. With ``--keep-every``, save this model."""
+        """Begin metrics.csv, and score the original model; with ``--keep-every``, also save it."""
         step = state.global_step
         self.timer.begin()
         if self.watched is not None:
@@ -424,7 +423,7 @@ class Between(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Log and score; end the run after a request to stop, or by early stopping."""
+        """Log and score; end the run if a signal asked for it, or if scores no longer rise."""
         step = state.global_step
         self.timer.step()
         if self.watched is not None:
@@ -450,7 +449,7 @@ class Between(TrainerCallback):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from the state of a checkpoint; refuse it if the data have changed."""
+        """Continue from the state of a checkpoint; refuse to continue if the data have changed."""
         _check_unchanged("data", state["data"], self.data)
         self.timer.load_state_dict(state["timer"])
         if self.watched is not None:

@@ -42,7 +42,9 @@ tags:
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path/to/this/folder")
-{usage}
+queries = model.encode_query(["a query"])
+documents = model.encode_document(["a text to find", "another one"])
+print(model.similarity(queries, documents))
 ```
 
 ## Training
@@ -71,12 +73,6 @@ model = SentenceTransformer("path/to/this/folder")
 {citation}
 ```
 """
-
-_OF_ONE = 'embeddings = model.encode(["a sentence", "another one"])'
-_OF_PAIRS = """\
-queries = model.encode_query(["a query"])
-documents = model.encode_document(["a text to find", "another one"])
-print(model.similarity(queries, documents))"""
 
 
 def _prompts(settings: TrainSettings) -> str:
@@ -110,13 +106,13 @@ def _base_model(encoder: str) -> tuple[str, str]:
 
 
 def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
-    """Write scores into a model card, in place of earlier ones: a table, and the hub's metadata.
+    """Write scores into a card's metadata and as a table, which replaces an earlier table.
 
     Args:
-        card: The card, a README.md.
-        own: The scores of the model to which the card belongs.
+        card: Path of the model card, a README.md.
+        own: Scores of the model to which the card belongs, for the metadata.
         data: Names of the scored data.
-        scores: The table to write: the scores of this model, or of several models.
+        scores: Text of the table, with the scores of this model or of several models.
     """
     text, title = card.read_text(encoding="utf-8"), "\n## Scores\n"
     start, found, rest = text.partition(title)
@@ -139,7 +135,7 @@ def add_scores(card: Path, own: Result, data: str, scores: str) -> None:
 
 
 def lora_line(lora: dict[str, Any]) -> str:
-    """Return a line on the LoRA adapters of a run: rank, alpha and trained parameters."""
+    """Return a line with the rank, the alpha and the trained parameters of a run with LoRA."""
     return (
         f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
         f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "
@@ -179,11 +175,10 @@ def model_card(
     name = settings.loss or settings.objective.replace(",", ", ")
     what = f"A sentence embedding model: isotrope trained {base} with {name}."
     if rejected:
-        what = f"The embedding model {base}, unchanged: training with {name} made it no better."
+        what = f"The unchanged embedding model {base}: training with {name} made it no better."
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         what=what,
-        usage=_OF_PAIRS if report.views == "pairs" and not report.scored else _OF_ONE,
         base_model=base_model,
         objective=name,
         reference="; ".join(paper.reference for paper in papers) or "of sentence-transformers",
@@ -199,7 +194,7 @@ def model_card(
         length=report.max_length,
         trained=f"{_TRAINED[settings.freeze]}{way if settings.between < 1 else ''}"
         if lora is None
-        else f"{lora_line(lora)}; the adapters are merged into this model, and also in `adapter/`",
+        else f"{lora_line(lora)}; the adapters are merged into the weights, and are in `adapter/`",
         matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are embeddings, too: "
         f"load the model with `truncate_dim={prefixes[-1]}`"
         if prefixes

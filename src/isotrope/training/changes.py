@@ -1,9 +1,9 @@
 """Measures what a training changed: scores of dev queries, and similarities of general sentences.
 
 The general sentences are up to 300 first sentences of docstrings in Python's standard library.
-They are embedded before and after the training, and each pair has a cosine. The result is 100 times
-Spearman's correlation between the cosines before and after. It is 100 if all pairs keep their
-order. The number does not show whether a new order is worse.
+They are embedded before and after the training, and the cosine of each pair of sentences is
+computed. The result is 100 times Spearman's correlation between the cosines before and after, so
+100 means that all pairs keep their order. The number does not show whether a new order is worse.
 """
 
 import importlib
@@ -36,7 +36,7 @@ _NAMED = 3  # number of queries with a worse score that are printed
 
 @cache
 def general_sentences() -> tuple[str, ...]:
-    """Return different first sentences of docstrings; each has 5 to 25 words."""
+    """Return up to 300 different first sentences of docstrings, each with 5 to 25 words."""
     found: dict[str, None] = {}
     for name in _MODULES.split():
         try:
@@ -63,7 +63,7 @@ def similarities(encoder: Encoder) -> NDArray[np.float64]:
 
 
 def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHistory) -> float | None:
-    """Return 100 times Spearman's correlation of the similarities before and after a training.
+    """Return 100 times Spearman's correlation of :func:`similarities` before and after a training.
 
     ``encoder`` is the model of the last step. If the run saved another model, the result is None.
     """
@@ -73,9 +73,10 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 
 
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
-    """Return how many dev queries score better or worse after training, and which fell most.
+    """Count the dev queries with a better and a worse score after training; list the largest falls.
 
-    The result is None if the dev score is not a mean over queries or the original model was saved.
+    Returns: A dict with ``better``, ``worse``, ``all`` and ``worst``. None if the dev score is not
+        a mean over queries, or if the original model was saved.
     """
     if watch is None or not history.scores or history.best == 0:
         return None
@@ -97,11 +98,11 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
-    """Return advice on what to do after a training; empty if its numbers suggest nothing."""
+    """Return advice on what to do after a training, or "" if the numbers suggest nothing."""
     if history.scores and history.best == min(history.scores):
         return (
-            "next, run `isotrope diagnose RUN`, which names what to change; the trained model is "
-            "in RUN/rejected"
+            "next, run `isotrope diagnose RUN` to find out what to change; the trained model is in "
+            "RUN/rejected"
         )
     found = list(_advice(report, positions, history))
     return f"next, {'; then '.join(found[:2])}" if found else ""
@@ -112,8 +113,8 @@ def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterato
     start = history.scores.get(min(history.scores, default=0), 0.0)
     if start >= EASY and judge(history).outcome == "within noise":
         yield (
-            "score both models on all your texts (`isotrope evaluate --compare ... --retrieval "
-            "FILE --corpus FILE`)"
+            "score the original and the trained model on all your texts (`isotrope evaluate "
+            "--compare ... --retrieval FILE --corpus FILE`)"
         )
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}` (at most {positions:,})"
@@ -125,7 +126,7 @@ def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterato
 
 
 def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
-    """Yield lines for the terminal that say what a training changed."""
+    """Yield lines for the terminal on the changes that a training made."""
     if queries := details.get("queries"):
         worst = "; the largest falls:" if queries["worst"] else ""
         yield (

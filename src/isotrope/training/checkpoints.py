@@ -1,9 +1,9 @@
 """Finds the complete checkpoints of a run, which are folders that transformers' trainer writes.
 
-``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser and
-schedule, and ``run.pt`` with log rows that are not yet written, dev scores and training time.
-``complete.json`` is written last and has a hash of each file. No run resumes from a checkpoint
-without this file. Nothing in a checkpoint is executed: torch loads it with ``weights_only``.
+``checkpoints/checkpoint-N/`` contains the trained weights (``model.pt``) and the states of
+optimiser and schedule. ``run.pt`` has the dev scores, the training time, and a row that is not yet
+in metrics.csv. ``complete.json`` is written last and has a hash of each file. No run resumes from a
+checkpoint without this file. torch executes no code of a checkpoint (``weights_only``).
 """
 
 from collections.abc import Callable
@@ -77,13 +77,13 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
-            tell(f"warning: {checkpoint} is skipped, because it is incomplete (no {COMPLETE})")
+            tell(f"warning: skipped {checkpoint}, which is incomplete: {COMPLETE} is missing")
             continue
         try:
             verify(checkpoint)
         except ChecksumMismatch as error:
             damaged.append(f"{checkpoint} ({error})")
-            tell(f"warning: {damaged[-1]} is damaged; trying the previous one")
+            tell(f"warning: the checkpoint {damaged[-1]} is damaged; trying an earlier one")
             continue
         return checkpoint
     if damaged:
@@ -94,7 +94,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """Return ``state_dict`` (weights) and ``global_step`` of a complete checkpoint."""
+    """Return a dict with ``state_dict`` (weights) and ``global_step`` of a complete checkpoint."""
     verify(folder)
     state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
     return {"state_dict": state, "global_step": step_of(folder)}
@@ -113,8 +113,8 @@ class Checkpoints:
     Args:
         folder: Folder of all checkpoints.
         every: Number of steps between checkpoints.
-        keep: Number of steps between permanent checkpoints. The last step also gets a permanent
-            checkpoint. With None, no checkpoint is permanent, and the last step gets none.
+        keep: Number of steps between permanent checkpoints; the last step also gets a permanent
+            checkpoint. With None, no checkpoint is permanent, and the last step is not saved.
         last: Last step of the run.
     """
 

@@ -24,7 +24,7 @@ OBJECTIVE = "ntxent"
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` chooses settings; with ``--lora``, it chooses none."""
+    """Return whether ``--recipe auto`` is set and can choose settings for this run."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -39,27 +39,27 @@ def recipe_applies(settings: TrainSettings) -> bool:
 
 
 def chosen_later(settings: RunSettings) -> frozenset[str]:
-    """Return the settings that ``--recipe auto`` will choose; none if it is not used."""
+    """Return the names of the settings that ``--recipe auto`` will choose; empty without it."""
     if not isinstance(settings, TrainSettings) or not recipe_applies(settings):
         return frozenset()
     return CHOSEN - settings.model_fields_set
 
 
 def takes_scores(settings: TrainSettings) -> bool:
-    """Return whether the loss, given or chosen by ``--recipe auto``, can read scored pairs."""
+    """Return whether scored pairs can be read: the given or automatic loss learns from scores."""
     own = "objective" in settings.model_fields_set
     return settings.loss in OF_SCORES or (recipe_applies(settings) and not own)
 
 
 def check_not_taken(output: Path) -> None:
-    """Before files are read, refuse an output folder in which another process is training."""
+    """Refuse an output folder in which another process is training, before files are read."""
     if "RANK" not in os.environ and (output / LOCK).exists():
         with exclusive_lock(output, f"training in {output}"):
             pass
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return the settings with the values that were chosen automatically when the run began."""
+    """Return the settings of a resumed run, with the values that were chosen when it began."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
     chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
     if not (chosen or AUTO in own.values()) or not config.is_file():
@@ -80,16 +80,13 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 
 
 def check_given(settings: RunSettings) -> None:
-    """Refuse settings that have no effect. If ``--recipe auto`` applies, this is checked later."""
+    """Refuse settings that have no effect; with ``--recipe auto``, they are checked later."""
     if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
         settings.check_used(lambda line: None)
 
 
 def check_early(settings: RunSettings, *, resume: bool) -> None:
-    """Check the folder, files and names of a run without importing torch.
-
-    The full checks follow when the run begins.
-    """
+    """Check the folder, files and names of a run, without torch and before the full checks."""
     output = Path(settings.output)
     # a locked folder may be in use by another process of this run
     if "RANK" not in os.environ and not (output / LOCK).exists():
@@ -121,7 +118,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
 
 
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:
-    """Refuse a folder that cannot be used; return the result if its run is already finished."""
+    """Refuse a folder that cannot be used; return the result of a finished run, otherwise None."""
     if output.exists() and not output.is_dir():
         raise InputError(f"give a folder as output: {output} is a file")
     for folder in map(Path, settings.inputs):

@@ -1,7 +1,7 @@
 """``isotrope.fit``: trains on text from Python; objectives may be objects, data may be in memory.
 
-Objects become settings and data become files. Therefore a run that was started from Python can be
-resumed, diagnosed and repeated like a run of the command line.
+Objects are written to the settings, and data in memory to files of the run folder. Therefore such
+a run can be resumed, diagnosed and repeated like a run of the command line.
 """
 
 import sys
@@ -38,21 +38,22 @@ def fit(
     ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them.
 
     Args:
-        files: One or several paths of files; or ``"user/dataset"``, whose training split is read
-            from the Hugging Face hub; or data in memory. Data in memory are a list of texts, of
-            pairs ``(anchor, positive)`` or of triples ``(anchor, positive, hard negative)``; or a
-            table (DataFrame of pandas or polars, ``datasets.Dataset``). A table needs the column
-            ``text``, or ``anchor`` and ``positive``; the setting ``columns`` gives other names. A
-            column of a table counts as a list of texts. Data in memory are written to
-            ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` from names
-            to paths or data defines several data sets; each batch comes from one data set.
+        files: Path of a file, a list of paths, or data in memory. ``"user/dataset"`` is the
+            training split of a data set on the Hugging Face hub. Data in memory are a list of
+            texts, of pairs ``(anchor, positive)`` or of triples ``(anchor, positive, hard
+            negative)``. They can also be a table (DataFrame of pandas or polars,
+            ``datasets.Dataset``) with the column ``text``, or the columns ``anchor`` and
+            ``positive``; the setting ``columns`` gives other names. A single column of a table is
+            a list of texts. Data in memory are written to ``output/data-from-python.jsonl``. For
+            several data sets, give a dictionary such as ``{"qa": ..., "nli": ...}``, with paths or
+            data as values. Each batch comes from one data set.
         resume: Whether to continue an interrupted run, as with ``--resume``.
         callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
-            called between steps, after those of isotrope.
-        settings: ``output="runs/x"`` and any other setting, such as ``max_steps=100`` or
-            ``encoder="all-MiniLM-L6-v2"``. ``objective`` is a name, an object such as
-            ``InfoNCE(temperature=0.1)``, a class, the result of ``modify``, or a dictionary from
-            the name of each data set to its objective.
+            called between steps, after isotrope's own callbacks.
+        settings: ``output="runs/x"`` and any other setting, such as ``max_steps=100``.
+            ``objective`` is a name, a class, an object such as ``InfoNCE(temperature=0.1)``, or the
+            result of ``modify``. For several data sets, it may be a dictionary from names of data
+            sets to objectives.
 
     Returns:
         The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
@@ -90,7 +91,7 @@ def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> l
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with each objective object replaced by its name and its settings."""
+    """Return the settings with a name and values in place of each objective object or class."""
     objective = options.get("objective")
     if isinstance(objective, Mapping):
         return _by_dataset(options, objective)
@@ -101,8 +102,8 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     separate = [name for name in options if name.startswith("objective") and name != "objective"]
     if separate:
         raise InputError(
-            f"set the objective's values in {type(objective).__name__}(...): the keyword "
-            f"{separate[0]} is only for an objective that you give by name"
+            f"give the objective's settings to {type(objective).__name__}(...), not to the keyword "
+            f"{separate[0]}, which is only for an objective given by its name"
         )
     learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
     if learnt:
@@ -114,8 +115,8 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     home = type(objective).__module__.partition(".")[0]
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
         raise InputError(
-            f"write the class {type(objective).__name__} to a file and pass the file as plugin, "
-            f"because devices={options['devices']} starts processes that do not know the class"
+            f"write the class {type(objective).__name__} to a file and pass plugin=FILE: the "
+            f"processes that devices={options['devices']} starts cannot import the class otherwise"
         )
     return {**options, "objective": name, "objective_settings": values}
 

@@ -1,10 +1,9 @@
-"""Embeds a batch of any size while only the activations of one chunk are in memory.
+"""Embeds a large batch in chunks; only the activations of one chunk are in memory at a time.
 
-The loss needs the embeddings of the whole batch at once, but not their activations. The backward
+The loss needs the embeddings of the whole batch at once, but not the activations. The backward
 pass computes the activations again, chunk by chunk, from the same random states and therefore with
-the same dropout masks. The price is one more forward pass. The method is from Gao, Zhang, Han and
+the same dropout masks. This takes one more forward pass. The method is from Gao, Zhang, Han and
 Callan 2021, "Scaling deep contrastive learning batch size under memory limited setup", section 3.
-Only trainings on images use this file. On text, ``CachedObjectiveLoss`` does the same.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from isotrope.core.errors import InputError
 def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """Return ``[module(*chunk) for chunk in chunks]`` without keeping activations.
 
-    Values, gradients and random numbers are the same as without the cache.
+    Values, gradients and random numbers equal those of this expression.
 
     Args:
         module: Module that returns one tensor for a chunk. Each row must depend only on its own
@@ -38,5 +37,5 @@ def refuse_batch_statistics(module: nn.Module) -> None:
                 "train without `--micro-batch` (gradient caching): batch normalisation would use "
                 "the statistics of each chunk alone. Or replace "
                 f"{name or 'this module'} ({type(part).__name__}) by GroupNorm or LayerNorm, or "
-                "keep it in eval()"
+                "keep it in eval mode"
             )

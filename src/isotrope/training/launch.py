@@ -1,8 +1,8 @@
 """Starts several processes on this machine, watches them, and ends them together.
 
-``launch`` runs one training in several processes (ranks), with the environment variables that
-torchrun would set. For several machines, use torchrun itself instead of this file. ``each``
-runs many tasks, several at a time; each process has its share of the cores and one GPU.
+:func:`launch` runs one training in several processes (ranks), with the environment variables that
+torchrun would set. For several machines, use torchrun itself. :func:`each` runs many tasks, several
+at a time. A process of ``each`` has an equal share of the cores, and one GPU.
 
 The parent process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
 checkpoint. If the parent process dies, the processes that it started write a checkpoint and end.
@@ -29,7 +29,7 @@ R = TypeVar("R")
 Task = Callable[[T], R]
 Done = Generator[tuple[T, R | InputError], None, None]
 Answer = tuple[str, Any]
-"""Status of a task, and a value. gone: it lost another process; lost: its own process ended."""
+"""Status and value of a task. ``gone``: it lost another process; ``lost``: its process ended."""
 
 REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -37,8 +37,8 @@ _CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
 _HANGS = 20.0  # seconds for the other ranks to end by themselves after one has failed
 _GRACE = 30.0  # seconds for a process to write a checkpoint and end
 _LAUNCHER = "ISOTROPE_LAUNCHER"
-_GOES_ON = "finished work is kept, and the same command continues"
-_STOPPED = f"stopped on request; {_GOES_ON} where it stopped"
+_GOES_ON = "finished work is saved; run the same command again to continue"
+_STOPPED = f"stopped on request; {_GOES_ON}"
 
 
 class Terminated(BaseException):
@@ -46,7 +46,7 @@ class Terminated(BaseException):
 
 
 def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
-    """Stop the program as a signal requests: raise KeyboardInterrupt or Terminated."""
+    """Stop the program: raise KeyboardInterrupt after Ctrl-C, and Terminated after SIGTERM."""
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
@@ -56,7 +56,7 @@ def handling(
 ) -> Iterator[None]:
     """Call ``react`` at Ctrl-C and SIGTERM; restore the previous handlers on exit.
 
-    Outside the main thread, this has no effect, because signals reach only the main thread.
+    Outside the main thread, nothing is done, because signals reach only the main thread.
     """
     before: dict[signal.Signals, Any] = {}
     try:
@@ -70,7 +70,7 @@ def handling(
 
 
 def launched() -> bool:
-    """Return whether :func:`launch` started this process and its parent is still running."""
+    """Return whether :func:`launch` started this process, and the parent process still runs."""
     return os.environ.get(_LAUNCHER) == str(os.getppid())
 
 
@@ -82,7 +82,7 @@ def cores() -> int:
 
 
 def gpus() -> list[str]:
-    """Return the GPUs that may be used, by the names that CUDA_VISIBLE_DEVICES takes."""
+    """Return the GPUs that this process may use, as strings for CUDA_VISIBLE_DEVICES."""
     import torch
 
     count = torch.cuda.device_count()
@@ -183,17 +183,18 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
 def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R | None]:
     """Run a task in several processes, the ranks of one training.
 
-    Ctrl-C and SIGTERM are passed to all of them. If one process fails, the others are ended.
+    Ctrl-C and SIGTERM are passed to all processes. If one process fails, the others are ended.
 
     Args:
         devices: Number of processes.
-        task: Function to run in each process. It must be picklable, takes ``item``, and returns
-            an exit code and a result.
-        item: Argument of the task; it must be picklable.
+        task: Picklable function to run in each process. It gets ``item``, and returns a tuple of an
+            exit code and a result.
+        item: Picklable argument of the task.
 
     Returns:
-        A tuple of the exit code (0 if all finished, 130 after Ctrl-C, 75 after SIGTERM) and the
-        result of the first process; None if that process was stopped before it had a result.
+        A tuple of an exit code and the result of the first process. The exit code is 0 if all
+        processes finished, 130 after Ctrl-C, and 75 after SIGTERM. The result is None if the first
+        process was stopped before it had a result.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -274,17 +275,18 @@ def _killed(code: int, remedy: str = "") -> str | None:
 
 
 def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
-    """Yield every item with the result of its task, in the order in which the tasks finish.
+    """Yield tuples (item, result of the task), in the order in which the tasks finish.
 
     The next item is taken when a process is free and all finished results have been yielded, so
-    ``items`` may be a generator that depends on the results. An InputError of a task is yielded as
-    its result. After any other error, no more tasks start, running tasks finish, and their results
-    are yielded before the error is raised. Ctrl-C and SIGTERM also ask running tasks to stop.
+    ``items`` may be a generator that depends on the results. If a task raises an InputError, the
+    error is yielded as the result. After any other error, no more tasks start, and running tasks
+    finish. The results of these tasks are yielded, and then the error is raised. Ctrl-C and SIGTERM
+    also ask running tasks to stop.
 
     Args:
         task: Picklable function of an importable module.
-        items: Picklable arguments.
-        jobs: Number of processes; 1 runs the tasks in this process.
+        items: Arguments of the task, one for each call; they must be picklable.
+        jobs: Number of processes. With 1, the tasks run in this process.
     """
     yield from _here(task, items) if jobs == 1 else _beside(task, items, jobs)
 

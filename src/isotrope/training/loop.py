@@ -1,8 +1,4 @@
-"""Performs the steps of a run on text or images, with trainers of Hugging Face and our callbacks.
-
-Text and images have different subclasses of ``TrainingTask``, which define the trained module, its
-batches, its dev score, the printed summary, and how the model is saved.
-"""
+"""Performs the steps of a run on text or images, with trainers of Hugging Face and callbacks."""
 
 import logging
 import os
@@ -56,17 +52,17 @@ from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTask(ABC):
-    """A training on text or images that is ready to start: settings checked, data read.
+    """A training on text or images whose settings are checked and whose data are read.
 
-    A subclass defines ``loader``, ``introduce``, ``finish``, ``details`` and, if the model of the
-    best step is saved, ``keep``.
+    A subclass defines ``loader``, ``introduce``, ``finish`` and ``details``. If the model of the
+    best step is saved, the subclass also defines ``keep``.
 
     Attributes:
-        logged: Names of the numbers that the result takes from the last logged step.
+        logged: Names of the numbers that are copied from the last logged step to the result.
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv; the last is the number of records per second.
         clip: Norm above which gradients are clipped; None if gradients are never clipped.
-        dev: Measures the dev score during the run.
+        dev: Object that measures the dev score during the run.
     """
 
     kind: ClassVar[str]
@@ -93,11 +89,11 @@ class TrainingTask(ABC):
         """Print a summary of the run before its first step."""
 
     def keep(self, step: int) -> str:
-        """Save the model of the best step so far; return its fingerprint.
+        """Save the model of the best step so far; return the fingerprint of the model.
 
-        A task must define this if its ``dev`` chooses the step to save.
+        A task must define this if the dev score chooses the step to save.
         """
-        raise TypeError(f"define keep() in {type(self).__name__}: its dev score chooses the model")
+        raise TypeError(f"define keep() in {type(self).__name__}: the dev score chooses the model")
 
     @abstractmethod
     def finish(self) -> Result:
@@ -105,7 +101,7 @@ class TrainingTask(ABC):
 
     @abstractmethod
     def details(self) -> dict[str, Any]:
-        """Return the details that this kind of training adds to the result."""
+        """Return a dict of details that this kind of training adds to the result."""
 
     # shared by text and images
 
@@ -120,7 +116,7 @@ class TrainingTask(ABC):
         return Path(self.settings.output)
 
     def run(self, *, lines: bool, callbacks: Sequence[TrainerCallback] = ()) -> Outcome:
-        """Run the remaining steps and write the files of a finished run."""
+        """Run the remaining steps, write the files of the run, and return the outcome."""
         output, module, first = self.output, self.module, rank() == 0
         module.train()  # the encoder is in evaluation mode, and the trainer does not change it
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
@@ -214,7 +210,7 @@ def _plain(value: object) -> object:
 def trainer_of(
     settings: RunSettings, module: TextModule | ImageMethod, output: Path, clip: float | None
 ) -> RunTrainer:
-    """Return the trainer of a run; batches and callbacks are attached to it later."""
+    """Return the trainer of a run, still without batches and callbacks."""
     device = find_device(settings.device)
     given: dict[str, Any] = {
         "output_dir": str(RunFolder(output).checkpoints),
@@ -265,7 +261,7 @@ def _as_it_is(batch: object) -> object:
 
 
 def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
-    """Train to the last step or to a request to stop; return the exit code."""
+    """Train until the last step, or until a request to stop; return the exit code."""
     between = trainer.between
     with _quiet(), _closing(between), handling(between.on_signal):
         try:
@@ -282,7 +278,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
             if not isinstance(error, RuntimeError):
                 why = f"DataLoader worker: {why}"
             raise LostProcess(
-                f"use fewer `--workers` if memory ran out: a process that reads data died ({why})"
+                f"use fewer `--workers` if memory is short: a process that reads data died ({why})"
             ) from error
     if between.signal is not None and trainer.state.global_step < between.module.steps:
         return 128 + signal.SIGINT if between.signal == signal.SIGINT else REQUEUE
@@ -321,11 +317,9 @@ def _quiet() -> Iterator[None]:
 
 
 class Board(TrainerCallback):
-    """Writes TensorBoard's file of a run, one event for each row of metrics.csv.
+    """Writes TensorBoard's file of a run, one event for each row of metrics.csv."""
 
-    Torch's writer is not used: it writes in a thread, so errors come late and as tracebacks.
-    """
-
+    # torch's own writer writes in a thread, and reports errors late
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: Path | None = None

@@ -1,9 +1,9 @@
 """Checks that chunks, caching, two processes and the order of rows do not change a gradient.
 
-It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
-embeddings of a small encoder. In each case, the gradients of the weights of encoder and loss are
-compared with the gradients of one plain call. Where a file defines subclasses of ``Objective``,
-they are checked by the stricter :func:`isotrope.paradigm.objective_check.prove`.
+The checks accept any loss: a function of anchors and positives, or a module. The loss is called on
+the embeddings of a small encoder. Each check compares the gradients of the weights of encoder and
+loss with the gradients of one plain call. Subclasses of ``Objective`` are checked by the stricter
+:func:`isotrope.paradigm.objective_check.prove`.
 """
 
 import contextlib
@@ -61,20 +61,21 @@ def checks_in(
     """Check the losses of a Python file; yield the name of the loss with each check.
 
     Args:
-        file: File that defines objectives, functions of (anchors, positives) or (anchors,
-            positives, negatives), or modules whose ``forward`` has these arguments.
-        name: Loss to check; by default all objectives, and callables with "loss" in their names.
+        file: File that defines losses: objectives, or functions or modules that take (anchors,
+            positives) or (anchors, positives, negatives).
+        name: Name of the loss to check. By default, all objectives are checked, and all functions
+            and modules with "loss" in their names.
         dimensions: Number d of dimensions of the embeddings that the losses receive.
 
     Raises:
-        InputError: The file has no loss, or a loss cannot be called with these arguments.
+        InputError: The file has no loss, or a loss takes other arguments.
     """
     module = _run(file)
     losses = _losses(vars(module), module.__name__, name)
     if not losses:
         raise InputError(
             "give FILE:NAME, where NAME is a function of (anchors, positives) or a module: "
-            f"{file} has {f'no {name}' if name else 'no objective, and no name with loss in it'}"
+            f"{file} has {f'no {name}' if name else 'no objective, and no name that contains loss'}"
         )
     # build all first: a loss that cannot be built is reported before the slow checks of others
     built = {
@@ -121,23 +122,23 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
             loss: Loss = value() if isinstance(value, type) else value
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
-        problem = f"{file}: {key} cannot be built without arguments ({error})"
-        raise InputError(f"{problem}; write an instance, such as loss = {key}(...)") from error
+        remedy = f"{file}: add an instance, such as loss = {key}(...)"
+        raise InputError(f"{remedy}: {key} cannot be built without arguments ({error})") from error
     if not 2 <= len(needed := _needed(loss)) <= 3:
         raise InputError(
-            f"{file}: {key} must take anchors and positives (and negatives); found {signature}"
+            f"{file}: {key} must take anchors and positives, or anchors, positives and negatives; "
+            f"found {signature}"
         )
     for parameter in needed:
         if parameter.kind is parameter.KEYWORD_ONLY:
             raise InputError(
-                f"{file}: give {parameter.name} a default, or bind it with functools.partial: the "
-                f"check does not pass the keyword {parameter.name} to {key}{signature}"
+                f"{file}: give the parameter {parameter.name} of {key}{signature} a default, or "
+                "set it with functools.partial: the check passes no keywords"
             )
         if parameter.name in _LABELS:
             raise InputError(
-                f"{file}: check a function of anchors and positives that makes {parameter.name} "
-                f"and calls {key}: the check passes only anchors, positives and negatives, not "
-                f"{parameter.name}"
+                f"{file}: write a function of anchors and positives that makes {parameter.name} "
+                f"and calls {key}, and check this function: no check passes {parameter.name}"
             )
     return loss
 
@@ -155,7 +156,7 @@ def _parameters(loss: Loss) -> Mapping[str, inspect.Parameter]:
 def check_loss(
     loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
 ) -> list[Check]:
-    """Check a loss with :func:`checks_of`, and return all results as a list."""
+    """Check a loss with :func:`checks_of`, and return a list of the results."""
     return list(checks_of(loss, source, dimensions=dimensions))
 
 
@@ -167,9 +168,9 @@ def checks_of(
     Args:
         loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
             third parameter without a default receives negatives. A module is copied for each call.
-        source: File and name from which two processes load the loss; None skips the check on two
-            processes.
-        dimensions: Number d of dimensions. A loss with layers or a queue may need its own number.
+        source: Tuple (file, name) from which two processes load the loss. None skips the check on
+            two processes.
+        dimensions: Number d of dimensions of the embeddings that the loss receives.
 
     Yields: A ``Check`` for each comparison; ``passed`` is None if the comparison was impossible.
     """
@@ -202,10 +203,10 @@ def checks_of(
     yield from _collapsed(subject)
 
 
-_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; the check used {}"
+_WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; this check had {}"
 _DRAWS = (
-    "not checked with permuted rows, in chunks, on two processes and in bfloat16, because the loss "
-    "draws other random numbers there"
+    "not checked with permuted rows, in chunks, on two processes and in bfloat16: the loss draws "
+    "random numbers, which would differ there"
 )
 _REMEMBERS = (
     "checked only for finite values: two calls on the same batch with the same seed give different "
@@ -213,27 +214,27 @@ _REMEMBERS = (
 )
 _PERMUTED = (
     "check masks, labels and seeds: the loss depends on the order of the rows. Either a mask or a "
-    "label is at the wrong place, or every call draws the same random numbers (a fixed seed)"
+    "label belongs to another row, or every call draws the same random numbers (a fixed seed)"
 )
 _CACHED = "do not train this loss with gradient caching: it would change the gradient"
 _CHUNKS = (
-    "look for chunks without a gradient or with wrong row numbers: the gradient in chunks differs "
+    "look for chunks without a gradient, or with wrong row numbers: the gradient in chunks differs "
     "from the gradient of the whole batch"
 )
 _GATHERED = (
-    "check reductions and positives: two processes give another gradient than one. Either no "
+    "check reductions and positives: the gradients on two processes and on one differ. Either no "
     "gradient flows through a reduction, or rows of another process are taken for positives"
 )
 _TURNED = (
     "use a constant margin: a larger margin raises the loss of some pairs and lowers the loss of "
-    "others. If a margin is multiplied by a similarity, it changes its sign with the similarity"
+    "others, as if the margin were multiplied by a similarity and changed its sign"
 )
 _UNUSED = (
-    "check that the margin is used: a larger margin does not change the loss, also if all anchors "
-    "are multiplied by -1"
+    "check that the loss uses the margin: a larger margin does not change the loss, neither for "
+    "similar nor for opposite positives"
 )
-_OWN = "not a fault; the loss gathers no rows, so each process compares only the rows that it has"
-_BF16 = "compute in float32: bfloat16 arithmetic causes a larger error than rounding the inputs"
+_OWN = "not a fault: the loss gathers no rows, so each process compares only the rows that it has"
+_BF16 = "compute in float32: arithmetic in bfloat16 adds more error than rounding the inputs does"
 _COLLAPSE = "clamp norms, or return 0 for an empty batch: one value that is not finite ends a run"
 
 
@@ -292,7 +293,7 @@ class _Subject:
         value = self.called(loss, views)
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise InputError(f"it returns {shape}, not a scalar")
+            raise InputError(f"the loss returns {shape}, not a scalar")
         if value.requires_grad:
             value.backward()
         modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
@@ -400,7 +401,7 @@ def _rounded(subject: _Subject) -> Check:
     """
     name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
     if subject.single:
-        return Check(name, 0, "it computes in float32", passed=None)
+        return Check(name, 0, "the loss computes in float32", passed=None)
     encoder, inputs = subject.inputs()
     exact = [encoder(x).detach().bfloat16().double() for x in inputs]
     true = subject.by_embeddings(exact)
@@ -413,7 +414,7 @@ def _rounded(subject: _Subject) -> Check:
     try:
         low = subject.by_embeddings([x.bfloat16() for x in exact])
     except Exception as error:  # a loss may refuse the dtype
-        return replace(raised(name, error, "it refuses bfloat16"), passed=None)
+        return replace(raised(name, error, "the loss refuses bfloat16"), passed=None)
     distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
     passed = distance <= most
     means = "" if passed else f"{_BF16} (rounding alone: {max(turned):.1e})"

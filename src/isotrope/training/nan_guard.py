@@ -1,7 +1,7 @@
 """Stops a run at a loss, embedding or gradient that is not finite, and suggests remedies.
 
 Each step is checked in all processes before the weights change, so the last checkpoint remains
-valid. Float16 gradients that overflow are left to torch's gradient scaler.
+valid. If a float16 gradient overflows, torch's gradient scaler skips the step.
 """
 
 import math
@@ -54,8 +54,8 @@ class NonFiniteGuard:
         Args:
             step: Number of the step.
             norm: Norm of the gradient.
-            scale: Factor by which a float16 loss was multiplied, or None. A factor above 1 can make
-                gradients overflow; torch's scaler then skips the step and reduces the factor.
+            scale: Factor by which a float16 loss was multiplied; None without a factor. If a
+                gradient overflows because of it, torch skips the step and reduces the factor.
             device: Device for communication with other processes.
         """
         overflows = scale is not None and scale > 1
@@ -75,8 +75,8 @@ def check_finite_weights(module: "Trained | nn.Module", step: int) -> None:
     """Check that no parameter is infinite or NaN before a model is saved."""
     if broken := non_finite_names(module.named_parameters()):
         raise Diverged(
-            f"training diverged: use a lower `--learning-rate`. After {step} steps the weights are "
-            f"not finite ({broken[0]}); they are not saved"
+            f"training diverged: use a lower `--learning-rate`. After {step} steps, the weights "
+            f"{broken[0]} are not finite, so the model is not saved"
         )
 
 
@@ -86,7 +86,7 @@ def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 
 def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
-    """Yield lines on the values of a step: how many are finite, and the smallest and largest."""
+    """Yield lines that describe a step: the loss, and how many other values are finite."""
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
     for view in map(Views.detached, views):

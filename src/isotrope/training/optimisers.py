@@ -1,7 +1,7 @@
 """Defines learning-rate schedules, seeds of steps, parameter groups, and the optimiser LARS.
 
-The learning rate and the weight decay depend only on the step and are set before every update. No
-scheduler has a state, so a resumed run continues exactly.
+The learning rate and the weight decay depend only on the step, and are set before every update.
+Therefore a resumed run has the same values as an uninterrupted run.
 """
 
 import math
@@ -16,7 +16,7 @@ from isotrope.training.recipe import Plan
 
 
 def cosine(start: float, end: float, progress: float) -> float:
-    """Return the value on the half cosine from ``start`` (progress 0) to ``end`` (progress 1).
+    """Return the value at ``progress`` (0 to 1) on half a cosine from ``start`` to ``end``.
 
     >>> [round(cosine(1.0, 0.0, p), 6) for p in (0, 0.5, 1)]
     [1.0, 0.5, 0.0]
@@ -35,9 +35,8 @@ SCHEDULES: dict[str, Callable[[float, float, float], float]] = {
 def learning_rate_at(plan: Plan, step: int) -> float:
     """Return the learning rate of the update ``step``, counted from 0.
 
-    The rate rises linearly during the warm-up, reaches its peak in the last step of the warm-up,
-    and then follows ``plan.scheduler``. In transformers, schedules with the same names differ only
-    in that the warm-up begins with a rate of 0.
+    The rate rises linearly, is at its peak in the last step of the warm-up, and then follows
+    ``plan.scheduler``. Schedules of transformers have the same names, but begin with a rate of 0.
     """
     if step < plan.warmup_steps:
         return plan.learning_rate * (step + 1) / plan.warmup_steps
@@ -50,8 +49,8 @@ def refuse_long_warmup(plan: Plan, setting: str) -> None:
     """Refuse a warm-up that is longer than the run."""
     if plan.warmup_steps > plan.steps:
         raise InputError(
-            f"train longer or shorten the warm-up: {setting} is {plan.warmup_steps} steps, but the "
-            f"run has {plan.steps} steps, so the rate would not reach {plan.learning_rate:g}"
+            f"train longer or shorten the warm-up: {setting} means {plan.warmup_steps} steps, but "
+            f"the run has only {plan.steps}, so the rate would not reach {plan.learning_rate:g}"
         )
 
 
@@ -76,8 +75,8 @@ def build_optimizer(
     Args:
         module: Module to train.
         plan: Plan of the run.
-        predictor: Part of the module with a separate learning rate.
-        times: Factor on the predictor's learning rate.
+        predictor: Part of the module with a separate learning rate; None for a single rate.
+        times: Factor by which the predictor's learning rate is multiplied.
         constant: Whether the learning rate of the predictor stays at its peak.
         fused: Whether AdamW updates all parameters in one kernel.
     """
@@ -109,7 +108,7 @@ def build_optimizer(
 
 
 def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
-    """Set learning rate and weight decay of each group for the update ``step``."""
+    """Set the learning rate and weight decay of each parameter group for the update ``step``."""
     for group in optimizer.param_groups:
         rate = plan.learning_rate if group["constant"] else learning_rate_at(plan, step)
         group["lr"] = group["times"] * rate
@@ -117,13 +116,14 @@ def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
 
 
 class LARS(torch.optim.Optimizer):
-    """SGD with momentum in which the step of each matrix is proportional to its norm.
+    """SGD with momentum, in which the step of each matrix is proportional to the matrix's norm.
 
-    Parameters p with gradient g and velocity v change by g <- g + wd p; g <- eta (|p| / |g|) g,
-    unless |p| or |g| is 0; v <- mu v + g; p <- p - lr v. With ``decays=False``, g does not change.
+    Parameters p with gradient g and velocity v are updated in four operations: g <- g + wd p;
+    g <- eta (|p| / |g|) g, unless |p| or |g| is 0; v <- mu v + g; p <- p - lr v. With
+    ``decays=False``, the first two operations are left out.
 
     Source: You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks",
-    section 5, with the learning rate outside the momentum, as in SimCLR, BYOL and MoCo v3.
+    section 5. As in SimCLR, BYOL and MoCo v3, v does not contain the learning rate.
 
     Args:
         groups: Parameters p, or groups of parameters.

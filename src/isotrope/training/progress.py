@@ -10,9 +10,9 @@ from isotrope.core.distributed import rank
 
 
 def warn(line: str) -> None:
-    """Print a line on stderr, above the bar if there is one.
+    """Print a line on stderr, above the progress bar if a bar is shown.
 
-    If there are several processes, only the first prints the line. No setting turns this off.
+    If there are several processes, only the first prints the line. No setting turns this line off.
     """
     if rank() == 0:
         tqdm.write(line, file=sys.stderr)
@@ -22,7 +22,7 @@ class Progress:
     """A bar on a terminal; otherwise a line for each logged step and for each dev score.
 
     Attributes:
-        shown: Whether there is a bar.
+        shown: Whether the bar is shown.
     """
 
     def __init__(self, *, steps: int, bar: bool, lines: bool) -> None:
@@ -34,12 +34,12 @@ class Progress:
         self._bar: Any = None
 
     def say(self, message: str) -> None:
-        """Print a line of information, unless the run shows no progress."""
+        """Print a line of information if the run shows its progress."""
         if self.shown or self._lines:
             warn(message)
 
     def begin(self, step: int) -> None:
-        """Begin at the first step of this part of the run."""
+        """Start the bar at ``step``, the first step that this process runs."""
         self._done = self._first = step
         self._began = time.monotonic()
         self._bar = tqdm(
@@ -67,7 +67,7 @@ class Progress:
             self._bar.set_postfix_str(state, refresh=False)
 
     def scored(self, step: int, score: str, change: str, best: str) -> None:
-        """Show a dev score: name and value, change since the start, and the best step."""
+        """Show a dev score: name and value, change since the start, and best score so far."""
         self._dev = f"{score}, {best}"
         if self._lines:
             self._line(step, self._dev)

@@ -17,11 +17,10 @@ class Rates:
         optimizer: ``sgd`` or ``lars`` (both with ``momentum``), or ``adamw``.
         momentum: Momentum of SGD and LARS.
         weight_decay: Weight decay at the first step.
-        last_weight_decay: Weight decay at the last step, reached along a cosine; None for a
+        last_weight_decay: Weight decay at the last step, reached along a cosine. None for a
             constant weight decay.
-        last_learning_rate: Learning rate after the last step.
-        decay_all: Whether weight decay (and the trust ratio of LARS) also applies to biases and
-            norms.
+        last_learning_rate: Learning rate at the end of the schedule.
+        decay_all: Whether biases and norms also have the weight decay and the trust ratio of LARS.
     """
 
     learning_rate: float = 0.06
@@ -40,8 +39,8 @@ class Plan(Rates):
     Attributes:
         steps: Number of steps of the whole run.
         steps_per_epoch: Number of steps of one pass over the data.
-        warmup_steps: Number of steps over which the learning rate rises linearly.
-        scheduler: Way in which the learning rate goes from its peak to ``last_learning_rate``.
+        warmup_steps: Number of steps in which the learning rate rises linearly.
+        scheduler: Schedule by which the rate goes from its peak to ``last_learning_rate``.
     """
 
     steps: int
@@ -56,15 +55,16 @@ class Recipe(Rates):
 
     Attributes:
         objective: Registered name of the objective.
-        objective_settings: Defaults of hyperparameters, by the name of the objective; they replace
-            the objective's own defaults.
+        objective_settings: Dict from names of objectives to dicts of hyperparameters. These values
+            replace the objective's own defaults.
         augment: Name of the augmentation, such as ``simclr``.
-        source: Publication that the numbers are from.
-        batch_size: Batch size for which the learning rate was chosen. With a batch of B, the
+        source: Publications that give these numbers.
+        batch_size: Batch size for which the learning rate was chosen. With batch size B, the
             learning rate is multiplied by B / batch_size, unless ``scaled`` is False.
         epochs: Number of epochs.
-        warmup_epochs: Epochs of warm-up. A shorter run has the same share of warm-up steps.
-        clip: Norm above which gradients are clipped, or None.
+        warmup_epochs: Number of epochs of warm-up in a run of ``epochs`` epochs. The share of
+            warm-up steps is the same in a run of another length.
+        clip: Norm above which gradients are clipped; None if gradients are never clipped.
         scaled: Whether the learning rate is proportional to the batch size.
     """
 

@@ -1,7 +1,7 @@
 """Runs a training on text or images: its folder, processes, checkpoints and outcome.
 
-A function of type ``Work`` checks the settings, prepares the data and trains. This file calls the
-function in the run folder, in as many processes as the settings demand. ``loop`` runs the steps.
+:func:`run` locks the run folder and calls a function that checks the settings, prepares the data
+and trains. If the settings demand several processes, each process calls this function.
 """
 
 import importlib
@@ -70,14 +70,14 @@ Work = Callable[[Settings, bool], "Outcome"]  # called with settings and whether
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """The outcome of a training; it can be used as the path of its run folder.
+    """The outcome of a training; it may be passed in place of the path of the run folder.
 
     Attributes:
-        result: Numbers and provenance; for an interrupted run, those of the steps so far.
+        result: Numbers and provenance of the run; after an interruption, of the steps so far.
         output: The run folder.
-        exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
+        exit_code: 0 if the run finished, 130 after Ctrl-C, 75 after SIGTERM.
         encoder: The encoder after the last step. The saved model may be from an earlier step with a
-            better score. None if the run was already finished, or ran in other processes.
+            better score. None if no step was run in this process.
         first: Whether this is the first or only process. Other processes have no numbers.
     """
 
@@ -92,7 +92,7 @@ class Outcome:
 
     @property
     def history(self) -> "DataFrame":
-        """The log of the run as a table: a row for each step, a column for each measured number.
+        """The log of the run as a DataFrame: a row for each logged step, a column for each number.
 
         Raises:
             InputError: Nothing was logged, or the log is damaged.
@@ -104,7 +104,7 @@ class Outcome:
         return table.rename_axis("step").reset_index().dropna(axis=1, how="all")
 
     def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
-        """Return the faults of the run and the changes to make; see ``isotrope.diagnose``.
+        """Return the diagnosis of the run: faults, and what to change; see ``isotrope.diagnose``.
 
         Raises:
             InputError: The run folder is damaged.
@@ -114,7 +114,7 @@ class Outcome:
         return diagnose(self, plugins=plugins)
 
     def plot(self, *quantities: str) -> "Drawing":
-        """Draw columns of ``history`` over the steps; by default loss, dev score and components.
+        """Draw columns of :attr:`history` over the steps; by default loss, score and components.
 
         Raises:
             InputError: A column cannot be drawn, or the run folder is damaged.
@@ -135,18 +135,18 @@ class Outcome:
 
 
 def empty_result(output: Path) -> Result:
-    """Return an empty result, for a process that has measured nothing of the run."""
+    """Return a result without scores, for a process that has measured nothing of the run."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
 
 def stop_message(outcome: Outcome) -> str:
     """Return the message of the command line about a stopped run."""
     if not exists(RunFolder(outcome.output).checkpoints):
-        return "stopped without a checkpoint: run the same command with --resume to begin again"
+        return "run the same command with --resume to begin again: stopped without a checkpoint"
     steps = outcome.result.metrics["steps"]
     return (
-        f"stopped{f' at step {steps}' if steps else ''}; a checkpoint is in "
-        f"{outcome.output}/checkpoints: run the same command with --resume to continue"
+        f"stopped{f' at step {steps}' if steps else ''}; run the same command with --resume to "
+        f"continue from the checkpoint in {outcome.output}/checkpoints"
     )
 
 
@@ -169,8 +169,8 @@ _ONE_AT_A_TIME = threading.RLock()  # a process has only one generator of random
 def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
     """Train with the given settings and write the run folder.
 
-    With ``devices`` above 1 the processes are started here, unless torchrun has started them. If
-    several threads of a process call this function, they train one after the other.
+    With ``devices`` above 1, this function starts the processes, unless torchrun has started them.
+    If several threads of a process call this function, they train one after the other.
     """
     output = Path(settings.output)
     check_loggers(settings.logger)
@@ -184,7 +184,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         lost = _lost(error)
         if lost is None and not is_peer_failure(error):
             raise
-        what = lost or "this process ended, because another process of the run has ended"
+        what = lost or "this process ended because another process of the run ended"
         saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
@@ -273,7 +273,7 @@ def _taken(
 
 
 def check_devices(settings: RunSettings) -> str:
-    """Return the kind of device to train on; refuse a run with too many processes."""
+    """Return the type of the device to train on ("cuda", ...); refuse too many processes."""
     kind = find_device(settings.device).type
     total, here = launched_processes()
     settings.check_used(
@@ -284,7 +284,7 @@ def check_devices(settings: RunSettings) -> str:
     )
     if settings.batch_size < (total := max(total, settings.devices)):
         raise SettingError(
-            f"is smaller than the number of processes, {total}",
+            f"each of the {total} processes needs a row of every batch",
             setting="batch_size",
             value=settings.batch_size,
             remedy=f"use a batch size of at least {total}",
@@ -293,11 +293,11 @@ def check_devices(settings: RunSettings) -> str:
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Refuse loggers whose packages are not installed; isotrope installs TensorBoard."""
+    """Refuse loggers whose packages are not installed; TensorBoard is always installed."""
     for name in names:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
             raise SettingError(
-                f"needs the package {name}, which is not installed",
+                f"the package {name} is not installed",
                 setting="logger",
                 value=name,
                 remedy=f"pip install {name}",
@@ -332,7 +332,7 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
 
 
 def hardware(settings: RunSettings) -> str:
-    """Return a line on the device, precision, threads and loss backend of a run."""
+    """Return a line with the device, precision, threads and loss backend of a run."""
     device = find_device(settings.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     here = f"{world_size()} processes on {name}" if world_size() > 1 else name
@@ -344,18 +344,18 @@ def hardware(settings: RunSettings) -> str:
 
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:
-    """Return the backend for the loss of a whole batch, and the reason."""
+    """Return a tuple of the backend that computes the loss of a batch, and the reason for it."""
     # only the number of rows and their device matter
     rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.batch_size, 1)
     return choose(Views(rows, rows), settings.backend)
 
 
 def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) -> Outcome:
-    """Train from the last checkpoint, or from the start if there is no usable one.
+    """Continue from the last checkpoint; without a usable checkpoint, train from the start.
 
     Args:
-        settings: Settings of the run; no other training uses its output folder.
-        train: Function that trains; by default the one for the kind of settings (text or images).
+        settings: Settings of the run. No other training may use the same output folder.
+        train: Function that trains. By default, the settings determine it (text or images).
     """
     if train is None:
         train = importlib.import_module(settings.module).train
@@ -371,5 +371,5 @@ def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) 
     if outcome.exit_code == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     if outcome.exit_code:
-        raise LostProcess("stopped on request; the same command continues from the checkpoint")
+        raise LostProcess("run the same command again to continue: stopped on request")
     return outcome

@@ -1,9 +1,9 @@
 """Declares the settings of a run once, for flags, YAML keys and Python arguments.
 
-A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
-(``batch-size:``) and an argument of ``isotrope.fit``. ``RunSettings`` has the settings that text
-and images share; ``training.images.settings`` adds those for images. The defaults for text are
-those of SimCSE (Gao et al., 2021), if SimCSE has the setting.
+Each field is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file (``batch-size:``)
+and an argument of ``isotrope.fit``. ``RunSettings`` has the settings that text and images share;
+``training.images.settings`` adds the settings of images. The defaults for text are the values of
+SimCSE (Gao et al., 2021). Settings that SimCSE does not have get other defaults.
 """
 
 from abc import ABC, abstractmethod
@@ -29,16 +29,16 @@ in_run = partial(setting, group="run")
 """Functions that declare a setting under a title of the help."""
 
 of_trained = Used(
-    lambda encoder: encoder != "scratch", "an encoder from scratch has no trained weights to keep"
+    lambda encoder: encoder != "scratch", "leave it out: scratch has no trained weights to keep"
 )
-no_loss = Used(lambda loss: loss is None, "cannot be used with `--loss`; see `--loss.ARGUMENT`")
+no_loss = Used(lambda loss: loss is None, "leave it out: a `--loss` does not take this setting")
 no_prompt = Used(
     lambda prompt: not prompt,
     "set no prompt, or remove default_prompt_name from config_sentence_transformers.json: the "
     "encoder puts its own prompt {prompt!r} before every text",
 )
-with_dev = Used(lambda dev: dev is not None, "there is no dev score; add `--dev`", note=True)
-with_lora = Used(lambda lora: lora, "needs `--lora RANK`, which trains LoRA's matrices")
+with_dev = Used(lambda dev: dev is not None, "add `--dev`: there is no dev score", note=True)
+with_lora = Used(lambda lora: lora, "add `--lora RANK`: this setting is only for LoRA")
 of_objective = partial(in_objective, used=no_loss)
 of_dev = partial(in_watch, used=with_dev)
 
@@ -50,10 +50,10 @@ class RunSettings(Settings, ABC):
     """The settings that trainings on text and on images share.
 
     Attributes:
-        kind: Kind of the run: text or images.
-        module: Python module that trains such a run.
-        free: Settings that may change when a run is resumed. The batches remain the same, but
-            another number of devices changes the dropout masks.
+        kind: Kind of the data: text or images.
+        module: Name of the Python module with the function that trains.
+        free: Names of the settings that may change when a run is resumed. No such change affects
+            the batches, but another number of devices changes the dropout masks.
     """
 
     kind: ClassVar[str]
@@ -74,13 +74,13 @@ class RunSettings(Settings, ABC):
     )
 
     output: str = in_run(
-        ..., "Folder of the run. It must be new or empty without --resume.", python="str | Path"
+        ..., "Folder of the run; without --resume, a new or empty folder.", python="str | Path"
     )
     objective_settings: dict[str, float | str] = setting(
         {},
         "Hyperparameters of the objective, such as --objective.temperature 0.05. For text, "
         "--objective.temperature auto takes the temperature that `isotrope audit` recommends. "
-        "--objective.dissipation margin:0.3 replaces a component of the gradient.",
+        "--objective.dissipation margin:0.3 replaces one component of the loss's gradient.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -96,23 +96,23 @@ class RunSettings(Settings, ABC):
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16"] = of_objective(
         "auto",
-        "How to compute the loss. auto: chosen by the batch size and device. eager: store all "
-        "similarities of a batch. rowblock: store the similarities of some rows at a time. "
-        "bfloat16: as rowblock, with matrix products in bfloat16.",
+        "Way to compute the loss. auto: chosen by the batch size and device. eager: all "
+        "similarities of a batch are stored. rowblock: the similarities of a few rows are stored "
+        "at a time. bfloat16: like rowblock, but matrix products are in bfloat16.",
     )
     cut: float = in_model(
         1.0,
         "Experimental: divisor of the initial weights (cut-initialization). Draganov et al., 2024, "
         "use 3 for contrastive methods and 9 for others. In our trainings, the division raised the "
-        "score at 1/30 of the recipe's learning rate, and lowered it at the full rate. Pretrained "
-        "weights are not divided.",
+        "score at 1/30 of the method's learning rate, and lowered the score at the full rate. "
+        "Pretrained weights are not divided.",
         gt=0,
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
         "Parameters that --cut divides. weights: matrices and kernels of layers, as in the paper. "
         "all: every parameter, as in the authors' code.",
-        used=Used(lambda cut: cut != 1, "needs `--cut`", note=True),
+        used=Used(lambda cut: cut != 1, "add `--cut`: nothing is divided", note=True),
     )
     max_steps: int | None = in_steps(None, "Number of steps after which the run ends.", ge=1)
     precision: Literal["32", "bf16", "16"] = in_hardware(
@@ -120,14 +120,14 @@ class RunSettings(Settings, ABC):
         "Numeric precision of the encoder.",
         used=Used(
             lambda precision, accelerator: (precision, accelerator) != ("16", "cpu"),
-            "needs a GPU; on a CPU use bf16 or 32",
+            "use `--precision bf16` or `--precision 32` on a CPU: 16 needs a GPU",
         ),
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = in_hardware("auto", "Device to train on.")
     devices: int = in_hardware(
         1,
-        "Number of processes that share every batch, each with its own GPU or its share of the "
-        "CPU. The gradient equals that of one process. For several machines, use torchrun.",
+        "Number of processes, between which every batch is divided. Each process has its own GPU, "
+        "or a share of the CPU. The gradient does not change. For several machines, use torchrun.",
         ge=1,
         used=[
             no_loss,
@@ -137,10 +137,10 @@ class RunSettings(Settings, ABC):
             ),
             Used(
                 lambda accelerator: accelerator != "mps",
-                "add `--device cpu`: an Apple GPU is one device",
+                "add `--device cpu`: an Apple GPU takes only one process",
             ),
-            Used(lambda devices, gpus: devices <= gpus, "use at most {gpus}, one per GPU"),
-            Used(lambda own: not own, "use torchrun: other processes cannot see your encoder"),
+            Used(lambda devices, gpus: devices <= gpus, "use at most {gpus}, one for each GPU"),
+            Used(lambda own: not own, "use torchrun: new processes do not have your encoder"),
         ],
     )
     if TYPE_CHECKING:
@@ -149,19 +149,19 @@ class RunSettings(Settings, ABC):
     checkpoint_every: int = in_run(500, "Number of steps between checkpoints.", ge=1)
     keep_every: int | None = in_run(
         None,
-        "Number of steps between checkpoints that are never deleted; step 0 and the last step also "
-        "get one. Default: only the newest two checkpoints are kept.",
+        "Number of steps between checkpoints that are never deleted; step 0 and the last step are "
+        "kept too. Default: only the newest two checkpoints are kept.",
         ge=1,
     )
     log_every: int = in_watch(10, "Number of steps between rows of metrics.csv.", ge=1)
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
         "Loggers in addition to metrics.csv. --logger without a name turns these loggers off. "
-        "Install trackio, wandb or mlflow yourself; their environment variables set project, mode "
-        "and server.",
+        "Install trackio, wandb or mlflow yourself, and set project, mode and server by the "
+        "environment variables of these packages.",
         python="str | list[str]",
     )
-    progress: bool = in_watch(True, "Show the progress: a bar, or lines if there is no terminal.")
+    progress: bool = in_watch(True, "Show the progress: a bar on a terminal, otherwise lines.")
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -199,17 +199,17 @@ class TrainSettings(RunSettings):
         ...,
         "Text (.txt, one sentence a line) or a table (.tsv, .csv, .jsonl, .json, .parquet, .arrow) "
         "of single texts, labelled texts, or pairs with any number of hard negatives. Text files "
-        "may be compressed (.gz, .bz2, .xz, .zst). Also a folder of such files, a Hugging Face "
+        "may be compressed (.gz, .bz2, .xz, .zst). Or a folder of such files, a Hugging Face "
         "dataset folder (save_to_disk), or user/dataset, whose training split is read from the "
         "hub. NAME=FILE defines several data sets, such as qa=pairs.tsv nli=nli.tsv; each batch "
-        "comes from one of them.",
+        "comes from one data set.",
         min_length=1,
         positional=True,
         metavar="FILE",
     )
     encoder: str = in_model(
         "all-MiniLM-L6-v2",
-        "Model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or 'scratch': a small "
+        "Model folder, run folder or hub id; or the installed all-MiniLM-L6-v2. scratch: a small "
         "encoder with random weights, and a tokenizer trained on the text.",
         python="str | Path",
     )
@@ -221,15 +221,15 @@ class TrainSettings(RunSettings):
     )
     loss: str | None = in_objective(
         None,
-        "Loss of sentence-transformers to train with instead of an objective, such as "
-        "GISTEmbedLoss (with --loss.guide all-MiniLM-L6-v2) for pairs, or CoSENTLoss or "
-        "MarginMSELoss for scored pairs. The components of its gradient are not logged.",
+        "Loss of sentence-transformers, in place of an objective. For pairs: GISTEmbedLoss (with "
+        "--loss.guide all-MiniLM-L6-v2), for example. For scored pairs: CoSENTLoss or "
+        "MarginMSELoss, for example. The components of the gradient are not logged.",
     )
     loss_settings: dict[str, float | str] = setting(
         {},
         "Arguments of the loss.",
         python="Mapping[str, float | str]",
-        used=Used(lambda loss: loss, "needs `--loss NAME`"),
+        used=Used(lambda loss: loss, "add `--loss NAME`"),
     )
     sampling: Sampling = in_data(
         "proportional",
@@ -240,24 +240,24 @@ class TrainSettings(RunSettings):
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        "How the settings that you leave out are chosen. papers: SimCSE's values, which this help "
-        "lists. auto: by the data and the encoder. If you name an objective other than ntxent, or "
-        "use --encoder scratch, auto is the same as papers.",
+        "Choice of the settings that you leave out. papers: SimCSE's values, the defaults in this "
+        "help. auto: values for the data and the encoder. If you name an objective other than "
+        "ntxent, or use --encoder scratch, auto is the same as papers.",
     )
     columns: Names = in_data(
         [],
-        "Names or numbers of the columns with the text, or with the anchor, the positive and hard "
-        "negatives: --columns question,answer.",
+        "Names or numbers of the columns to read: the text; or the anchor, the positive and hard "
+        "negatives, such as --columns question,answer.",
         used=Used(
             lambda mixed: not mixed,
-            "name columns 'anchor' and 'positive', or 'text', because some data sets are in memory",
+            "name all columns 'anchor' and 'positive', or 'text': some data sets are in memory",
         ),
         python="str | list[str] | list[int]",
     )
     groups: str | None = in_data(
         None,
-        "Column of groups. Rows of one group (equal values in this column) are not pushed apart. "
-        "For grouped.jsonl of `isotrope audit`, use --groups label.",
+        "Column with the group of each row. Rows of the same group are not pushed apart. For "
+        "grouped.jsonl of `isotrope audit`, use --groups label.",
         coerce_numbers_to_str=True,
         python="str | int | None",
         used=[
@@ -267,35 +267,35 @@ class TrainSettings(RunSettings):
     )
     views: Literal["auto", "dropout", "adjacent", "pairs"] = in_data(
         "auto",
-        "Where the positive comes from. dropout: the same text with another dropout mask. "
-        "adjacent: the next text of the document. pairs: the second column. auto: pairs if there "
-        "is a second column, otherwise dropout.",
+        "Positive of each text. dropout: the same text with another dropout mask. adjacent: the "
+        "next text of the document. pairs: the text in the second column. auto: pairs if there is "
+        "a second column, otherwise dropout.",
     )
-    query_prompt: str = in_data("", "Text to put before the anchor of a pair.", used=no_prompt)
+    query_prompt: str = in_data("", "Text to put before anchors.", used=no_prompt)
     passage_prompt: str = in_data(
         "",
-        "Text to put before the positive and hard negatives.",
+        "Text to put before positives and hard negatives.",
         used=[
             no_prompt,
             Used(
                 lambda single, query_prompt, passage_prompt: (
                     not single or passage_prompt == query_prompt
                 ),
-                "single texts get the query prompt twice; the passage prompt is only saved",
+                "both views of a text get the query prompt; the passage prompt is only saved",
                 note=True,
             ),
         ],
     )
     dev: str | None = in_watch(
         None,
-        "Data to score the model on during training: an STS file, a retrieval folder, a file of "
-        "pairs, or 'auto', which holds out a part of your text and needs no labels. The model with "
-        "the best score is saved; this may be the original model.",
+        "Data to score the model on during training: an STS file, a retrieval folder or a file of "
+        "pairs. auto: a part of your text, which is held out of training and needs no labels. The "
+        "model with the best score is saved; this may be the original model.",
         python="str | Path | None",
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score of retrieval data and of pairs. Scored pairs have Spearman's correlation.",
+        "Dev score of retrieval data and pairs. Scored pairs always use Spearman's correlation.",
         used=[
             with_dev,
             Used(lambda ranked: ranked, "leave it out: scored pairs use Spearman's correlation"),
@@ -303,34 +303,34 @@ class TrainSettings(RunSettings):
     )
     eval_every: int = in_watch(
         125,
-        "Number of steps between dev scores. 0: only before and after training.",
+        "Number of steps between dev scores. 0: scores only before and after training.",
         ge=0,
-        used=Used(lambda dev, holdout: dev or holdout, "there is no score; add `--dev`", note=True),
+        used=Used(lambda dev, holdout: dev or holdout, "add `--dev`: there is no score", note=True),
     )
     prefer: Literal["best", "trained"] = of_dev(
         "best",
         "Model to save. best: the model with the best dev score. trained: if the original model is "
-        "best, save the last model, unless its score is lower by more than two standard errors.",
+        "best, save the last model, unless this model is worse by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
-        "End the run after this number of dev scores in a row without a new best. Needs --dev.",
+        "Number of dev scores without a new best after which the run ends. Needs --dev.",
         ge=1,
         used=replace(with_dev, note=False),
     )
     holdout: float = in_data(
-        0.0, "Share of the records to keep out of training. --dev auto: 0 means 0.1.", ge=0, le=0.5
+        0.0, "Share of records kept out of training. With --dev auto, 0 means 0.1.", ge=0, le=0.5
     )
     batch_size: int = in_steps(64, "Number of texts or pairs per step, on all devices.", ge=2)
     epochs: float = in_steps(1.0, "Number of epochs, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
         "Number of minutes that the training may take. --recipe auto measures the time of a step. "
-        "If time is short, it trains for fewer epochs and leaves out the second training.",
+        "If time is short, there are fewer epochs and no second training (--refit).",
         gt=0,
         used=Used(
             lambda planned: planned,
-            "use `--epochs` or `--max-steps`: `--minutes` needs `--recipe auto`, which is off here",
+            "use `--epochs` or `--max-steps`: `--recipe auto` chooses nothing in this run",
         ),
     )
     streaming: int | None = in_data(
@@ -340,11 +340,11 @@ class TrainSettings(RunSettings):
         ge=2,
         used=[
             Used(lambda max_steps: max_steps, "add `--max-steps`: an epoch's length is unknown"),
-            Used(lambda processes: processes == 1, "only with one process"),
-            Used(lambda files: len(dataset_files(files)) == 1, "only with one data set"),
+            Used(lambda processes: processes == 1, "use a single process to stream data"),
+            Used(lambda files: len(dataset_files(files)) == 1, "give a single data set to stream"),
             Used(
                 lambda streaming, batch_size: streaming >= batch_size,
-                "give at least the batch size, {batch_size}",
+                "read at least as many records at a time as the batch size, {batch_size}",
             ),
             Used(lambda memory: not memory, "leave it out: the data are already in memory"),
         ],
@@ -364,7 +364,7 @@ class TrainSettings(RunSettings):
     between: float = in_steps(
         1.0,
         "Position of the saved weights on the line from the original weights (0) to the trained "
-        "ones (1). With a value below 1, such as 0.7, the model forgets less.",
+        "weights (1). With a value below 1, such as 0.7, the model forgets less.",
         gt=0,
         le=1,
     )
@@ -375,7 +375,7 @@ class TrainSettings(RunSettings):
         "original model is saved, there is no second training.",
         used=[
             with_dev,
-            Used(lambda averaged: averaged, "not with LoRA, scratch or torchrun", note=True),
+            Used(lambda averaged: averaged, "leave it out with LoRA, scratch, torchrun", note=True),
         ],
     )
     gradient_checkpointing: bool = in_steps(
@@ -383,7 +383,7 @@ class TrainSettings(RunSettings):
         "Store only the inputs of each layer and recompute the rest in the backward pass. This "
         "needs less memory and more time; the gradient is the same.",
     )
-    max_length: int = in_data(32, "Number of tokens to which texts are cut in training.", ge=3)
+    max_length: int = in_data(32, "Maximum number of tokens of a text; longer texts are cut.", ge=3)
     pooling: str | None = in_model(
         None,
         "Pooling: mean, cls, max, ... Default: the pooling in the model folder, otherwise mean.",
@@ -407,22 +407,22 @@ class TrainSettings(RunSettings):
         ],
     )
     dropout: float | None = in_model(
-        None, "Dropout rate of the encoder. Default: the rate in its configuration.", ge=0, lt=1
+        None, "Dropout rate of the encoder. Default: the rate in the model's files.", ge=0, lt=1
     )
     matryoshka: list[int] = in_model(
         [],
-        "Lengths of shorter embeddings to train as well. They are the first coordinates of the "
-        "whole embedding, and the loss is the mean over all lengths. Needs --head none.",
+        "Lengths of shorter embeddings to train as well: the first coordinates of the whole "
+        "embedding. The loss is the mean over all lengths. Needs --head none.",
         used=[
             no_loss,
             Used(
                 lambda matryoshka, dimension: {*matryoshka} != {dimension},
-                "the full length is always trained",
+                "leave it out: the full length is always trained",
                 note=True,
             ),
             Used(
                 lambda matryoshka, dimension: max(matryoshka) <= dimension,
-                "the embeddings have {dimension} coordinates",
+                "give lengths up to {dimension}, the length of the embeddings",
             ),
             Used(
                 lambda head, dimension: head == "none",
@@ -432,14 +432,14 @@ class TrainSettings(RunSettings):
     )
     lora: int | None = in_model(
         None,
-        "Rank of LoRA's matrices, which are trained in place of the encoder's weights and merged "
+        "Rank of LoRA's matrices. They are trained in place of the encoder's weights, and merged "
         "into the saved model. Needs peft: pip install '.[lora]' in a checkout.",
         ge=1,
         used=of_trained,
     )
     lora_alpha: int | None = in_model(
         None,
-        "Alpha of LoRA: its matrices are multiplied by alpha / rank. Default: 2 x rank.",
+        "Alpha of LoRA: the matrices' product is multiplied by alpha / rank. Default: 2 x rank.",
         ge=1,
         used=with_lora,
     )
@@ -462,12 +462,12 @@ class TrainSettings(RunSettings):
     @classmethod
     def _whole(cls, value: float) -> float:
         if value >= 1 and value != int(value):
-            raise ValueError("give a whole number of steps, or a share of all steps below 1")
+            raise ValueError("give a whole number of steps, or a number below 1 (share of steps)")
         return value
 
     @property
     def held_out(self) -> float:
-        """The share of records to hold out of training; ``--dev auto`` needs 0.1 by default."""
+        """The share of the records to hold out: 0.1 if ``--dev auto`` is given without a share."""
         return 0.1 if self.dev == "auto" and self.holdout == 0 else self.holdout
 
     @property
@@ -477,7 +477,7 @@ class TrainSettings(RunSettings):
 
     @property
     def datasets(self) -> dict[str, list[str]]:
-        """The files of each data set; a single data set has the name ``""``."""
+        """A dict from each data set to its files; a single data set has the name ``""``."""
         return dataset_files(self.files)
 
 

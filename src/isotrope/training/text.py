@@ -1,4 +1,4 @@
-"""Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
+"""Trains a text encoder: checks the settings, reads the data, trains, and saves the best model.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 checked. If reading the data then fails, the run folder is removed.
@@ -81,7 +81,7 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "linear": LinearHead,
     "none": lambda dimension: None,
 }
-_NOT_SCORED = "add --dev to find out whether training helps: no dev score was measured"
+_NOT_SCORED = "to find out whether training helps, add --dev: no dev score was measured"
 
 
 def train(
@@ -121,7 +121,7 @@ def _train(
 def check(
     settings: TrainSettings,
 ) -> tuple[SentenceEncoder, dict[str, Objective], DevMetric | None]:
-    """Check settings, files, dev set and encoder, without writing anything."""
+    """Check everything, write nothing; return encoder, objectives by data set, and dev score."""
     check_loss(settings)
     registry.load_plugins(settings.plugin)
     objectives = objectives_of(settings)
@@ -135,7 +135,7 @@ def check(
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
             if settings.loss in OF_SCORES and not first.scores:
-                raise InputError(f"add a column of scores, which {settings.loss} needs")
+                raise InputError(f"add a column of scores to the data: {settings.loss} needs it")
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
     settings.check_used(
@@ -151,7 +151,7 @@ def check(
 
 
 def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
-    """Return the objective of each data set."""
+    """Return a dict from names of data sets to objectives."""
     own = objectives_by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     return {name: registry.build(*described) for name, described in own.items()}
 
@@ -279,13 +279,12 @@ def module_of(
 
 @dataclass(frozen=True, kw_only=True)
 class TextTask(TrainingTask):
-    """A training on text that is ready to start: settings are checked, data are read.
+    """A training on text whose settings are checked and whose data are read.
 
     Attributes:
         batches: The records that each step trains on, and the tokenised texts of each data set.
-        watch: Computes the dev score; None if no dev score is measured.
-        general: Similarities of general sentences before training, as ``training.changes`` computes
-            them; None if they are not measured.
+        watch: Object that computes the dev score; None if no dev score is measured.
+        general: Result of ``changes.similarities`` before training; None if it is not measured.
     """
 
     kind = "train"
@@ -314,7 +313,7 @@ class TextTask(TrainingTask):
         pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
         say(hardware(self.settings))
         if settings.streaming is not None:
-            say(f"streaming {settings.streaming:,} records at a time; the first ones are:")
+            say(f"streaming {settings.streaming:,} records at a time; the first records are:")
         for name, store in self.batches.stores.items():
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
@@ -333,9 +332,9 @@ class TextTask(TrainingTask):
                 group = settings.groups or "label"
                 warn(
                     "warning: join groups that share a record, as `isotrope audit --groups` does "
-                    f"in grouped.jsonl: {own.groups_dropped:,} records were dropped, because "
-                    f"another {group} has the same record. The other records of the {group} of a "
-                    "dropped record count as negatives of the record that was kept"
+                    f"in grouped.jsonl. {own.groups_dropped:,} records were dropped, because "
+                    f"another {group} has the same record. The other records of their {group} now "
+                    "count as negatives of the records that were kept"
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
@@ -356,12 +355,12 @@ class TextTask(TrainingTask):
             )
         if "dropout" in report.views and not any(rates):
             warn(
-                "warning: add --dropout 0.1: without dropout the two views of a text are equal, "
+                "warning: add --dropout 0.1: without dropout, the two views of a text are equal, "
                 "and the model learns nothing from positives"
             )
 
     def keep(self, step: int) -> str:
-        """Save the model of this step; return its fingerprint."""
+        """Save the model of this step; return the fingerprint of the model."""
         encoder, output = self.module.encoder, self.output
         check_finite_weights(encoder, step)
         ensure_not_replaced(output)
@@ -370,10 +369,11 @@ class TextTask(TrainingTask):
             return encoder.fingerprint()
 
     def finish(self) -> Result:
-        """Save the model of the last step, and complete the model card.
+        """Save the model of the last step if needed, complete the model card, return the result.
 
-        Without a dev score, this model is the model of the run. If the original model has the best
-        score, the last model is saved as ``rejected``. Otherwise, the best model is already saved.
+        Without a dev score, the model of the last step is the model of the run. If the original
+        model has the best score, the last model is saved in the folder ``rejected``. Otherwise, the
+        best model is already saved.
         """
         dev, output = self.dev, self.output
         if isinstance(dev.score, str):
@@ -390,7 +390,7 @@ class TextTask(TrainingTask):
         return result
 
     def details(self) -> dict[str, Any]:
-        """Return the details that a training on text adds to the result."""
+        """Return a dict of details that a training on text adds to the result."""
         settings, module, report = self.settings, self.module, self.batches.report
         dev, best = self.dev, self.dev.best
         return {
@@ -438,7 +438,7 @@ class TextTask(TrainingTask):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The hyperparameters by name; with several data sets, a name is DATASET.HYPERPARAMETER."""
+        """A dict of hyperparameters; with several data sets, keys have the form DATASET.NAME."""
         objectives = self.module.objectives
         if self.settings.loss is not None:
             return dict(self.settings.loss_settings)
@@ -459,17 +459,17 @@ def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool)
     counts = f"{watch.trained_on:,} of {watch.records:,}"
     if settings.dev == "auto" and known:
         return (
-            "each answer belongs to several questions, so only questions are held out; the dev "
-            "score ranks all answers, including those in the training data"
+            "each answer belongs to several questions, so only questions are held out. For the dev "
+            "score, all answers are ranked, including answers in the training data"
         )
     if settings.dev == "auto":
         return (
             f"the dev score is too high, because {counts} held-out records share a text with a "
-            "training record (the same answer, or the reversed pair)"
+            "training record, such as the answer"
         )
     return (
-        f"warning: remove the queries of {settings.dev} from the training data: {counts} are in it "
-        "(ignoring case and punctuation), so the dev score is too high"
+        f"warning: remove the queries of {settings.dev} from the training data: {counts} occur "
+        "there (case and punctuation ignored), so the dev score is too high"
     )
 
 
@@ -483,7 +483,7 @@ def summary(outcome: Outcome) -> str:
     metrics = outcome.result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (
-        f"{dead:.0%} of the anchors in the last batch had nothing left to learn from this "
+        f"{dead:.0%} of the anchors in the last logged batch had nothing left to learn from this "
         f"objective (gradient dissipation {metrics['dissipation']:.2g})\n"
         if dead >= 0.9 and outcome.result.details["judgement"]["outcome"] != "improved"
         else ""

@@ -1,4 +1,4 @@
-"""The data of a training on text: records, token stores, batches and held-out records."""
+"""The data of a training on text: records, tokenised data sets, batches and held-out records."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
 
 
 def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return whether each record is held out, or None if held-out pairs need not stay together."""
+    """Return a bool for each record: held out or not. None if pairs need not stay together."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     return held_out_together(records_of(settings, name), settings.held_out, settings.seed)
@@ -95,18 +95,18 @@ def store_of(
     records: Iterable[Record],
     name: str = "",
 ) -> TokenStore:
-    """Return a tokenised data set; a resumed run opens the stored tokens again."""
+    """Tokenise a data set and store the tokens in ``folder``; a resumed run opens stored tokens."""
     if (folder / MANIFEST).is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
         except InputError as error:
             if rank() > 0:
                 raise
-            warn(f"warning: {folder} is not usable ({error.__cause__}): reading the text again")
+            warn(f"warning: reading the text again: {folder} is not usable ({error.__cause__})")
     if rank() > 0:
         raise InputError(
-            f"give an `--output` on a file system that all machines share: process {rank()} "
-            f"cannot see {folder}, which the first process wrote"
+            f"give an `--output` on a file system that all machines share: process {rank()} cannot "
+            f"see {folder}, which the first process has written"
         )
     title = f"read {name}".strip()
     with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
@@ -130,7 +130,7 @@ def store_of(
 
 
 def prompts_of(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return the prompts of anchors and positives; by default, the model's default prompt."""
+    """Return a tuple of the prompts of anchors and of positives, as set or as in the model."""
     encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
@@ -141,7 +141,7 @@ def batch_at(
     batches: DatasetMixture | StreamedBatches,
     step: int,
 ) -> Batch:
-    """Return the batch of a step, or this process's part of it."""
+    """Return this process's part of the batch of a step."""
     dataset, number, indices = batches.at(step)
     batch = collate(
         batches.stores[dataset],
@@ -153,7 +153,7 @@ def batch_at(
 
 
 def check_store(objective: Objective, store: TokenStore) -> None:
-    """Refuse data that the objective cannot use: hard negatives, or rows of a single group."""
+    """Refuse hard negatives that the objective cannot use, and data with a single group."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(ONE_GROUP.format(len(store)))
@@ -163,7 +163,7 @@ def check_store(objective: Objective, store: TokenStore) -> None:
 def held_out_curves(
     settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
 ) -> Callable[[], dict[str, float]] | None:
-    """Return a function that measures held-out losses; None for fewer than two held-out records."""
+    """Return a function that calls :func:`held_out_losses`, or None below two held-out records."""
     count = sum(store.report.held_out for store in stores.values())
     count = min(count, sum(map(len, stores.values())))
     if count < 2:
@@ -210,8 +210,8 @@ def held_out_losses(
 ) -> dict[str, float]:
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
-    Dropout is on, as in a training batch: without dropout, the two views of a single text would be
-    equal. Dropout masks are the same at every call. ``trained`` records have InfoNCE only.
+    InfoNCE is also computed for trained records. Dropout is on, as in training: without dropout,
+    the two views of a single text would be equal. Dropout masks are the same at every call.
 
     Returns:
         A dict from each name in :data:`HELD_OUT_COLUMNS` to a number.

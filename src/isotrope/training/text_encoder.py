@@ -38,7 +38,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
         encoder.freeze_embeddings()
     if settings.max_length > encoder.positions:
         raise SettingError(
-            f"is more than {settings.encoder} can read",
+            f"{settings.encoder} cannot read so many tokens",
             setting="max_length",
             value=settings.max_length,
             remedy=f"give at most `--max-length {encoder.positions}`",
@@ -56,7 +56,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
 
 
 def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
-    """Return the lengths of the shorter embeddings to train, the longest first."""
+    """Return the lengths of the shorter embeddings (``--matryoshka``), the largest first."""
     return sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
 
 

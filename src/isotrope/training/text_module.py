@@ -1,14 +1,11 @@
 """The encoder, its head, the losses and the optimiser of one training on text.
 
-The trainer of sentence-transformers trains one ``SentenceTransformer``: the encoder and the head,
-which exists only in training. ``Normalize`` modules are removed, because objectives normalise the
-embeddings themselves and the norms are logged. Each data set has its own ``ObjectiveLoss``, or
-``CachedObjectiveLoss`` if a batch does not fit into memory (``micro_batch``). The two views of a
-text are two passes with dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed,
-step and process; a run that is resumed within an epoch therefore has the same dropout masks.
-
-A loss of sentence-transformers may replace the objective (:func:`host_loss`). It must take pairs,
-scored pairs, or pairs with scored hard negatives.
+The trainer of sentence-transformers trains one ``SentenceTransformer`` with the encoder and the
+head. The head exists only in training. ``Normalize`` modules are removed, because objectives
+normalise the embeddings, and the norms are logged. Each data set has its own ``ObjectiveLoss``, or
+a ``CachedObjectiveLoss`` with ``micro_batch``. The two views of a single text are two passes with
+dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed, step and process, so a
+resumed run has the same dropout masks. A loss of sentence-transformers may replace the objective.
 """
 
 import inspect
@@ -43,7 +40,7 @@ OF_PAIRS = (
 
 
 class Steps(IterableDataset[dict[str, Any]]):
-    """The inputs of the steps ``start`` to ``stop`` of a run, in order."""
+    """The inputs of the steps from ``start`` to ``stop`` - 1 of a run, in order."""
 
     def __init__(self, at: Callable[[int], dict[str, Any]], start: int, stop: int) -> None:
         self.at, self.start, self.stop = at, start, stop
@@ -55,14 +52,14 @@ class Steps(IterableDataset[dict[str, Any]]):
 
 
 class TrainingHead(nn.Module):
-    """The last module of the model in training: a network on top of the embeddings."""
+    """The head: the last module of the model in training, a network on top of the embeddings."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the features, in which the network has transformed the embeddings."""
+        """Return the features, with embeddings that the network has transformed."""
         return {**features, "sentence_embedding": self.network(features["sentence_embedding"])}
 
 
@@ -72,17 +69,17 @@ class TextModule(nn.Module):
     Args:
         settings: Settings of the run.
         encoder: Encoder to train, in place.
-        head: Network on top of the encoder in training only, or None.
-        objectives: Objective of each data set, by the name of the data set.
+        head: Network on top of the encoder, used only in training; None for no head.
+        objectives: Dict from names of data sets to objectives.
         plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
-        prefixes: Lengths of shorter embeddings to train: the first coordinates of the whole ones.
-            The loss is the mean over all lengths.
+        prefixes: Lengths of shorter embeddings to train. A shorter embedding has the first
+            coordinates of the whole embedding. The loss is the mean over all lengths.
         loss: Function that takes the model and returns a loss of sentence-transformers. This loss
             replaces the objectives.
 
     Attributes:
-        model: The module to train: the encoder without its Normalize modules, and the head.
-        losses: Loss of each data set.
+        model: The module to train: the encoder without ``Normalize`` modules, and the head.
+        losses: Dict from names of data sets to losses.
     """
 
     model: SentenceTransformer
@@ -159,7 +156,7 @@ class TextModule(nn.Module):
         return {**columns, "label": label, "dataset_name": batch.dataset, "number": batch.number}
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
-        """Begin a step; every ``log_every``-th batch of each data set is logged."""
+        """Begin a step; log every ``log_every``-th batch of each data set."""
         self.objective, self._step = self.objectives[dataset], step
         counted = step if number is None else number
         self._logged = counted % self.log_every == 0 or step == self.steps - 1
@@ -190,14 +187,14 @@ class TextModule(nn.Module):
         """Do nothing: the gradients are used as they are."""
 
     def after_step(self) -> None:
-        """After the last update, move the weights back towards the original ones (``between``)."""
+        """After the last step, move the weights towards the original weights (``between``)."""
         if self._step == self.steps - 1:
             with torch.no_grad():
                 for parameter, start in self._start:
                     parameter.lerp_(start, 1 - self.between)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return AdamW; the trainer's schedule changes its learning rate."""
+        """Return the optimiser AdamW; the trainer's schedule changes the learning rate."""
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         decay = self.plan.weight_decay
         # no weight decay for vectors: biases, and the scales and shifts of norms
@@ -217,12 +214,12 @@ class TextModule(nn.Module):
 
 
 def check_loss(settings: TrainSettings) -> None:
-    """Refuse an unknown loss, a loss that takes no pairs, and wrong arguments."""
+    """Refuse an unknown loss, a loss that takes no pairs, and unknown or missing arguments."""
     if settings.loss is None:
         return
     if settings.loss not in (known := (*OF_PAIRS, *OF_SCORES)):
         raise SettingError(
-            f"is not a loss that takes pairs or scores{nearest(settings.loss, known)}",
+            f"this loss takes neither pairs nor scores{nearest(settings.loss, known)}",
             setting="loss",
             value=settings.loss,
             remedy=f"choose {', '.join(known)}",
@@ -237,27 +234,27 @@ def check_loss(settings: TrainSettings) -> None:
             )
     for name, parameter in arguments.items():
         if parameter.default is parameter.empty and name not in settings.loss_settings:
-            raise SettingError(f"is required by {settings.loss}", setting=f"loss.{name}")
+            raise SettingError(f"{settings.loss} requires this argument", setting=f"loss.{name}")
 
 
 def check_scores(loss: str | None, store: TokenStore) -> None:
-    """Refuse scores that the loss cannot learn: equal scores, or scores above 1 as cosines."""
+    """Refuse equal scores, and scores above 1 for a loss that compares scores with cosines."""
     if not store.report.scored:
         return
     scores = store.scores(np.arange(len(store)))
     if loss == "CosineSimilarityLoss" and (most := float(np.abs(scores).max())) > 1:
         raise InputError(
-            f"divide the scores by {most:g}, the largest one, because {loss} compares them with "
-            "cosines; or use `--loss CoSENTLoss`, which only reads their order"
+            f"divide the scores by {most:g}, the largest score, because {loss} compares scores "
+            "with cosines; or use `--loss CoSENTLoss`, which learns only the order of scores"
         )
     if loss in ("CoSENTLoss", "AnglELoss") and np.ptp(scores) == 0:
-        raise InputError(f"give different scores: {loss} learns their order, but all are equal")
+        raise InputError(f"give different scores: {loss} learns the order, but all are equal")
 
 
 def host_loss(
     model: "SentenceTransformer", name: str, arguments: Mapping[str, float | str]
 ) -> nn.Module:
-    """Build a loss of sentence-transformers. The argument ``guide`` is the name of a model."""
+    """Build a loss of sentence-transformers. A value for an argument ``guide`` names a model."""
     kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}
     values = {key: _value(value, kinds[key]) for key, value in arguments.items()}
     loss: nn.Module = getattr(losses, name)(model, **values)

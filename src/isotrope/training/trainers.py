@@ -1,8 +1,7 @@
 """The trainers of a run: sentence-transformers' trainer for text, transformers' for images.
 
-Subclasses extend both trainers. Batches and random numbers depend only on seed and step, so a
-resumed run repeats them. Learning rates follow the plan. A number that is not finite ends the run
-before it changes the weights. Complete checkpoints are marked.
+Subclasses extend both trainers. Batches and random numbers depend only on seed and step, so they
+are the same in a resumed run. If a number is not finite, the run ends before the weights change.
 """
 
 import copy
@@ -32,7 +31,7 @@ from isotrope.training.text_module import TextModule
 
 
 class RunTrainer(Trainer):
-    """A trainer for the steps of a run; call :meth:`attach` before training."""
+    """A trainer for the steps of a run; call :meth:`attach` before ``train``."""
 
     between: Between
     module: Trained
@@ -46,7 +45,7 @@ class RunTrainer(Trainer):
         batches: DataLoader[Any],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
-        """Store the batches and what runs at each step: callbacks and the check of numbers."""
+        """Store the batches, the callbacks, and the guard that checks numbers in each step."""
         self.between, self.module, self.guard = between, between.module, guard
         self.batches, between.save = batches, self._save_now
         self.remove_callback(PrinterCallback)
@@ -58,7 +57,7 @@ class RunTrainer(Trainer):
     # a step
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the batches of the remaining steps; none after early stopping."""
+        """Return a loader of the remaining batches; an empty loader after early stopping."""
         ended = all_reduce_max(int(self.between.dev.exhausted), self.args.device)
         nothing: Any = []
         return DataLoader(nothing) if ended else self.batches
@@ -101,7 +100,7 @@ class RunTrainer(Trainer):
         return schedule
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Do nothing: :meth:`log_row` passes the rows of metrics.csv to the loggers."""
+        """Do nothing, because :meth:`log_row` passes the numbers of a step to the loggers."""
 
     def log_row(self, values: dict[str, float], step: int) -> None:
         """Pass the numbers of a step to the loggers."""

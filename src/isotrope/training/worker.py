@@ -1,7 +1,7 @@
-"""The process started by :mod:`isotrope.training.launch`, which runs one task after another.
+"""The program of the processes that :mod:`isotrope.training.launch` starts.
 
-It is started as ``python -m isotrope.training.worker CONNECTION``. CONNECTION is the number of an
-open file descriptor, through which tasks arrive and answers are sent.
+A process runs one task after another. The command is ``python -m isotrope.training.worker
+CONNECTION``, where CONNECTION is the number of an open file descriptor for tasks and answers.
 """
 
 import os
@@ -23,7 +23,7 @@ _PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
 
 
 def main(connection: Connection) -> None:
-    """Run the tasks that arrive through the connection until its other end is closed."""
+    """Run the tasks that arrive through the connection, until the parent process closes it."""
     busy = False
 
     def react(number: int, frame: FrameType | None) -> None:

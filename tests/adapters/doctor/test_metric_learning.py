@@ -81,5 +81,5 @@ def test_a_loss_without_negatives_or_positives_needs_other_batches(labels: torch
         value.backward()
     (finding,) = doctor.diagnose(batch_size=8).findings
     assert finding.verdict == "not-examined"
-    assert finding.detail.startswith("The loss is 0, ")
-    assert finding.change.startswith("a batch of 64 rows (now 8); if rows have labels, at least")
+    assert finding.detail.startswith("The loss is 0: ")
+    assert finding.change.startswith("a batch of 64 rows (now 8); if rows have labels, put")

@@ -381,7 +381,7 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
     assert "of the anchors learn almost nothing (gradient dissipation < 0.01); " in first
     assert "of the push is from the hardest negative (" in first
     assert "% of the push is from the hardest negative (14% if all negatives" in first
-    assert last == f"isotrope: verdict: healthy (nothing was found); see {tmp_path / 'isotrope'}"
+    assert last == f"isotrope: verdict: healthy (no fault was found); see {tmp_path / 'isotrope'}"
     told = [one for one in logged if "loss" in one]
     assert len(told) == 2
     assert all(one["isotrope/temperature"] == pytest.approx(0.05, rel=0.01) for one in told)
@@ -431,7 +431,7 @@ def test_the_folder_is_diagnosed_and_reported_after_the_fact(
     tiny.save(str(tmp_path / "model"))
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert card.count("### Diagnosis of the Training") == 1
-    assert "The final verdict is `healthy` (nothing was found), explained in" in card
+    assert "The final verdict is `healthy` (no fault was found), explained in" in card
     assert card.index("### Diagnosis of the Training") < card.index("### Framework Versions")
 
 

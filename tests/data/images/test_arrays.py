@@ -116,12 +116,12 @@ class TestNpz:
                 "call the array of pictures images or x or x_train or train_images; .*: z",
             ),
             ({}, "call the array of pictures images or .*; the arrays in the file are: none"),
-            ({"x": X / 255}, r"give 'x' as uint8 from 0 to 255, not float64"),
-            ({"x": X.astype(np.int64)}, "give 'x' as uint8 from 0 to 255, not int64"),
+            ({"x": X / 255}, r"save the array 'x' as uint8 from 0 to 255, not float64"),
+            ({"x": X.astype(np.int64)}, "save the array 'x' as uint8 from 0 to 255, not int64"),
             ({"x": X[..., :2]}, r"give pictures as n x h x w .* 'x' has the shape \(6, 8, 8, 2\)"),
             ({"x": X[0, 0]}, r"has the shape \(8, 3\)"),
             ({"x": X[None]}, r"has the shape \(1, 6, 8, 8, 3\)"),
-            ({"x": X[:0]}, r"add pictures to the array 'x' of shape \(0, 8, 8, 3\)"),
+            ({"x": X[:0]}, r"add pictures to the empty array 'x' \(shape \(0, 8, 8, 3\)\)"),
             ({"x": X[:1]}, "give at least 2 pictures to train on, not 1"),
             (
                 {"x": X, "y": Y[:5]},
@@ -137,7 +137,7 @@ class TestNpz:
             ({"x": X, "y": Y, "x_test": X, "y_test": Y[:2]}, r"'y_test' has the shape \(2,\)"),
             (
                 {"x": X, "y": np.array(list("aabbcc")), "x_test": X[:1], "y_test": np.array(["d"])},
-                "add the label 'd' to the array class_names, which has 3 other names",
+                "add 'd' to the array class_names, because a picture has this label",
             ),
         ],
     )
@@ -154,10 +154,12 @@ class TestNpz:
 
         trap = np.array([Trap()], dtype=object)
         for arrays in ({"x": trap}, {"x": X, "y": np.repeat(trap, 6)}):
-            with pytest.raises(InputError, match=r"without Python objects; it cannot be read"):
+            with pytest.raises(
+                InputError, match=r"without Python objects; the array cannot be read"
+            ):
                 load_images(npz(tmp_path / "a.npz", **arrays))
         (tmp_path / "b.npz").write_bytes(pickle.dumps(Trap()))
-        with pytest.raises(InputError, match=r"read as an \.npz file of pictures"):
+        with pytest.raises(InputError, match=r"cannot read it as an \.npz file of pictures"):
             load_images(tmp_path / "b.npz")
         assert not (tmp_path / "executed").exists()
 
@@ -250,12 +252,15 @@ class TestStrips:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"labels": np.zeros(4)}, "copy this file again; 6 pictures have 4 labels"),
-            ({"labels": np.zeros(7)}, "6 pictures have 7 labels"),
-            ({"offsets": np.array([0])}, "strip 0 of the file is damaged"),
-            ({"offsets": np.array([0.0, 9.0])}, "strip 0 of the file is damaged"),
-            ({"webp": np.zeros((3, 3))}, "strip 0 of the file is damaged"),
-            ({"webp": np.zeros(99, np.uint8)}, "strip 0 of the file is damaged"),
+            (
+                {"labels": np.zeros(4)},
+                r"copy this .*; the numbers of pictures \(6\) and labels \(4\) differ",
+            ),
+            ({"labels": np.zeros(7)}, r"pictures \(6\) and labels \(7\) differ"),
+            ({"offsets": np.array([0])}, "strip 0 in the file is damaged"),
+            ({"offsets": np.array([0.0, 9.0])}, "strip 0 in the file is damaged"),
+            ({"webp": np.zeros((3, 3))}, "strip 0 in the file is damaged"),
+            ({"webp": np.zeros(99, np.uint8)}, "strip 0 in the file is damaged"),
         ],
     )
     def test_damaged(self, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -266,7 +271,7 @@ class TestStrips:
     def test_a_folder_of_other_arrays(self, tmp_path: Path) -> None:
         npz(tmp_path / "train.npz", x=X, labels=Y)
         for limit in (None, 4):
-            with pytest.raises(InputError, match=r"put pictures .*, but has \.npz"):
+            with pytest.raises(InputError, match=r"put pictures .*, but the folder has only \.npz"):
                 load_images(tmp_path, limit=limit)
 
 

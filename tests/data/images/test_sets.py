@@ -102,7 +102,9 @@ def test_without_labels_nothing_is_held_out(tmp_path: Path) -> None:
 def test_paths_that_hold_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing: no such file"):
         load_images(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"give a folder of pictures, .* not a '\.png' file"):
+    with pytest.raises(
+        InputError, match=r"give a folder of pictures, .* not a file with the ending '\.png'"
+    ):
         load_images(save(tmp_path / "a.png", ramp(8, 8)))
     with pytest.raises(InputError, match="no such file"):
         load_images("Digits")

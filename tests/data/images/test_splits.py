@@ -51,5 +51,7 @@ def test_no_share(share: float) -> None:
 
 
 def test_nothing_to_score_on() -> None:
-    with pytest.raises(InputError, match=r"than 0\.01, .* none of the 10 pictures of 3 classes"):
+    with pytest.raises(
+        InputError, match=r"above 0\.01, .* 10 pictures in 3 classes, no class has a picture"
+    ):
         held_out(LABELS, 0.01, 0)

@@ -117,19 +117,19 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
     words = datasets.Dataset.from_dict({"text": ["a", "b"]})
     assert "rename the column of pictures to image; the columns are text" in message(words, "words")
     numbers = datasets.Dataset.from_dict({"image": [1, 2]})
-    assert "the bytes of picture files (PNG or JPEG); it holds Value('int64')" in message(
+    assert "write the bytes of picture files (PNG or JPEG) into the column" in message(
         numbers, "numbers"
     )
     floats = table().add_column("label", [0.5, 1.0, 2.0, 3.0])
-    assert "correct the labels in column 'label'; some labels are neither" in message(
+    assert "correct the labels in column 'label'; each must be a number" in message(
         floats, "floats"
     )
     splits = {"train": table(label=list("abab")), "test": table(2, label=list("az"))}
-    assert "neither numbers nor names of classes of the training part" in message(
+    assert "each must be a number or the name of a class in the training part" in message(
         datasets.DatasetDict(splits), "splits"
     )
     unnamed = datasets.DatasetDict({"one": table(), "two": table()})
-    assert "call the training split 'train'; the splits are one, two" in message(unnamed, "unnamed")
+    assert "rename the training split to 'train'; splits: one, two" in message(unnamed, "unnamed")
 
 
 def test_damaged(tmp_path: Path) -> None:
@@ -138,5 +138,7 @@ def test_damaged(tmp_path: Path) -> None:
         load_images(tmp_path)
     (tmp_path / "dataset_info.json").unlink()
     (tmp_path / "train.parquet").write_bytes(b"words")
-    with pytest.raises(InputError, match="save the dataset again; it cannot be read"):
+    with pytest.raises(
+        InputError, match="save the dataset again; isotrope cannot read this folder"
+    ):
         load_images(tmp_path)

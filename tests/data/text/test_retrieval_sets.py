@@ -78,7 +78,7 @@ def test_qrels_tsv_must_cover_all_queries(folder: Path) -> None:
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t1\n")
     assert load_retrieval(folder).relevant == [{0: 1.0}, {1: 1.0}]
     (folder / "qrels.tsv").write_text("q2\td2\t1\nq1\td1\t0\n")
-    with pytest.raises(InputError, match=r"qrels.tsv: give query 'q1' a document"):
+    with pytest.raises(InputError, match=r"qrels.tsv: give the query 'q1' a document"):
         load_retrieval(folder)
 
 
@@ -101,7 +101,7 @@ def test_gzip(folder: Path) -> None:
             "q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n",
             "query 'q1' and document 'd1', which have the scores 1 and 0",
         ),
-        ("q1\td1\t0\n", "give query 'q1' a document with a score above 0"),
+        ("q1\td1\t0\n", "give the query 'q1' a document with a score above 0"),
         ("", "is empty"),
     ],
 )
@@ -116,8 +116,8 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("corpus", [{"_id": "d1"}], "the table has no column 'text' among '_id'"),
-        ("corpus", [{"text": "a"}], "the table has no column '_id' among 'text'"),
+        ("corpus", [{"_id": "d1"}], "the table has no column 'text'; its columns: '_id'"),
+        ("corpus", [{"text": "a"}], "the table has no column '_id'; its columns: 'text'"),
         (
             "corpus",
             [{"_id": "a", "text": 3}],
@@ -129,7 +129,7 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
             "line 2: give each text its own _id; an earlier text has 'a'",
         ),
         ("queries", [{"_id": "q1", "text": " "}], "remove the query 'q1'"),
-        ("queries", [{}], "the table has no column '_id' among no columns"),
+        ("queries", [{}], "the table has no column '_id'; its columns: none"),
         (
             "queries",
             [{"text": "a"}, {"_id": "b", "text": "c"}],
@@ -149,7 +149,7 @@ def test_missing_files(folder: Path, name: str) -> None:
         load_retrieval(folder, corpus=folder / "corpus.jsonl")
     (folder / name).unlink()
     with pytest.raises(
-        InputError, match=f"{name}: give a folder with .*; this file does not exist"
+        InputError, match=f"{name}: add this file; a folder of a retrieval task needs"
     ):
         load_retrieval(folder)
 
@@ -194,7 +194,7 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"remove or complete 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")
     (tmp_path / "a.csv").write_text("frage,antwort\na,b\n")
-    with pytest.raises(InputError, match=r"no column has a usual .* found 'frage', 'antwort'"):
+    with pytest.raises(InputError, match=r"no column has a usual .*'frage', 'antwort'"):
         load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")

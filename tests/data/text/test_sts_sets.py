@@ -79,11 +79,13 @@ def test_unknown_absent_tasks_and_folders(folder: Path, tmp_path: Path) -> None:
         load_sts(folder / "sts12")
     (folder / "sts13").rename(folder / "elsewhere")
     (folder / "sickr").rename(folder / "sick")
-    with pytest.raises(InputError, match="add the tasks STS13, SICK-R; STS12, STS13, STS14"):
+    with pytest.raises(
+        InputError, match="add the tasks STS13, SICK-R; needed: STS12, STS13, STS14"
+    ):
         load_sts(folder)
     downstream = write_senteval(tmp_path / "downstream")
     (downstream / "SICK").rename(downstream / "SICKR")
-    with pytest.raises(InputError, match="downstream: add the tasks SICK-R; STS12"):
+    with pytest.raises(InputError, match="downstream: add the tasks SICK-R; needed: STS12"):
         load_sts(downstream)
 
 
@@ -146,8 +148,8 @@ STS12 = "STS/STS12-en-test/"
             "",
             "749 scored pairs, but the subset MSRpar of STS12 has 750",
         ),
-        (STS12 + "STS.gs.MSRpar.txt", None, "STS.gs.MSRpar.txt ends before this line"),
-        (STS12 + "STS.input.MSRpar.txt", None, "STS.input.MSRpar.txt ends before this line"),
+        (STS12 + "STS.gs.MSRpar.txt", None, "STS.gs.MSRpar.txt has no such line"),
+        (STS12 + "STS.input.MSRpar.txt", None, "STS.input.MSRpar.txt has no such line"),
         ("STS/STSBenchmark/sts-dev.csv", "a\tb", "line 2: give 7 to 9 tab-separated fields"),
         ("SICK/SICK_trial.txt", "1\ta\tb\t2", "line 2: give 5 tab-separated fields"),
         (
@@ -223,7 +225,7 @@ def test_own_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least two different scores, which a rank correlation"):
         load_sts_file(tmp_path / "a.tsv")
     for score, told in (
-        ("NaN", "this is no scored pair"),
+        ("NaN", "this line is no scored pair"),
         ("1" + 400 * "0", "correct the score 1000.*, or remove the line"),
     ):
         row = f'{{"score": {score}, "sentence1": "a", "sentence2": "b"}}\n'

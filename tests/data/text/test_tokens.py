@@ -349,5 +349,7 @@ def test_groups_that_go_with_duplicates_are_counted(
 
 
 def test_adjacent_texts_have_no_groups(make: Make) -> None:
-    with pytest.raises(InputError, match=r"t\.txt, line 1: use .*: adjacent views join records"):
+    with pytest.raises(
+        InputError, match=r"t\.txt, line 1: use .*: an adjacent pair joins two records"
+    ):
         make(["a", "b", "c"], groups=["x"], views="adjacent", grouped=True)

@@ -114,8 +114,8 @@ def test_what_is_not_there(trec: Path) -> None:
         ("\ta", "line 3: .* TREC has no label ''"),
         ("ABBR\t  ", "line 3: download this file again; a text in this line is empty"),
         ("ABBR\t\udcff", "line 3: invalid UTF-8"),
-        ("HUM\ta", "its labels are 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*, not"
-         " 9 of ABBR"),
+        ("HUM\ta", "rows: 8 of label ABBR, 138 of label DESC, 94 of label ENTY, 66 of label HUM, "
+         ".*; needed: 9 of label ABBR"),
     ],
 )  # fmt: skip
 def test_rows_that_are_no_labelled_text(trec: Path, row: str, message: str) -> None:
@@ -128,12 +128,14 @@ def test_rows_that_are_no_labelled_text(trec: Path, row: str, message: str) -> N
 
 def test_other_counts(whole: Path, tmp_path: Path) -> None:
     write(tmp_path / "cr" / "all.tsv", rows_of("cr/all")[:-1])
-    with pytest.raises(InputError, match=r"its labels are .*, not 1368 of 0, 2"):
+    with pytest.raises(InputError, match=r"rows: .*; needed: 1368 of label 0, 2"):
         load_transfer(tmp_path, ["CR"])
     rows = rows_of("cr/all")
     rows[7] = rows[7].partition("\t")[0] + "\t "
     write(tmp_path / "cr" / "all.tsv", rows)
-    with pytest.raises(InputError, match=r"all.tsv: .* 5 texts are empty, not 4"):
+    with pytest.raises(
+        InputError, match=r"all.tsv: .* found 5 empty texts, but the original has 4"
+    ):
         load_transfer(tmp_path, ["CR"])
     write(
         tmp_path / "mrpc" / "train.tsv", [row.rpartition("\t")[0] for row in rows_of("mrpc/train")]

@@ -49,11 +49,11 @@ def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
 def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     audit = audited(InfoNCE(), suspect=9.0)
     assert list(audit.advice()) == [
-        "Read the data at the lines 4: their two texts may not belong together."
+        "Check the data at the lines 4: the two texts of such a row may not belong together."
     ]
     audit = replace(audit, found={**audit.found, "cut": np.arange(50)})
     assert list(audit.advice())[1] == (
-        "Train with `--max-length 256`, as far as the encoder reads: 25% of the rows have a text "
+        "Train with `--max-length 256`, the limit of the encoder: 25% of the rows have a text "
         "of over 32 tokens."
     )
     at_most = replace(audit, limits=(256, 256))
@@ -179,7 +179,7 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
         checked_objective("dino")
     with pytest.raises(InputError, match=r"infonce cannot be audited: .* in_batch=True"):
         checked_objective("infonce", {"in_batch": "false"})
-    with pytest.raises(InputError, match="give the objective by name"):
+    with pytest.raises(InputError, match="give the objective by its name"):
         checked_objective(InfoNCE(), {"temperature": 0.1})
     assert checked_objective("infonce", {"temperature": 0.1}) == InfoNCE(temperature=0.1)
 

@@ -67,5 +67,5 @@ def test_nothing_defined_is_no_number() -> None:
 
 
 def test_a_grid_of_one() -> None:
-    with pytest.raises(InputError, match="a grid needs 2 or more values of each angle; found 1"):
+    with pytest.raises(InputError, match="give a grid of 2 or more values for each angle; found 1"):
         figure("ratio", grid=1)

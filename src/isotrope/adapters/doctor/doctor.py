@@ -2,7 +2,6 @@
 
 transformers and Lightning call the ``on_...`` methods of a callback. The Doctor forwards these
 calls to one class for each library. A custom loop calls :meth:`Doctor.observe`.
-``isotrope.diagnostics.doctor`` makes the diagnosis.
 """
 
 import contextlib
@@ -77,7 +76,7 @@ class Doctor:
         print(doctor.diagnose(batch_size=64))
 
     Args:
-        every: Measure the steps whose numbers are multiples of this: with 10, steps 0, 10, 20 ...
+        every: Number of steps from one measured step to the next: with 10, steps 0, 10, 20 ...
         path: Folder to write metrics.csv and diagnosis.json to, instead of ``OUTPUT_DIR/isotrope``.
         temperature: Temperature of the loss's softmax, used only if the gradient does not show it.
             The default is the loss's attribute ``temperature``, or 1 / its attribute ``scale``.
@@ -87,7 +86,7 @@ class Doctor:
 
     Attributes:
         anatomy: Log of the measured steps (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
-        losses: A dict from the name of each loss to a dict of properties, such as its temperature.
+        losses: A dict from the name of a loss to the dict of its properties (``temperature`` ...).
         off: Whether an error has stopped the Doctor.
 
     Raises:
@@ -159,15 +158,15 @@ class Doctor:
         logger.warning("the training continues, but the Doctor no longer measures it: %s", why)
 
     def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
-        """Measure the loss of a custom training loop in its backward pass, if the step is measured.
+        """Prepare to measure a loss of a custom training loop, if ``every`` selects the step.
 
-        Call ``observe(loss)`` before ``loss.backward()``; afterwards, ``rows[-1]`` has the new
-        numbers. ``observe(anchors, positives, loss)`` does the same: the embeddings are ignored.
+        Call ``observe(loss)`` before ``loss.backward()``. After the backward pass, ``rows[-1]`` has
+        the numbers. In ``observe(anchors, positives, loss)``, the embeddings are ignored.
 
         Args:
             batch: The loss. If several arguments are given, the last is the loss.
             loss: The loss, not yet scaled for float16 or for accumulation.
-            step: Number of the step; by default, the calls of ``observe`` are counted from 0.
+            step: Number of the step. If None, the calls of ``observe`` are counted from 0.
 
         Raises:
             InputError: The loss is not a tensor of one number.
@@ -260,12 +259,12 @@ class Doctor:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> Diagnosis:
-        """Return what is wrong with the training, as ``isotrope diagnose`` does.
+        """Return the diagnosis of the training, which ``isotrope diagnose`` also makes.
 
         Args:
             batch_size: Batch size of the training, if the trainer does not report it.
             learning_rate: Peak learning rate, if the trainer does not report it.
-            kind: Kind of the inputs; by default text if batches have token ids, otherwise unknown.
+            kind: Kind of the inputs. None means text if the batches had token ids, else unknown.
         """
         from isotrope.diagnostics.doctor import diagnose  # here, because it imports many modules
 
@@ -278,15 +277,15 @@ class Doctor:
         """Write metrics.csv and diagnosis.json, and return their folder.
 
         Args:
-            path: Folder of the files; by default the Doctor's ``path``.
+            path: Folder to write the files to. If None, this is the Doctor's ``path``.
 
         Raises:
-            ValueError: Neither this call nor the Doctor has a ``path``.
+            ValueError: ``path`` is None, and the Doctor has no ``path``.
             InputError: The folder cannot be written.
         """
         folder = self.path if path is None else Path(path)
         if folder is None:
-            raise ValueError("name a folder, save(path=FOLDER): the Doctor has no path")
+            raise ValueError("name a folder in save(path=FOLDER): the Doctor has no path")
         save(folder, self.anatomy, self.diagnose())
         return folder
 
@@ -298,7 +297,7 @@ class Doctor:
             self.save()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of the rows and the number of calls, for Lightning's checkpoints."""
+        """Return the state for a checkpoint of Lightning: a dict with ``rows`` and ``calls``."""
         return {"rows": self.anatomy.rows, "calls": self.anatomy.calls}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

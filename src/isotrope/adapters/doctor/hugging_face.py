@@ -2,7 +2,7 @@
 
 These trainers do not pass themselves to callbacks, so the Doctor finds its trainer on the call
 stack when training begins. In ``training_step``, the Doctor receives each loss before the backward
-pass. The Doctor is the first callback, so that loggers write the numbers that it logs.
+pass.
 """
 
 import atexit

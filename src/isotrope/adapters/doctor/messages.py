@@ -1,4 +1,4 @@
-"""Writes the lines that the Doctor prints: on a new loss, a changed verdict, and at the end.
+"""Writes the lines that the Doctor prints: for a new loss, for a new verdict, and at the end.
 
 ``HOSTS`` has the names that trainers and loss libraries give to settings. The advice uses these
 names if it knows the library, and general words otherwise.
@@ -129,7 +129,7 @@ def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
 
 def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> str:
     """Return the paragraph on a training for the model card."""
-    sentences = ["isotrope measured the gradient of the loss on the embeddings during training."]
+    sentences = ["isotrope measured how the gradient of the loss moves the embeddings in training."]
     for loss in losses:
         what = _KINDS.get(loss["family"], f"the objective {loss['family']}").partition(";")[0]
         tau, count = loss.get("temperature"), loss.get("negatives")
@@ -146,9 +146,10 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
 
 
 def words_of(things: Iterable[object]) -> Words:
-    """Return the names in ``HOSTS`` for the first library that defines one of ``things``.
+    """Return the entry of ``HOSTS`` for the library that defines the class of one of ``things``.
 
-    The names include ``temperature`` or ``scale`` only if one of ``things`` has this attribute.
+    If no thing has the attribute ``temperature`` or ``scale`` of this entry, advice on the
+    temperature uses general words.
     """
     known = list(things)
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}

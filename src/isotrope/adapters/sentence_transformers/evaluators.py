@@ -1,9 +1,4 @@
-"""Runs our evaluation protocols as an evaluator of the sentence-transformers trainer.
-
-::
-
-    SentenceTransformerTrainer(..., evaluator=ProtocolEvaluator(sts="sts", retrieval="dev.tsv"))
-"""
+"""Runs isotrope's evaluation protocols as an evaluator of the sentence-transformers trainer."""
 
 import csv
 import inspect
@@ -21,7 +16,7 @@ from isotrope.evaluation.embed import Encoder
 
 
 class ProtocolEvaluator(BaseEvaluator):
-    """Evaluates by isotrope's protocols: STS, transfer, retrieval, kNN and linear probe.
+    """Evaluates with isotrope's protocols: STS, transfer, retrieval, kNN and linear probe.
 
     Args:
         primary: Name of the metric by which the trainer chooses the best step; by default the first
@@ -29,7 +24,8 @@ class ProtocolEvaluator(BaseEvaluator):
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
         write_csv: Whether to append the scores to ``protocols[_NAME]_results.csv`` in the trainer's
-            output folder, or to ``..._results-2.csv`` if that file has other columns, and so on.
+            output folder. If this file has other columns, ``protocols[_NAME]_results-2.csv`` is
+            used instead.
         protocols: Arguments of ``isotrope.evaluate``, such as ``sts`` and ``retrieval``. Transfer
             tasks have ``mode="prototyping"`` by default.
 

@@ -134,7 +134,7 @@ class ObjectiveLoss(nn.Module):
                 that are given, or ``groups=True`` and the labels are missing or not whole numbers.
         """
         if len(embeddings) < 2:
-            raise InputError(f"pass anchors and positives; found {len(embeddings)} column(s)")
+            raise InputError(f"pass two or more columns of texts; found {len(embeddings)}")
         anchors, positives, *hard = embeddings
         if hard and not self.objective.takes_negatives:
             raise InputError(
@@ -196,7 +196,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             ``backend``, ``prefixes``, and the objective's hyperparameters.
 
     Raises:
-        InputError: As for :class:`ObjectiveLoss`. Also if embeddings are static, or a size is 0.
+        InputError: As for :class:`ObjectiveLoss`. Also if embeddings are static or a size is < 1.
     """
 
     def __init__(
@@ -305,10 +305,9 @@ def _groups(labels: Tensor | None) -> Tensor:
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return a tensor of embeddings (n x d) for each column of a batch.
 
-    The columns are joined if possible. Otherwise, the model embeds one column at a time. For
-    example, inputs may have no padding, columns may have different ``Router`` routes, or
-    ``AdaptiveLayerLoss`` may read other outputs. Every process makes the same number of forward
-    passes, as DDP, FSDP and ZeRO-3 require.
+    The texts of all columns are joined, sorted by length and embedded in chunks. Columns that
+    cannot be joined, such as columns without padding, are embedded one at a time. Every process
+    makes the same number of forward passes, as DDP, FSDP and ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:

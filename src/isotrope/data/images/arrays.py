@@ -1,14 +1,14 @@
 """Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
-An ``.npz`` file holds a uint8 array ``images`` or ``x`` (or ``x_train``, ``train_images``). Its
-shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels. If the
-first two shapes are both possible, the last axis holds the channels. The file may also hold
-``labels`` or ``y`` (n integers or names), ``class_names``, and a test part, such as ``x_test`` with
-the labels ``y_test``. Other names of test parts are ``test_images``, ``x_val`` and ``val_images``.
+The pictures of an ``.npz`` file are a uint8 array named ``images``, ``x``, ``x_train`` or
+``train_images``. The shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or
+4 channels. If an array fits both of the first two shapes, its last axis holds the channels. The
+file may also hold ``labels`` or ``y`` (n integers or names), ``class_names``, and a test part, such
+as ``x_test`` with the labels ``y_test``, or ``test_images`` with the labels ``test_labels``.
 
 A strip is a WebP image of square pictures, one below the other. A folder of strips has files
 ``train*.npz`` and optionally ``test.npz``. Each file has the arrays ``webp`` (bytes of all strips),
-``offsets`` (bytes where strips begin, and the end), ``labels`` and optionally ``class_names``.
+``offsets`` (start of each strip, and number of bytes), ``labels``, and perhaps ``class_names``.
 """
 
 import io
@@ -42,7 +42,7 @@ _DIGITS_TEST = 0.2
 
 @dataclass(frozen=True, eq=False)
 class ArrayImages:
-    """Pictures in an array of shape n x 3 x h x w, which are resized when they are read."""
+    """An array of pictures, n x 3 x h x w. A picture is resized when it is read."""
 
     array: NDArray[np.uint8]
     side: int | None = None
@@ -53,11 +53,11 @@ class ArrayImages:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of all pictures, 1 x 2."""
+        """Width and height that all pictures have, 1 x 2."""
         return np.array([self.array.shape[:1:-1]])
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return pictures as RGB, n x 3 x side x side."""
+        """Return the pictures at these positions as RGB, n x 3 x side x side."""
         rows = self.array[np.asarray(indices, np.int64)]
         if self.side is None or self.in_memory():
             return rows
@@ -67,21 +67,21 @@ class ArrayImages:
         return made
 
     def select(self, places: NDArray[np.int64]) -> Self:
-        """Return only the pictures at these places."""
+        """Return only the pictures at these positions."""
         if len(places) and np.array_equal(places, np.arange(len(places))):
             return replace(self, array=self.array[: len(places)])  # a prefix needs no copy
         return replace(self, array=self.array[places])
 
     def resized(self, side: int) -> Self:
-        """Return the same pictures, read as side x side."""
+        """Return the same pictures, which ``read`` resizes to side x side."""
         return replace(self, side=side)
 
     def in_memory(self) -> bool:
-        """Return whether the pictures have the right size already."""
+        """Return whether the pictures need no resizing."""
         return self.array.shape[2:] == (self.side, self.side)
 
     def facts(self) -> Iterator[Any]:
-        """Yield the pixels."""
+        """Yield the pixels, for the fingerprint of the set."""
         yield self.array
 
 
@@ -114,8 +114,8 @@ def _opened(path: Path) -> "Iterator[_Archive]":
             archive, why = None, str(error)
         if not isinstance(archive, NpzFile):
             raise InputError(
-                f"{place(path)}: write the file with numpy.savez(path, images=..., labels=...); it "
-                f"cannot be read as an .npz file of pictures ({quoted(why, 80)})"
+                f"{place(path)}: write the file with numpy.savez(path, images=..., labels=...); "
+                f"isotrope cannot read it as an .npz file of pictures ({quoted(why, 80)})"
             )
         with archive:
             yield _Archive(path, archive)
@@ -144,7 +144,7 @@ class _Archive:
         except Exception as error:  # numpy raises many kinds of errors on damaged bytes
             raise InputError(
                 f"{place(self.path)}: save the array {name!r} as numbers or texts, without Python "
-                f"objects; it cannot be read ({quoted(str(error), 80)})"
+                f"objects; the array cannot be read ({quoted(str(error), 80)})"
             ) from error
 
     def strings(self, name: str) -> tuple[str, ...] | None:
@@ -190,8 +190,8 @@ def _by_name(
     unknown = next((name for name in label_names.tolist() if name not in number), None)
     if unknown is not None:
         raise InputError(
-            f"{place(path)}: add the label {quoted(unknown)} to the array class_names, which has "
-            f"{len(class_names)} other names"
+            f"{place(path)}: add {quoted(unknown)} to the array class_names, because a picture has "
+            "this label"
         )
     return ImagePart(
         rows, np.array([number[name] for name in label_names.tolist()], np.int64)
@@ -202,8 +202,8 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
     """Return pictures as n x 3 x h x w, from any of the known layouts."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"{place(path)}: give {name!r} as uint8 from 0 to 255, not {array.dtype}; to convert "
-            "values between 0 and 1, use (255 * images).round().astype('uint8')"
+            f"{place(path)}: save the array {name!r} as uint8 from 0 to 255, not {array.dtype}; to "
+            "convert values between 0 and 1, use (255 * images).round().astype('uint8')"
         )
     shape = array.shape
     if array.ndim == 3:
@@ -213,10 +213,10 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
     elif array.ndim != 4 or shape[1] not in (1, 3, 4):
         raise InputError(
             f"{place(path)}: give pictures as n x h x w x channels, n x channels x h x w or "
-            f"n x h x w, with 1, 3 or 4 channels; {name!r} has the shape {shape}"
+            f"n x h x w, with 1, 3 or 4 channels; the array {name!r} has the shape {shape}"
         )
     if not array.size:
-        raise InputError(f"{place(path)}: add pictures to the array {name!r} of shape {shape}")
+        raise InputError(f"{place(path)}: add pictures to the empty array {name!r} (shape {shape})")
     if array.shape[1] == 1:
         array = np.broadcast_to(array, (len(array), 3, *array.shape[2:]))
     if array.shape[1] == 4:
@@ -230,7 +230,7 @@ def _over_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def is_strips(folder: Path) -> bool:
-    """Return whether a folder holds strips."""
+    """Return whether a folder is a folder of strips."""
     first = min(folder.glob("train*.npz"), default=None)
     if first is None:
         return False
@@ -239,7 +239,7 @@ def is_strips(folder: Path) -> bool:
 
 
 def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
-    """Open a folder of strips; decode no more files than ``limit`` training pictures need."""
+    """Open a folder of strips; decode only files needed to choose ``limit`` training pictures."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:
@@ -278,12 +278,13 @@ def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str,
         rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
     except (Unreadable, ValueError, TypeError) as error:
         raise InputError(
-            f"{place(path)}: copy this file from its source again; strip {len(decoded)} of the "
+            f"{place(path)}: copy this file from its source again; strip {len(decoded)} in the "
             f"file is damaged ({quoted(str(error), 80)})"
         ) from error
     if len(labels) != len(rows):
         raise InputError(
-            f"{place(path)}: copy this file again; {len(rows)} pictures have {len(labels)} labels"
+            f"{place(path)}: copy this file from its source again; the numbers of pictures "
+            f"({len(rows)}) and labels ({len(labels)}) differ"
         )
     return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels), names
 
@@ -292,7 +293,7 @@ def load_digits(share: float, seed: int) -> ImageSet:
     """Open scikit-learn's 1,797 handwritten digits as RGB pictures of 8 x 8.
 
     Args:
-        share: Share of each class's pictures that form the test part; 0 means 0.2.
+        share: Share of each class's pictures that form the test part. If 0, the share is 0.2.
         seed: Seed of the random choice of the test pictures.
     """
     with needs_extra("image", "sklearn"):

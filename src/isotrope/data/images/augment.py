@@ -1,13 +1,13 @@
 """Augments whole batches of images: random crops, changes of colour, and blur.
 
-:meth:`Augment.draw` draws the random numbers of the whole batch on the CPU. :meth:`Augment.apply`
-changes the images of one process, on the device of the images, by the numbers drawn for them. Each
-view has one :class:`Augment`; :func:`two_views` returns the augmentations of a published recipe.
+An :class:`Augment` makes one view of every image; :func:`two_views` returns the augmentations of
+published recipes. :meth:`Augment.draw` draws the random numbers of the whole batch on the CPU.
+:meth:`Augment.apply` changes only the images that one process holds, on the device of the images.
 
-Order, ranges and distributions are torchvision's. The order is crop and flip, colour jitter, grey,
-blur, solarisation. For a jitter of strength b, the factor of brightness, contrast or saturation is
-drawn uniformly from [max(0, 1 - b), 1 + b]. For a jitter of strength h, the hue turns by a share of
-the colour wheel that is drawn uniformly from [-h, h].
+The changes have the order, ranges and distributions of torchvision: crop and flip, colour jitter,
+grey, blur, solarisation. A jitter of strength b draws the factor of brightness, contrast or
+saturation uniformly from [max(0, 1 - b), 1 + b]. A jitter of strength h turns the hue by a share of
+the colour wheel, drawn uniformly from [-h, h].
 """
 
 import math
@@ -31,16 +31,17 @@ class AugmentDraws(NamedTuple):
     """All random numbers of n images on the CPU, with one row for each image.
 
     Attributes:
-        areas: Candidate areas of the crop as shares of the image, n x 10.
-        ratios: Ratio width / height of each candidate, n x 10.
-        places: Row and column of the crop, n x 2, in [0, 1); 0 is the top or the left edge.
+        areas: Areas of ten candidate crops of each image, as shares of the image's area, n x 10.
+        ratios: Width / height of each candidate crop, n x 10.
+        places: Vertical and horizontal place of the crop, n x 2; 0 is the top or left edge, 1 the
+            other edge.
         flip: Whether each image is mirrored horizontally, n booleans.
-        order: Columns of ``factors`` in the order in which they are applied, int64, n x 4.
+        order: Order of the four changes of colour, as columns of ``factors``, int64, n x 4.
         factors: Factors of brightness, contrast and saturation (1 changes nothing) and the turn of
             the hue (0 changes nothing), n x 4.
         grey: Whether each image is converted to grey, n booleans.
         sigma: Standard deviation of each image's blur in pixels, n values; 0 for no blur.
-        solarize: Whether bright values of each image are inverted, n booleans.
+        solarize: Whether each image is solarised (:attr:`Augment.solarize`), n booleans.
     """
 
     areas: Tensor
@@ -60,24 +61,25 @@ class AugmentDraws(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """One random view of every image of a batch.
+    """Settings of the random changes that make one view of every image of a batch.
 
     Attributes:
         size: Height and width of the view, in pixels.
-        scale: Smallest and largest area of the crop, as a share of the image's area.
-        ratio: Smallest and largest width / height of the crop; its logarithm is drawn uniformly.
+        scale: Smallest and largest area of the crop, as shares of the image's area.
+        ratio: Smallest and largest width / height of the crop. The logarithm of width / height is
+            drawn uniformly.
         bicubic: Whether to resize with PIL's cubic filter. If False, the filter is linear.
         flip: Probability of mirroring.
-        jitter: Strengths of the changes of brightness, contrast, saturation and hue (at most 1/2).
+        jitter: Strengths of the changes of brightness, contrast, saturation and hue.
         jitter_probability: Probability of the jitter.
-        jitter_together: Whether an image gets either all four changes, in random order, or none
-            (torchvision's ``RandomApply([ColorJitter])``). If False, each change has the
-            probability ``jitter_probability``, and the order is that of ``jitter``, as in the code
-            of Draganov et al. (2024).
+        jitter_together: If True, an image gets all four changes in random order, or none of them,
+            as in torchvision's ``RandomApply([ColorJitter])``. If False, each change has the
+            probability ``jitter_probability``, and brightness comes first, then contrast,
+            saturation and hue, as in the code of Draganov et al. (2024).
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest standard deviation of the blur, in pixels.
-        solarize: Probability of inverting values of one half or more.
+        solarize: Probability of solarisation: values x of 1/2 or more become 1 - x.
     """
 
     size: int
@@ -94,7 +96,7 @@ class Augment:
     solarize: float = 0.0
 
     def draw(self, n: int, generator: torch.Generator) -> AugmentDraws:
-        """Draw all random numbers for n images; the settings do not change how many are drawn."""
+        """Draw all random numbers for n images. How many are drawn depends only on n."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
             return low + (high - low) * torch.rand(n, columns, generator=generator)
@@ -125,10 +127,10 @@ class Augment:
         )
 
     def boxes(self, draws: AugmentDraws, height: int, width: int) -> Tensor:
-        """Return the box of each crop: top, left, height and width, int64, n x 4.
+        """Return the top, left, height and width of each crop, int64, n x 4.
 
-        The box is the first candidate (area and ratio) that fits into the image. If none fits, it
-        is the largest box with an allowed ratio in the centre of the image.
+        The crop is the first candidate (area and ratio) that fits into the image. If none fits, it
+        is the largest box with an allowed ratio, at the centre of the image.
         """
         area = draws.areas * (height * width)
         shapes = torch.stack([area / draws.ratios, area * draws.ratios], 2).sqrt().round().long()
@@ -207,7 +209,7 @@ def _simclr(size: int) -> tuple[Augment, ...]:
 
 
 def _p3(size: int) -> tuple[Augment, ...]:
-    """The released code of Draganov et al. (2024); up to 64 pixels, it has half the jitter."""
+    """The code of Draganov et al.'s later paper; up to 64 pixels, it has half the jitter."""
     s = 0.5 if size <= _SMALL else 1.0
     view = Augment(size=size, jitter=(0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s), jitter_together=False)
     return view, view
@@ -270,11 +272,11 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
     "vicreg": _vicreg,
     "dino": _dino,
 }
-"""Published recipes by name: functions that get the size of the views and return augmentations."""
+"""Published recipes by name. Each is a function from the size of the views to the augmentations."""
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return a recipe's two augmentations. Above 64 pixels, ``"dino"`` adds eight small crops."""
+    """Return a recipe's two augmentations; ``"dino"`` has eight more if ``size`` is above 64."""
     if name not in RECIPES:
         raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

@@ -1,4 +1,4 @@
-"""Chooses the pictures of each training step. The choice depends on seed and step only."""
+"""Chooses the pictures of each training step. The choice depends only on the seed and the step."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from isotrope.data.text.batches import Batches
 
 
 class ImageBatch(NamedTuple):
-    """The pictures of one step, or only those that one process reads.
+    """The pictures of one training step, or the part of them that one process reads.
 
     Attributes:
-        images: Pictures of this process, uint8, rows x 3 x side x side.
-        step: Number of the batch, counted from the start of training.
-        size: Number of pictures in the whole batch.
+        images: Pictures that were read, uint8, rows x 3 x side x side.
+        step: Number of the step, counted from 0 at the start of training.
+        size: Number of pictures that all processes together read for this step.
     """
 
     images: Tensor
@@ -26,12 +26,12 @@ class ImageBatch(NamedTuple):
 
 
 class ImageBatches:
-    """The pictures of every step; an incomplete last batch of an epoch is skipped.
+    """The pictures of every step. The last batch of an epoch is skipped if it is incomplete.
 
     Args:
-        part: Split with the pictures.
-        batch_size: Number of pictures in a batch. A split with fewer pictures is one batch.
-        seed: Seed of the run. Each epoch has its own order.
+        part: Split from which the batches are made.
+        batch_size: Number of pictures in a batch. A split with fewer pictures becomes one batch.
+        seed: Seed of the run. Every epoch has the pictures in another order.
 
     Attributes:
         size: Number of pictures in every batch.
@@ -59,8 +59,8 @@ class ImageBatches:
 class ImageSteps(IterableDataset[ImageBatch]):
     """The batches of the steps ``start`` to ``stop - 1`` of a run, in order.
 
-    Give it to ``DataLoader(..., batch_size=None, num_workers=k)``. Worker w yields the steps start
-    + w, start + w + k and so on. The loader restores the order, so the batches do not depend on k.
+    To read with k worker processes, use ``DataLoader(steps, batch_size=None, num_workers=k)``.
+    The batches and their order do not depend on k.
     """
 
     def __init__(

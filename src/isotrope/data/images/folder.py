@@ -1,10 +1,10 @@
-"""Reads pictures from a flat folder, or from a folder with one subfolder for each class.
+"""Reads pictures from a folder, which may have one subfolder for each class.
 
 A subfolder ``train/`` or ``training/`` (in upper or lower case) is the training part. The test part
-is the first of ``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` that has folders
-of classes. If none has classes, the test part is the first that has pictures. Pictures at any depth
-below the folder of a class belong to it. Hidden files are ignored. Links are followed, but not into
-a folder that contains the link. A folder that holds only one folder stands for the inner folder.
+is ``test/``, ``testing/``, ``validation/``, ``valid/`` or ``val/``: the first that has a subfolder
+for each class, or else the first that has pictures. Pictures at any depth below the subfolder of a
+class belong to this class. Hidden files are ignored. Links are followed, except a link to a folder
+that contains the link. If a folder holds only one folder, the inner folder is read in its place.
 """
 
 import os
@@ -36,13 +36,13 @@ class EncodedImages:
     chooses the same replacement.
 
     Attributes:
-        keys: Key of each picture: the path of its file, or the number of its row.
-        opened: Function of a key that returns the path or the opened bytes of the picture.
-        facts_of: Width, height, length in bytes and checksum of each picture, int64, n x 4. The
-            checksum covers the first and the last kilobyte.
-        labels: Class of each picture, int64 (n), or None.
-        broken: Whether each picture was found to be broken, n booleans, shared by all processes.
-        side: Side of the pictures that are read, in pixels.
+        keys: Key of each picture: the path of its file, or the number of its row in a table.
+        opened: Function that takes a key, and returns the picture's path or opens its bytes.
+        facts_of: Width and height in pixels, length in bytes and checksum of each picture, int64,
+            n x 4. The checksum is that of the first and last kilobyte.
+        labels: Number of each picture's class, int64 (n); None if there are no classes.
+        broken: Whether decoding a picture has failed, n booleans, shared by all processes.
+        side: Height and width to which ``read`` resizes pictures, in pixels.
     """
 
     keys: tuple[str | int, ...]
@@ -57,7 +57,7 @@ class EncodedImages:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each picture: the path of its file, or ``"row 5"`` in a table."""
+        """Names of the pictures: paths of files, or ``"row 5"`` and so on in a table."""
         return tuple(key if isinstance(key, str) else f"row {key}" for key in self.keys)
 
     @property
@@ -71,7 +71,7 @@ class EncodedImages:
         return tuple(self.names[int(i)] for i in self.broken.nonzero())
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return pictures as RGB, n x 3 x side x side."""
+        """Return the pictures at these positions as RGB, n x 3 x side x side."""
         pixels = np.empty((len(indices), 3, self.side, self.side), np.uint8)
         for row, i in zip(pixels, indices, strict=True):
             row[:] = self._decoded(int(i))
@@ -86,8 +86,8 @@ class EncodedImages:
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"copy the pictures from their source again: none of {len(self)} can be decoded; one "
-            f"is {quoted(self.names[i])}"
+            f"copy the pictures from their source again: none of {len(self)} pictures can be "
+            f"decoded, for example {quoted(self.names[i])}"
         )
 
     def _candidates(self, i: int) -> Iterator[int]:
@@ -99,13 +99,13 @@ class EncodedImages:
         yield from after.tolist()
 
     def select(self, places: NDArray[np.int64]) -> Self:
-        """Return only the pictures at these places."""
+        """Return only the pictures at these positions."""
         labels = None if self.labels is None else self.labels[places]
         keys, facts = tuple(self.keys[i] for i in places), self.facts_of[places]
         return replace(self, keys=keys, facts_of=facts, labels=labels, broken=_flags(len(keys)))
 
     def resized(self, side: int) -> Self:
-        """Return the same pictures, read as side x side."""
+        """Return the same pictures, which ``read`` resizes to side x side."""
         return replace(self, side=side)
 
     def in_memory(self) -> bool:
@@ -113,7 +113,7 @@ class EncodedImages:
         return False
 
     def facts(self) -> Iterator[Any]:
-        """Yield names, widths, heights, lengths and checksums."""
+        """Yield names, widths, heights, lengths and checksums, for the fingerprint of the set."""
         yield iter(self.names)
         yield self.facts_of
 
@@ -130,7 +130,7 @@ def readable_pictures(
     labels: NDArray[np.int64] | None,
     where: Path,
 ) -> tuple[ImagePart, tuple[str, ...]]:
-    """Return the pictures whose headers can be read, and a tuple of the names of the others."""
+    """Return the pictures whose headers can be read, and the names of the other pictures."""
     facts = np.zeros((len(keys), 4), np.int64)
     good = np.zeros(len(keys), bool)
     for i, key in enumerate(keys):
@@ -142,7 +142,7 @@ def readable_pictures(
     images = EncodedImages(tuple(keys), opened, facts, labels, _flags(len(keys)))
     skipped = tuple(images.names[i] for i in np.flatnonzero(~good))
     if not good.any():
-        such = f"; one is {quoted(skipped[0])}" if skipped else ""
+        such = f", for example {quoted(skipped[0])}" if skipped else ""
         raise InputError(
             f"{place(where)}: give pictures as PNG, JPEG, WebP, GIF, BMP or TIFF; none of "
             f"{len(keys)} files can be read as a picture{such}"
@@ -155,15 +155,15 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
     """Open a folder of pictures.
 
     Args:
-        folder: Folder with pictures, with a folder for each class, or with ``train/``, ``test/``.
-        classes: Names of the classes to use, or lines that begin with such a name; None for all.
+        folder: Folder that contains pictures, a folder for each class, or ``train/`` and ``test/``.
+        classes: Names of the classes to use; None for all. Words after each name are ignored.
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
     train = _Scan(train_folder)
     if not train.names:
         raise InputError(
-            f"{place(train_folder)}: put pictures into this folder: {_endings(train_folder)}. For "
+            f"{place(train_folder)}: put pictures into this folder; {_endings(train_folder)}. For "
             "a known set, such as CIFAR-10, download the parquet files from the Hugging Face hub"
         )
     test = _test_scan(root) if train_folder != root else None
@@ -218,9 +218,9 @@ def _check_alone(root: Path, train: Path) -> None:
         path = Path(entry.path)
         if path != train and is_folder(entry) and next(below(path), None):
             raise InputError(
-                f"{place(root)}: rename {entry.name}/ to {_TEST[0]}/ if it is the test part, or "
-                f"give {quoted(str(train))} to train on that folder only: {train.name}/ has the "
-                f"name of a training part (rename it if it is a class)"
+                f"{place(root)}: if {entry.name}/ is the test part, rename it to {_TEST[0]}/; if "
+                f"{train.name}/ is a class, rename it, because this name means the training part; "
+                f"to train on {train.name}/ only, give {quoted(str(train))}"
             )
 
 
@@ -235,19 +235,20 @@ class _Scan:
         if len(self.class_names) > 1 and self.class_names[0] == "":
             raise InputError(
                 f"{place(folder)}: put every picture into the folder of its class, or all into one "
-                f"folder; {tops.count('')} pictures lie beside {len(self.class_names) - 1} folders"
+                f"folder; this folder has {len(self.class_names) - 1} subfolder(s) with pictures, "
+                f"and {tops.count('')} picture(s) outside them"
             )
         if len(self.class_names) == 1:  # one folder is not a label
             self.class_names = []
 
     def only(self, classes: Sequence[str]) -> None:
-        """Keep only these classes."""
+        """Keep only the pictures of these classes."""
         missing = [name for name in classes if name not in self.class_names]
         if missing:
             raise InputError(
-                f"{place(self.folder)}: correct or add the class "
-                f"{missing[0]!r}{nearest(missing[0], self.class_names)}; {len(missing)} of the "
-                f"{len(classes)} requested classes have no folder"
+                f"{place(self.folder)}: correct the class "
+                f"{missing[0]!r}{nearest(missing[0], self.class_names)}, or add its folder; "
+                f"{len(missing)} of the {len(classes)} requested classes have no folder"
             )
         wanted = set(classes)
         self.class_names = sorted(wanted)
@@ -278,7 +279,8 @@ def _endings(folder: Path) -> str:
     """Return a phrase on the files that are needed, and the endings of the files in a folder."""
     endings = {path.suffix.lower() or path.name for path in folder.rglob("*") if path.is_file()}
     listed = ", ".join(sorted(endings)[:5])
-    return f"it needs files that end in {', '.join(SUFFIXES)}, but has {listed or 'no files'}"
+    found = f"the folder has only {listed}" if listed else "the folder has no files"
+    return f"their names must end in {', '.join(SUFFIXES)}, but {found}"
 
 
 def below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:

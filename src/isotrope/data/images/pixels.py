@@ -1,7 +1,6 @@
 """Crops, recolours and blurs whole batches of images with given random numbers.
 
-Every function takes one or more numbers for each image, and changes all images at once. Images are
-RGB in [0, 1], float, n x 3 x height x width, unless the function says otherwise.
+Images are RGB in [0, 1], float, n x 3 x height x width, unless a function says otherwise.
 """
 
 import torch
@@ -14,19 +13,18 @@ _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
 def resized_crops(
     images: Tensor, boxes: Tensor, mirrored: Tensor, size: int, *, bicubic: bool = False
 ) -> Tensor:
-    """Cut a box out of every image, mirror some of the crops, and resize all to one size.
+    """Cut a box out of every image, mirror the chosen crops, and resize all crops to one size.
 
-    Each crop is computed by two matrix products, for rows and columns. As in PIL's ``crop``
-    followed by ``resize``, the filter widens if a crop is larger than ``size``, and ignores pixels
-    outside the box. The result, float32 n x 3 x size x size, is not rounded.
+    As in PIL's ``crop`` followed by ``resize``, the filter is wider if a crop is larger than
+    ``size``, and ignores pixels outside the box. Return float32, n x 3 x size x size, not rounded.
 
     Args:
         images: Images of any dtype and range, n x 3 x height x width.
         boxes: Top, left, height and width of each box, int64, n x 4.
         mirrored: Whether each image is mirrored, n booleans.
         size: Height and width of the result.
-        bicubic: Whether to use PIL's cubic filter, whose values may leave the range of the image.
-            If False, the filter is linear.
+        bicubic: Whether to use PIL's cubic filter. Its results may be outside the range of the
+            image. If False, the filter is linear.
     """
     n, _, height, width = images.shape
     top, left, tall, wide = boxes.unbind(1)
@@ -93,7 +91,7 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 
 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Return the images with other hues, and with the same HSV value and chroma in each pixel.
+    """Return the images with all hues turned. The value and chroma of each pixel do not change.
 
     The colour model is hexagonal HSV with the value V, the chroma C and the hue h in [0, 6). Then
     red is V - C [2 - |h - 3|], green is V - C [|h - 2| - 1] and blue is V - C [|h - 4| - 1]. Square
@@ -122,12 +120,12 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
-    """Blur each image with a Gaussian of the width ``sigma``; images are mirrored at the borders.
+    """Blur each image with a Gaussian. Outside its borders, an image is continued by mirroring.
 
     Args:
         images: Images, n x 3 x height x width.
         sigma: Standard deviation of each Gaussian in pixels, n values above 0.
-        radius: Number of pixels of the window to each side of its centre; fewer in smaller images.
+        radius: Radius of the window in pixels. A larger radius than the image allows is reduced.
     """
     n, channels, height, width = images.shape
     radius = min(radius, height - 1, width - 1)
@@ -140,5 +138,5 @@ def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Return the images, with each value x of one half or more replaced by 1 - x."""
+    """Return the images with 1 - x in place of each value x of 1/2 or more."""
     return torch.where(images < 0.5, images, 1 - images)

@@ -11,34 +11,34 @@ from isotrope.core.errors import InputError
 
 
 class Pictures(Protocol):
-    """A sequence of pictures; each is decoded and resized when it is read by its number."""
+    """A sequence of pictures. ``read`` decodes and resizes the pictures at given positions."""
 
     def __len__(self) -> int: ...
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return pictures as RGB, n x 3 x side x side."""
+        """Return the pictures at these positions as RGB, n x 3 x side x side."""
         ...
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of each picture, n x 2; a single row if all have the same size."""
+        """Width and height of each picture, n x 2; may be 1 x 2 if all have the same size."""
         ...
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded and were replaced by others."""
+        """Names of the pictures that could not be decoded. Others were read in their place."""
         ...
 
     def select(self, places: NDArray[np.int64]) -> Self:
-        """Return only the pictures at these places, in this order."""
+        """Return only the pictures at these positions, in this order."""
         ...
 
     def resized(self, side: int) -> Self:
-        """Return the same pictures, read as side x side."""
+        """Return the same pictures, which ``read`` resizes to side x side."""
         ...
 
     def in_memory(self) -> bool:
-        """Return whether the pictures are in memory, decoded and in their final size."""
+        """Return whether the decoded pictures are in memory and have their final size."""
         ...
 
     def facts(self) -> Iterator[Any]:
@@ -52,8 +52,9 @@ class ImagePart:
 
     Attributes:
         images: The n pictures.
-        labels: Class of each picture, int64 (n), or None without labels.
-        numbers: Position of each picture in the stored split, int64 (n); None for 0 to n - 1.
+        labels: Number of each picture's class, int64 (n); None if there are no labels.
+        numbers: Position of each picture in the split as it was loaded, int64 (n). None means that
+            the positions are 0 to n - 1.
     """
 
     images: Pictures
@@ -62,13 +63,13 @@ class ImagePart:
 
     @property
     def names(self) -> list[int | str]:
-        """A list of the names of the pictures, or of their positions if they have no names."""
+        """Names of the pictures as a list; pictures without names have positions in the split."""
         if (names := getattr(self.images, "names", None)) is not None:
             return list(names)
         return list(range(len(self.images))) if self.numbers is None else self.numbers.tolist()
 
     def select(self, places: NDArray[np.int64]) -> "ImagePart":
-        """Return only the rows at these places, in this order."""
+        """Return only the pictures at these positions, in this order."""
         labels = None if self.labels is None else self.labels[places]
         numbers = places if self.numbers is None else self.numbers[places]
         return ImagePart(self.images.select(places), labels, numbers)
@@ -76,18 +77,18 @@ class ImagePart:
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Pictures for training and for scoring.
+    """Pictures for training, and pictures for scoring.
 
     Attributes:
-        name: Name of the folder, the file or the known data set, printed in tables.
+        name: Name of the folder or file, or ``digits``. It is printed in tables.
         train: Training part, at least two pictures.
-        test: Test part, or None.
-        class_names: Names of the classes; label 0 is the first. None if unknown.
+        test: Test part; None if the set has none.
+        class_names: Names of the classes, in the order of the labels; None if unknown.
         skipped: Names of the files that were skipped, because they are not readable pictures.
-        side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
-        fingerprint: Hash of the pictures, the labels and ``side``. Pictures in files are not
-            decoded: their names, lengths, widths, heights, and first and last kilobytes are hashed.
-        in_memory: Whether the pictures are in memory, so that worker processes would not help.
+        side: Height and width of every picture in pixels; 0 if not yet chosen.
+        fingerprint: Hash of the pictures, the labels and ``side``. For picture files, the hash is
+            of their names, lengths, widths and heights, and of their first and last kilobytes.
+        in_memory: Whether all pictures are in memory. If True, worker processes do not help.
     """
 
     name: str
@@ -101,7 +102,7 @@ class ImageSet:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded so far; other pictures replace them."""
+        """Names of the pictures that could not be decoded. Others were read in their place."""
         parts = [self.train] if self.test is None else [self.train, self.test]
         return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
 
@@ -109,8 +110,8 @@ class ImageSet:
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the positions of at most ``n`` pictures, in ascending order.
 
-    The first picture of every class is chosen, then the second of every class, and so on. Without
-    labels, the first ``n`` pictures are chosen.
+    The first picture of every class is chosen, then the second of every class, and so on. If there
+    are no labels, the first ``n`` pictures are chosen.
     """
     if labels is None:
         return np.arange(min(n, total))
@@ -131,7 +132,7 @@ def held_out(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the positions of the training pictures, and the positions of the held-out pictures.
 
-    Every class gives ``share`` of its pictures (rounded), but always keeps at least one picture.
+    From each class, ``share`` of the pictures are held out (rounded), and at least one is kept.
     """
     if not 0 < share < 1:
         raise InputError(f"give a held-out share between 0 and 1, not {share}")
@@ -142,8 +143,8 @@ def held_out(
         out[rows[: min(int(share * len(rows) + 0.5), len(rows) - 1)]] = True
     if not out.any():
         raise InputError(
-            f"give a larger held-out share than {share}, more pictures of each class, or a folder "
-            f"test/ beside train/; this share holds out none of the {len(labels)} pictures of "
-            f"{len(np.unique(labels))} classes"
+            f"give a held-out share above {share}, give more pictures of each class, or add a "
+            f"folder test/ beside train/; with this share of {len(labels)} pictures in "
+            f"{len(np.unique(labels))} classes, no class has a picture for the test part"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -1,13 +1,13 @@
-"""Loads any image set as a training part and a test part of one size.
+"""Loads an image set of any kind: training and test pictures, all resized to one size.
 
-The kind of set is recognised by its content:
+isotrope recognises the kind of set by its content:
 
 - ``digits``: scikit-learn's handwritten digits (write ``./digits`` for a folder of this name);
 - an ``.npz`` file, or a folder of strips of lossless WebP (:mod:`isotrope.data.images.arrays`);
 - a Hugging Face dataset folder (:mod:`isotrope.data.images.tables`), such as the hub's copy of
   CIFAR-10, CIFAR-100, STL-10, Tiny-ImageNet or Flowers102;
-- any other folder of pictures (:mod:`isotrope.data.images.folder`). ImageNet-100 is the folder of
-  ImageNet with a list of classes.
+- any other folder of pictures (:mod:`isotrope.data.images.folder`). To load ImageNet-100, give the
+  folder of ImageNet and a list of classes.
 """
 
 from collections.abc import Sequence
@@ -41,18 +41,18 @@ def load_images(
     limit: int | None = None,
     classes: Sequence[str] | Path | None = None,
 ) -> ImageSet:
-    """Open a set of pictures in any known form; files are decoded only when they are read.
+    """Open a set of pictures of any known kind. Picture files are decoded when they are read.
 
     Args:
         path: Folder, ``.npz`` file, or ``"digits"``.
-        side: Side of the pictures in pixels. The shorter side of a picture is resized to ``side``,
-            then the centre is cut out. By default, pictures keep their size if all are squares of
-            the same size, of 4 to 96 pixels. For other pictures, the default is the largest of 32,
-            64, 96, 128 and 256 that is not above the median shorter side, and at least 32.
-        holdout: Share of each class's pictures that form the test part if the set has none.
+        side: Height and width of the pictures in pixels. The shorter side of a picture is resized
+            to ``side``, then the centre is cut out. With None, pictures keep their size if all are
+            squares of one size, from 4 to 96 pixels. Otherwise, None means the largest of 32, 64,
+            96, 128 and 256 that is not above the median of the shorter sides, or else 32.
+        holdout: Share of each class's pictures that form the test part if the set has no test part.
         seed: Seed of the random choice of the test pictures.
-        limit: Largest number of training pictures; they are taken from all classes in turn.
-        classes: Classes to use: names, or a file with one name on each line.
+        limit: Largest number of training pictures, which are taken from all classes in turn.
+        classes: Names of the classes to use, or a file with one name on each line.
     """
     check_named(path)
     recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
@@ -60,8 +60,8 @@ def load_images(
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
-                f"{recognised.name}: use one folder for each class; without labels, no pictures "
-                "can be held out for scoring"
+                f"{recognised.name}: label the pictures, for example by one folder for each class; "
+                "without labels, no pictures can be held out for scoring"
             )
         train_rows, test_rows = held_out(train.labels, holdout, seed)
         train, test = train.select(train_rows), train.select(test_rows)
@@ -94,7 +94,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
     if isinstance(classes, str | Path):
         classes = [name for _, text in lines(Path(classes)) if (name := text.strip())]
     if len(set(classes)) < 2:
-        raise InputError(f"name at least 2 classes to train on, not {len(set(classes))}")
+        raise InputError(f"name at least 2 different classes, not {len(set(classes))}")
     return tuple(classes)
 
 
@@ -104,8 +104,8 @@ def _recognise(
     """Open a path with the loader for its kind of set."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(
-            f"{place(Path(path))}: do not choose classes, or give a folder with one subfolder for "
-            "each class"
+            f"{place(Path(path))}: leave out the list of classes; classes can be chosen only in a "
+            "folder with one subfolder for each class"
         )
     if path == "digits":
         return load_digits(holdout, seed)
@@ -126,7 +126,7 @@ def _file(path: Path) -> ImageSet:
     if path.suffix.lower() != ".npz":
         raise InputError(
             f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not a "
-            f"{path.suffix!r} file"
+            f"file with the ending {path.suffix!r}"
         )
     return load_npz(path)
 

@@ -1,8 +1,8 @@
-"""Reads pictures from a Hugging Face dataset folder: parquet files, or what ``save_to_disk`` wrote.
+"""Reads pictures from a Hugging Face dataset folder: parquet files, or ``save_to_disk``'s output.
 
-The pictures are in the first column of type Image, or in ``image``, ``img`` or ``images``. The
-labels are in the first column of type ClassLabel, or in ``label``, ``labels`` or ``fine_label``.
-The name of a parquet file tells its split (``train-...``, ``test-...``).
+The pictures are in the first column of type Image, or else in ``image``, ``img`` or ``images``. The
+labels are in the first column of type ClassLabel, or else in ``label``, ``labels`` or
+``fine_label``. The path of a parquet file names its split (``train-...``, ``test-...``).
 """
 
 import functools
@@ -67,8 +67,8 @@ def _check_splits(folder: Path) -> None:
             for split in splits if isinstance(splits, list) else ():
                 if Path(str(split)).name != split:
                     raise InputError(
-                        f"{place(folder / name)}: save this dataset again with plain names of "
-                        f"splits; its split {quoted(split)} leads out of the folder"
+                        f"{place(folder / name)}: save this dataset again with a name for each "
+                        f"split; the split {quoted(split)} is a path, not a name"
                     )
     for path in folder.rglob("*"):
         if path.exists() and not path.is_dir():
@@ -95,7 +95,7 @@ def load_table(folder: Path) -> ImageSet:
         raise
     except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: save the dataset again; it cannot be read "
+            f"{place(folder)}: save the dataset again; isotrope cannot read this folder "
             f"({quoted(str(error), 120)})"
         ) from error
     finally:
@@ -106,7 +106,7 @@ def load_table(folder: Path) -> ImageSet:
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {TRAIN: loaded}
     if len(splits) > 1 and TRAIN not in splits:
         raise InputError(
-            f"{place(folder)}: call the training split 'train'; the splits are {', '.join(splits)}"
+            f"{place(folder)}: rename the training split to 'train'; splits: {', '.join(splits)}"
         )
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     train, names, skipped = _part(train_rows, folder)
@@ -134,8 +134,8 @@ def _part(
         encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
     except Exception as error:  # datasets may raise any error
         raise InputError(
-            f"{place(folder)}: the column {image!r} must hold the bytes of picture files (PNG or "
-            f"JPEG); it holds {str(rows.features[image])[:60]}"
+            f"{place(folder)}: write the bytes of picture files (PNG or JPEG) into the column "
+            f"{image!r}; the type of the column is {str(rows.features[image])[:60]}"
         ) from error
     opened = functools.partial(_opened, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
@@ -163,8 +163,8 @@ def _labels(
         values = [number.get(value) for value in values]
     if not all(isinstance(value, int) for value in values):
         raise InputError(
-            f"{place(folder)}: correct the labels in column {column!r}; some labels are neither "
-            "numbers nor names of classes of the training part"
+            f"{place(folder)}: correct the labels in column {column!r}; each must be a number or "
+            "the name of a class in the training part"
         )
     labels = np.array(values, np.int64)
     return (None if (labels < 0).all() else labels), names  # -1 marks an unpublished label

@@ -1,8 +1,4 @@
-"""Chooses the data set and the records of a training step, and pads the texts of each column.
-
-:func:`cut` divides texts, sorted by length, into chunks with little padding. The loss embeds the
-texts chunk by chunk, but compares each text with the negatives of the whole batch.
-"""
+"""Chooses the data set and the records of each training step, and pads the texts of a batch."""
 
 import hashlib
 from collections.abc import Mapping, Sequence, Sized
@@ -21,7 +17,7 @@ from isotrope.data.text.tokens import StoreReport, TokenStore
 
 
 class Batches:
-    """The records of every step, computed from (seed, epoch, step)."""
+    """The records of every step, computed from the seed, the epoch and the step."""
 
     def __init__(self, store: Sized, batch_size: int, seed: int = 0) -> None:
         self.n, self.batch_size, self.seed = len(store), batch_size, seed
@@ -39,7 +35,7 @@ class Batches:
         self._epoch = 0
 
     def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of step ``step`` (from 0) of an epoch, in batch order."""
+        """Return the record numbers of a step, which is counted from 0 within ``epoch``."""
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"use steps below {self.steps_per_epoch} in an epoch; found {step}")
         if epoch != self._epoch:
@@ -48,7 +44,7 @@ class Batches:
         return self._order[np.arange(start, start + self.batch_size)]
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of step ``step`` (from 0) of a training."""
+        """Return the record numbers of a step, which is counted from 0 over the whole training."""
         return self.indices(*divmod(step, self.steps_per_epoch))
 
 
@@ -69,13 +65,13 @@ class Batch:
     """The texts of a batch in columns, and the groups of its records.
 
     Attributes:
-        columns: The n anchors, the n positives, and the hard negatives, if any. Hard negatives that
-            repeat another text of the batch are left out.
+        columns: List of columns: the n anchors, the n positives and, if there are any, the hard
+            negatives. A hard negative that repeats a text of the batch is left out.
         groups: Group of each record, int64 (n). Records of one group are not negatives of each
-            other. All processes compute the same groups, from the texts and the groups in the data.
-        dataset: Name of the data set, if there are several.
-        number: Number of the batch within its data set; None if it equals the number of the step.
-        scores: Scores of the pairs if the loss uses them, otherwise None. With scores, no hard
+            other.
+        dataset: Name of the data set; empty if there is only one.
+        number: Number of the batch within its data set; None if this is the number of the step.
+        scores: Scores of the pairs; None if the loss does not use scores. With scores, no hard
             negative is left out: the k-th hard negatives of all records are one column of n texts.
     """
 
@@ -93,17 +89,17 @@ def collate(
     pad_id: int,
     part: slice = slice(None),
 ) -> Batch:
-    """Return the batch of the given records, or the part of it that one process embeds.
+    """Return the batch of the given records, or the part of the batch that one process embeds.
 
-    A record of one text is its own positive: its tokens are in both views. Without scores, a hard
-    negative is left out if it is near-identical to an anchor, positive or earlier hard negative of
+    The text of a record with one text is both anchor and positive. If there are no scores, a hard
+    negative is left out if it is near-identical to an anchor, positive or earlier hard negative in
     the batch. It would be a false negative of that anchor or positive, or would count twice.
 
     Args:
-        store: The tokens.
+        store: Token store with the records.
         indices: Numbers of the n records.
         pad_id: Token id of padding.
-        part: Positions of the records that this process embeds, within ``indices``.
+        part: Positions in ``indices`` of the records that this process embeds.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
@@ -129,7 +125,7 @@ def collate(
 
 
 def unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
-    """Return whether each hash is new: neither earlier in ``marks`` nor anywhere in ``others``."""
+    """Return whether each hash is new: neither earlier in ``marks`` nor in one of ``others``."""
     new = np.zeros(len(marks), bool)
     new[np.unique(marks, return_index=True)[1]] = True
     return new & ~np.isin(marks, np.concatenate(others))
@@ -146,10 +142,9 @@ def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Column:
 
 
 def cut(lengths: NDArray[np.integer[Any]], overhead: int) -> list[int]:
-    """Return where to cut sorted lengths into chunks so that all chunks together cost least.
+    """Divide texts, sorted by length, into the chunks that together cost least.
 
-    A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts are at changes of
-    the length. Dynamic programming over the k different lengths finds them in O(k^2).
+    The cost of a chunk is (number of texts x longest length + ``overhead``), in tokens.
 
     >>> cut(np.array([3, 3, 3, 30, 30]), overhead=10)
     [0, 3, 5]
@@ -157,11 +152,11 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int) -> list[int]:
     [0, 5]
 
     Args:
-        lengths: Ascending lengths in tokens.
-        overhead: Cost of one more chunk, in tokens.
+        lengths: Lengths of the texts in tokens, in ascending order.
+        overhead: Additional cost of every chunk, in tokens.
 
     Returns:
-        The first row of each chunk, and the number of rows.
+        List of the first row of each chunk. The last item is the number of rows.
     """
     values, counts = np.unique(lengths, return_counts=True)
     ends = np.concatenate([[0], np.cumsum(counts)])  # ends[j]: rows of the j shortest lengths
@@ -178,14 +173,14 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int) -> list[int]:
 
 
 def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -> list[int]:
-    """Merge neighbouring chunks, at the least cost in padding, until at most ``most`` remain.
+    """Merge neighbouring chunks, each time with the least padding, until at most ``most`` remain.
 
     >>> fewer([0, 3, 4, 5], np.array([3, 3, 3, 9, 10]), most=2)
     [0, 3, 5]
 
     Args:
-        bounds: The first row of each chunk, and the number of rows, as returned by :func:`cut`.
-        lengths: Ascending lengths in tokens.
+        bounds: List of the first row of each chunk and, last, the number of rows (:func:`cut`).
+        lengths: Lengths of the texts in tokens, in ascending order.
         most: Largest number of chunks.
     """
     bounds = list(bounds)
@@ -199,12 +194,12 @@ def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -
 
 
 class Drawn(NamedTuple):
-    """The records of a step.
+    """The data set of a step, and the numbers of the records.
 
     Attributes:
-        dataset: Name of the data set of these records.
-        number: Number of the batch within that data set, from 0.
-        indices: Numbers of the records, int64.
+        dataset: Name of the data set that the records come from.
+        number: Number of the batch within this data set, from 0.
+        indices: Numbers of the records within this data set, int64.
     """
 
     dataset: str
@@ -213,11 +208,11 @@ class Drawn(NamedTuple):
 
 
 class DatasetMixture:
-    """The data set and the records of every step, computed from (seed, step).
+    """The data set and the records of every step, computed from the seed and the step.
 
-    ``proportional``: an epoch has every full batch of every data set once, in random order. Large
-    data sets are therefore drawn more often. ``round-robin``: the data sets take turns, one batch
-    each. An epoch ends where the smallest data set ends; the others continue in the next epoch.
+    ``proportional``: an epoch has every full batch of every data set once, in random order, so a
+    large data set has more batches. ``round-robin``: the data sets take turns, with one batch each.
+    An epoch ends where the smallest data set ends; the others continue in the next epoch.
     """
 
     def __init__(

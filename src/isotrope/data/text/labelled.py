@@ -1,8 +1,8 @@
-"""Reads texts with one label each, in a training and a test set.
+"""Reads labelled texts as a training set and a test set.
 
 A file is a table with the columns label and text (or sentence, as in GLUE). A file without a header
-has two tab-separated columns; the column with fewer different values has the labels. A folder holds
-two such files, called train and test.
+has two tab-separated columns; the labels are in the column with fewer different values. A folder
+holds two such files, called train and test.
 """
 
 import math
@@ -28,7 +28,7 @@ class LabelledText:
 
     Attributes:
         texts: Texts with single spaces between words.
-        labels: Class name of each text.
+        labels: Label of each text.
     """
 
     texts: list[str]
@@ -39,7 +39,7 @@ class LabelledText:
 
 
 class LabelledSplit(NamedTuple):
-    """The labelled texts on which a classifier is fitted, and those on which it is scored."""
+    """Labelled texts to fit a classifier (``train``), and labelled texts to score it (``test``)."""
 
     train: LabelledText
     test: LabelledText
@@ -61,11 +61,10 @@ class Features:
 
 
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
-    """Load a training and a test set from two files or a folder, or split a single file.
+    """Load a training set and a test set from two files, from a folder, or from a single file.
 
-    A single file is split by class: four fifths of the texts of each class (rounded up), drawn at
-    random, are for training. If a class has two texts or more, at least one is for testing. If a
-    text is repeated, it can be in both parts.
+    From a single file, a random 80% of the texts of each label (rounded up) are for training. If a
+    label has two texts or more, one at least is for testing. A repeated text may be in both sets.
     """
     path = Path(path)
     if test is None and is_folder(path):
@@ -75,8 +74,9 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
                 f"{place(Path(test))}: give two files with the same labels, each with lines "
-                f"label<TAB>text or with a header; this file has {quoted(split.test.labels[0])} "
-                f"..., but {place(path)} has {quoted(split.train.labels[0])} ..."
+                "label<TAB>text or with a header; no label of this file, such as "
+                f"{quoted(split.test.labels[0])}, is in {place(path)}, where the first label is "
+                f"{quoted(split.train.labels[0])}"
             )
         return split
     return _split(_load(path), path)
@@ -88,7 +88,7 @@ def _part(folder: Path, name: str) -> Path:
         what = ", ".join(path.name for path in candidates) or "none"
         raise InputError(
             f"{place(folder)}: put exactly one file called {name}.tsv, .txt, .csv, .jsonl or "
-            f".parquet into this folder; it has {what}"
+            f".parquet into this folder; found: {what}"
         )
     return candidates[0]
 
@@ -127,8 +127,8 @@ def _split(data: LabelledText, path: Path) -> LabelledSplit:
     if first.all():
         raise InputError(
             f"{place(path)}: give at least two texts of each label, or a folder with two files "
-            f"called train and test; each of these {len(data)} labels has only one text, so no "
-            "text is left to test on"
+            "called train and test; every label of this file has only one text, so no text is left "
+            "to test on"
         )
     train, test = (
         LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])

@@ -1,4 +1,4 @@
-"""Hashes texts, and finds those that are equal or near-identical."""
+"""Hashes texts, and finds equal and near-identical texts."""
 
 import hashlib
 import unicodedata
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK = 1 << 16
-"""Number of records read at a time from an array file."""
+"""Number of records that are read from an array file at once."""
 
 _BUCKET = 1 << 20  # about how many different hashes are in memory while repetitions are found
 _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
@@ -19,7 +19,7 @@ def near_identical(text: str) -> bytes:
     """Return a key of the text; two texts with the same key are near-identical.
 
     The key has the letters, digits and combining marks (vowels and tones of many scripts) of the
-    text, NFKC-normalised and case-folded. The key of a text without these (an emoji) is the text.
+    text, NFKC-normalised and case-folded. If a text has no such characters, the key is the text.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
@@ -33,26 +33,23 @@ def near_identical(text: str) -> bytes:
 
 
 def hash64(content: bytes, key: bytes = b"") -> int:
-    """Return the 64-bit BLAKE2b hash of ``content``, with an optional key of up to 64 bytes."""
+    """Return the 64-bit BLAKE2b hash of ``content``; ``key`` has at most 64 bytes."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return a hash of the group or, if it is empty, of the anchor without case and punctuation."""
+    """Return a hash of the group; for an empty group, of the anchor's letters and digits."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
 def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:
-    """Return ``count`` items of a binary file from item ``start``, or fewer if the file ends."""
+    """Return ``count`` items of a binary file, from item ``start``; fewer if the file ends."""
     return np.fromfile(path, dtype, count, offset=start * np.dtype(dtype).itemsize)
 
 
 def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
-    """Write a byte for each record to ``repeated``: 1 if an earlier record has the same hash.
-
-    Each pass over the file handles a part of the possible hashes, about ``_BUCKET`` different
-    hashes, which fit into memory.
-    """
+    """Write one byte for each record to ``repeated``: 1 if an earlier record has the same hash."""
+    # each pass over the file handles about _BUCKET different hashes, which fit into memory
     with repeated.open("wb") as handle:
         # a sparse file would hide here that the disk is full
         for start in range(0, count, CHUNK):
@@ -79,13 +76,13 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return an id for each row, int64 (n); connected rows have the same id.
+    """Return an id for each row, int64 (n). Connected rows have the same id.
 
     Two rows are connected if they share a hash, directly or through other rows. The shared hash may
-    be in different columns: the anchor of one record may be the positive of another.
+    be in different columns: the anchor of one record may be the positive of another record.
 
     Args:
-        marks: Hashes, n x k. The smallest hash of connected rows, as a signed number, is the id.
+        marks: Hashes, n x k.
     """
     names, nodes = np.unique(marks, return_inverse=True)
     nodes = nodes.reshape(marks.shape)
@@ -101,11 +98,12 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Count the records whose texts occurred before, but in no earlier record of their group.
+    """Count the records that repeat the texts of earlier records, but with a new group.
 
     Args:
-        grouped: File with a hash for each record, of texts and group together; 0 without a group.
-        repeated: File that :func:`mark_repeated` wrote from hashes of the texts alone.
+        grouped: File with one hash for each record, made from the texts and the group together. The
+            hash is 0 if the record has no group.
+        repeated: File that :func:`mark_repeated` wrote from hashes of only the texts.
     """
     again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
     mark_repeated(grouped, again, count)
@@ -120,7 +118,7 @@ def new_groups(grouped: Path, repeated: Path) -> int:
 def have_tokens(
     offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return, for each record, whether it is held out or has tokens for all its texts."""
+    """Return True for each record that is held out, or whose texts all have tokens."""
     if held.all():
         return held
     # texts are stored in the order of the records, so the texts of these records are contiguous

@@ -1,13 +1,13 @@
 """Reads queries and relevant documents from a folder in the BEIR layout, or from a file of pairs.
 
-A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
-``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed). In place of ``.jsonl``, the first two can be ``.tsv`` (id<TAB>text). The files may end in
-``.gz`` (Thakur et al. 2021). In a file of pairs, each anchor is a query and its positive is a
-relevant document. Negatives and a second file add other documents.
+A folder (Thakur et al. 2021) holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``),
+``queries.jsonl`` (``_id``, ``text``), and ``qrels.tsv`` or ``qrels/test.tsv``, whose lines are
+query-id<TAB>corpus-id<TAB>score, with or without a header. The corpus and the queries can also be
+``.tsv`` files with lines id<TAB>text. All files may end in ``.gz``. In a file of pairs, each anchor
+is a query, and the positive is a relevant document. Negatives and a second file add documents.
 
-A query can also be a document: it has the same id in a folder (as in ArguAna) or the same text in a
-file. A query is a relevant document for itself only if qrels or a pair says so.
+A query can also be a document, with the same id in a folder (as in ArguAna) or the same text in a
+file. This document is relevant for the query only if the qrels or a pair says so.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,15 +27,15 @@ class RetrievalSet:
     """A retrieval task.
 
     Attributes:
-        queries: The texts of the queries.
-        corpus: The texts of the documents, title first.
-        relevant: A dict for each query, with at least one entry. The keys are the positions of the
-            relevant documents in ``corpus``, and the values are their scores, above 0.
-        left_out: Number of queries without a relevant document; they are not in ``queries``.
-        itself: The queries that are also documents, but not relevant for themselves: a dict from
-            the position of the query to that of the document. A search must skip the document.
-        ids: The ids of the queries and of the documents of a folder; two empty lists for a file.
-        how: Sentences that say how the files were read.
+        queries: Texts of the queries.
+        corpus: Texts of the documents. A title is put before its text.
+        relevant: List of a dict for each query, with at least one item: the key is the position of
+            a relevant document in ``corpus``, and the value is the document's score, above 0.
+        left_out: Number of queries without a relevant document, which are not in ``queries``.
+        itself: Dict from the position of a query to its position in ``corpus``, for queries that
+            are documents, but not relevant for themselves. A search must skip this document.
+        ids: Ids of the queries, and ids of the documents; two empty lists for a file of pairs.
+        how: One line on what was read from each file; empty for a folder.
     """
 
     queries: list[str]
@@ -54,17 +54,17 @@ def load_retrieval(
 
     Args:
         path: The folder or file.
-        columns: Columns of queries and answers in the file; by default recognised by their names.
-        corpus: A file with more documents: single texts, or the texts of pairs except the anchors.
-            If this file has the columns of answers that ``columns`` names, only these are read.
-        choose: As in :class:`isotrope.data.schemas.Reading`.
+        columns: Columns of queries, then of documents. If empty, usual names are recognised.
+        corpus: File with more documents: single texts, or pairs whose anchors are ignored. If it
+            has some of the document columns in ``columns``, only these are read.
+        choose: Largest number of columns that an error message proposes for ``--columns``.
     """
     path = Path(path)
     if is_folder(path):
         if columns:
             raise InputError(f"leave `--columns` out: {place(path)} is a folder, not a table")
         if corpus is not None:
-            raise InputError(f"leave `--corpus` out: the folder {place(path)} has a corpus already")
+            raise InputError(f"leave `--corpus` out: the folder {place(path)} contains the corpus")
         return _load_folder(path)
     reading = read([path], columns=columns or None, choose=choose)
     pairs = [record.texts for record in reading]
@@ -94,10 +94,10 @@ def _documents(path: Path, columns: Sequence[str]) -> tuple[list[str], Reading]:
 
 
 def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> RetrievalSet:
-    """Return a search task: in each record, the first text is the query and the second the answer.
+    """Return a retrieval task. A record is a query, a relevant document, and other documents.
 
-    The other texts of the records, and the texts ``others``, are documents too. Equal texts become
-    one query or document, so a query may have several relevant documents.
+    The texts ``others`` are documents, too. Equal texts become one query or one document, so a
+    query may have several relevant documents.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}
@@ -121,7 +121,7 @@ def _load_folder(folder: Path) -> RetrievalSet:
     for number, query in enumerate(queries):
         if not query:
             name = list(query_ids)[number]
-            raise InputError(f"{place(queries_path)}: remove the query {name!r}; its text is empty")
+            raise InputError(f"{place(queries_path)}: remove the query {name!r}, which has no text")
     one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
     qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
     relevant: list[dict[int, float]] = [{} for _ in queries]
@@ -142,8 +142,8 @@ def _load_folder(folder: Path) -> RetrievalSet:
     if not judged or (one_qrels_file and len(judged) < len(queries)):
         lacking = next(name for name, i in query_ids.items() if not relevant[i])
         raise InputError(
-            f"{place(qrels_path)}: give query {lacking!r} a document with a score above 0, or "
-            "remove this query; it has no relevant document"
+            f"{place(qrels_path)}: give the query {lacking!r} a document with a score above 0, or "
+            "remove this query; the query has no relevant document"
         )
     names = list(query_ids)
     same = {i: corpus_ids[names[j]] for i, j in enumerate(judged) if names[j] in corpus_ids}
@@ -163,8 +163,8 @@ def _present(folder: Path, name: str) -> Path:
         if path.exists():
             return path
     raise InputError(
-        f"{place(folder / name)}: give a folder with corpus.jsonl, queries.jsonl, and qrels.tsv "
-        "or qrels/test.tsv; this file does not exist"
+        f"{place(folder / name)}: add this file; a folder of a retrieval task needs corpus.jsonl, "
+        "queries.jsonl, and qrels.tsv or qrels/test.tsv"
     )
 
 

@@ -1,17 +1,15 @@
-"""Batches of data that do not fit on the disk. They are read while training, in buffers.
+"""Makes batches of data that do not fit on the disk. Training reads the data buffer by buffer.
 
 A buffer holds the next ``size`` records. After the last record, reading starts again at the first.
-A buffer is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
-is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
-current buffer, the next buffer while it is built, and the first buffer. The training is scored on
-the held-out records of the first buffer. For all other buffers, only the counts are stored. The
-records of a step depend only on (data, seed, step), so a resumed training has the same steps. If
-the buffer of a step is no longer on the disk, the data are read again from the beginning.
+A buffer is a token store (:mod:`isotrope.data.text.tokens`): duplicates within a buffer are
+dropped, a share is held out, and the rest is shuffled by the seed and the number of the buffer. The
+first buffer stays on the disk, because the training is scored on its held-out records. The disk
+also holds the current buffer, and the next buffer while it is built. The records of a step depend
+only on the data, the seed and the step, so a resumed training has the same steps.
 
-Epochs, shuffling across buffers, and dropping duplicates in different buffers would need all data
-on the disk at once, so none of them happens. Whether a record is held out depends on a hash of its
-text, so a text is held out of every buffer. Adjacent texts are paired only within a buffer. A later
-buffer with less than a full batch of records gives no training step.
+There are no epochs. Records are not shuffled across buffers. Duplicates in different buffers are
+not dropped. A held-out text is held out of every buffer. Adjacent texts are paired only within a
+buffer. If a buffer after the first has fewer records than a batch, it is skipped.
 """
 
 import json
@@ -34,13 +32,13 @@ class StreamedBatches:
     Args:
         folder: Folder of the buffers.
         records: Function that reads the data from the beginning.
-        build: Function that opens the token store of a folder, or builds it from records.
+        build: Function that opens the token store of a folder, or builds it there from records.
         size: Number of records in a buffer.
-        batch_size: Number of records in a batch; an incomplete last batch of a buffer is skipped.
+        batch_size: Number of records in a batch. An incomplete last batch of a buffer is skipped.
         seed: Seed of the run.
 
     Attributes:
-        stores: Token store of the current buffer, under the key ``""`` (a data set without a name).
+        stores: Dict with the token store of the current buffer. The only key is ``""``.
         steps_per_epoch: None, because the length of the data is unknown.
     """
 
@@ -65,7 +63,7 @@ class StreamedBatches:
 
     @property
     def report(self) -> StoreReport:
-        """The counts of all buffers so far; a record that is read again is counted again."""
+        """Sums of the counts of all buffers so far. A record that is read twice counts twice."""
         return joined(self._reports)
 
     def at(self, step: int) -> Drawn:
@@ -100,8 +98,8 @@ class StreamedBatches:
             raise InputError(
                 f"give a larger buffer, such as `--streaming {10 * self.size}`, or a smaller "
                 f"`--batch-size` than {self.batch_size}: of the first {self.size:,} records, only "
-                f"{report.kept} can be trained on ({report.duplicates_dropped} are repeated, "
-                f"{report.held_out} held out, {report.empty_skipped} empty)"
+                f"{report.kept} can be trained on (repeated: {report.duplicates_dropped}, held "
+                f"out: {report.held_out}, empty: {report.empty_skipped})"
             )
         kept = self.folder / f"{number}.json"
         if not kept.is_file():

@@ -2,15 +2,15 @@
 
 The folder of the seven tasks has one of two layouts:
 
-- ``sts12/MSRpar.tsv`` ... ``stsb/{dev,test}.tsv``, ``sickr/{dev,test}.tsv`` (each may end in
-  ``.gz``), with lines score<TAB>sentence1<TAB>sentence2 and without header or quoting;
-- the layout of SentEval's folder ``downstream``, or of the folder ``STS`` in it:
+- files ``sts12/MSRpar.tsv`` ... ``stsb/test.tsv``, ``sickr/test.tsv``, which may end in ``.gz``.
+  The lines are score<TAB>sentence1<TAB>sentence2, without header or quoting;
+- the files of SentEval's folder ``downstream``, or of the folder ``STS`` in it, such as
   ``STS/STS12-en-test/STS.input.MSRpar.txt`` with ``STS.gs.MSRpar.txt``,
-  ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair with a blank score was
-  never scored and is skipped.
+  ``STS/STSBenchmark/sts-test.csv`` and ``SICK/SICK_test_annotated.txt``. A pair with a blank score
+  is skipped, because nobody scored this pair.
 
-Subsets and protocol are those of SimCSE (Gao et al. 2021), who leave out SentEval's subset SMT of
-STS13. The number of pairs in each subset is checked, so a truncated file raises an error.
+Subsets and protocol are those of SimCSE (Gao et al. 2021), which leaves out SentEval's subset SMT
+of STS13. A subset with a wrong number of pairs raises an error, because its file may be cut off.
 """
 
 import math
@@ -80,10 +80,11 @@ class Subset:
     """Sentence pairs with similarity scores: a subset of a task, or a file.
 
     Attributes:
-        task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
-        name: Name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
-        split: ``"train"``, ``"dev"`` or ``"test"``; ``"all"`` for a file with another name.
-        scores: One score per pair, float64, on the scale of the set (0 to 5, for SICK-R 1 to 5).
+        task: Name of the task, ``"STS12"`` ... ``"SICK-R"``, or name of the file.
+        name: Name of the subset, such as ``"headlines"``. The subsets of STS-B and SICK-R have the
+            names of splits.
+        split: ``"train"``, ``"dev"`` or ``"test"``; ``"all"`` if the file has none of these names.
+        scores: Score of each pair, float64: 0 to 5 in a task (SICK-R: 1 to 5).
         first: First sentence of each pair, with single spaces between words.
         second: Second sentence of each pair.
     """
@@ -114,7 +115,7 @@ class _Source:
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
     """Return a dict from the name of each task in ``tasks`` to a list of :class:`Subset`.
 
-    For STS-B and SICK-R the test split is loaded, and the dev split if there is one.
+    For STS-B and SICK-R, the list has the dev split, if its file exists, and the test split.
     """
     folder = Path(folder)
     if not is_folder(folder):
@@ -125,13 +126,13 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
     absent = [task for task in tasks if not _source(folder, task, "test").path.parent.is_dir()]
     if absent and len(absent) == len(tasks):
         raise InputError(
-            f"{place(folder)}: give SentEval's folder downstream, or a folder with "
-            "sts12/MSRpar.tsv ... stsb/test.tsv, sickr/test.tsv, with lines "
-            "score<TAB>sentence1<TAB>sentence2; this folder holds none of the STS tasks"
+            f"{place(folder)}: give SentEval's folder downstream, or a folder with files such as "
+            "sts12/MSRpar.tsv and lines score<TAB>sentence1<TAB>sentence2; this folder holds none "
+            "of the STS tasks"
         )
     if absent:
         raise InputError(
-            f"{place(folder)}: add the tasks {', '.join(absent)}; {', '.join(tasks)} are needed"
+            f"{place(folder)}: add the tasks {', '.join(absent)}; needed: {', '.join(tasks)}"
         )
     return {task: _load_task(folder, task) for task in tasks}
 
@@ -181,8 +182,8 @@ def load_sts_file(path: Path | str) -> Subset:
     """Load one file of scored pairs.
 
     The file is a table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual
-    names, see :mod:`isotrope.data.schemas`). Without a header, its lines are a score and two
-    sentences, separated by tabs. The file name tells the split: train, dev or test.
+    names, see :mod:`isotrope.data.schemas`). A file without a header has a score and two sentences
+    on each line, separated by tabs. A file called train, dev or test is taken as this split.
     """
     path = Path(path)
     check_file(path)
@@ -213,7 +214,7 @@ def _load(
     if len(set(scores)) < 2:
         raise InputError(
             f"{place(source.gold)}: give at least two different scores, which a rank correlation "
-            f"needs; these {len(scores)} pairs have only {len(set(scores))}"
+            f"needs; the number of different scores in this file is {len(set(scores))}"
         )
     return Subset(task, name, split, np.array(scores), first, second)
 
@@ -225,7 +226,7 @@ def _rows(path: Path) -> Rows:
         if reading.kind != "scored pairs" or not record.scores:
             raise InputError(
                 f"{place(path, record.line)}: give a score and two sentences in each line, or a "
-                "header with score, sentence1 and sentence2; this is no scored pair"
+                "header with score, sentence1 and sentence2; this line is no scored pair"
             )
         yield record.line, record.scores[0], *record.texts
     if reading.left:
@@ -239,8 +240,8 @@ def _year_rows(path: Path) -> Rows:
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
             raise InputError(
-                f"{place(longer, line)}: download this file and {shorter.name} again; "
-                f"{shorter.name} ends before this line"
+                f"{place(longer, line)}: download this file and {shorter.name} again; the file "
+                f"{shorter.name} has no such line"
             )
         if score[1].strip():
             yield pair[0], score[1], *pair[1]

@@ -1,19 +1,17 @@
 """The token store: the token ids of a corpus, without duplicates, in memory-mapped files.
 
-One pass over the records writes tokens and hashes. Two passes over the hashes drop exact
-duplicates. Memory does not grow with the corpus. A store is a folder:
+The memory needed to build a store does not grow with the corpus. A store is a folder:
 
 - ``tokens.bin``: token ids of all texts, one text after the other (uint16 or uint32);
-- ``offsets.bin``: int64; text t is ``tokens[offsets[t]:offsets[t + 1]]``;
-- ``groups.bin``: uint64, a hash of each text, equal for near-identical texts (see ``repeats``);
-- ``rows.bin``: int64 (records x columns), the numbers of the texts of each training record. Single
-  texts have one column, pairs two (anchor and positive). With hard negatives, two more columns hold
-  the text number of the first and the count of all. A text that two adjacent records share is
-  stored once. More columns hold the bits of the scores and a hash of the group, if any;
-- ``holdout.jsonl``: the held-out records, each a list of texts and, if any, scores;
-- ``answers.json``: the different positives, if at most 1,000 and in 3 or more pairs on average;
+- ``offsets.bin``: int64; the token ids of text t are ``tokens[offsets[t]:offsets[t + 1]]``;
+- ``groups.bin``: uint64, a hash of each text. Near-identical texts have the same hash;
+- ``rows.bin``: int64, one row for each training record: the number of the anchor's text, the number
+  of the positive's text (in pairs), the number of the first hard negative's text and the count of
+  hard negatives (if any), the bits of the scores (if any), a hash of the group (if any);
+- ``holdout.jsonl``: a list for each held-out record: the texts, then the scores;
+- ``answers.json``: the different positives, if at most 1,000, with 3 or more pairs each on average;
 - ``holdout-groups.bin``: int64, a hash of the group of each held-out record, if there are groups;
-- ``manifest.json``: a description of the store and a digest of each file, written last.
+- ``manifest.json``: a description of the store and a hash of each file, written last.
 """
 
 import hashlib
@@ -62,17 +60,18 @@ _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # approximate limits of a ca
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
-    """The settings of a store.
+    """The settings of a token store.
 
     Attributes:
         vocabulary: Number of token ids.
         max_length: Largest number of tokens in a text, including special tokens.
-        prompts: Prompt before the anchors, and prompt before the positives and negatives.
-        holdout: Share of the records to hold out (:class:`isotrope.data.text.views.Former`).
+        prompts: Prompt before every anchor, and prompt before every positive and negative.
+        holdout: Share of the records to hold out.
         seed: Seed of the choice of held-out records.
-        views: Source of the positives: a value of ``isotrope train --views``.
+        views: Source of the positives: ``auto``, ``dropout``, ``adjacent`` or ``pairs``.
         grouped: Whether the records have groups.
-        scored: Whether to keep scores. With scores, all records need equally many texts and scores.
+        scored: Whether to store scores. If True, all records need the same number of texts, and the
+            same number of scores.
     """
 
     vocabulary: int
@@ -87,26 +86,26 @@ class StoreSettings:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """The counts of the first pass over a corpus.
+    """Counts of the records and texts from which a token store was built.
 
     Attributes:
-        views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
+        views: Source of the positives: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
         columns: 1 for single texts (dropout), 2 for pairs, 3 for pairs with hard negatives.
         kept: Number of training records.
         records: Number of records, including duplicates and held-out records.
-        duplicates_dropped: Number of exact repetitions of an earlier record.
-        empty_skipped: Number of skipped records, because a text is empty or has no token.
-        held_out: Number of records in ``holdout.jsonl``.
-        neighbours_dropped: Number of adjacent pairs skipped because they share a held-out text.
+        duplicates_dropped: Number of dropped records that are equal to an earlier record.
+        empty_skipped: Number of records skipped because a text is empty or has no token.
+        held_out: Number of held-out records.
+        neighbours_dropped: Number of adjacent pairs skipped because a held-out pair shares a text.
         texts: Number of tokenised texts.
         tokens: Number of tokens of these texts, including special tokens.
         truncated_share: Share of the texts that were cut to ``max_length`` tokens.
-        max_length: Largest number of tokens in a text.
+        max_length: Largest number of tokens in a text; longer texts are cut.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
-        grouped: Whether the data have groups of records.
-        groups_dropped: Number of dropped duplicates whose group was not yet known for their texts.
-        understood: One line that summarises what was read.
-        scored: Number of scores kept for each record.
+        grouped: Whether the records have groups.
+        groups_dropped: Number of dropped duplicates that repeat earlier texts with a new group.
+        understood: One line on the kind, number and columns of the records that were read.
+        scored: Number of scores stored for each record.
     """
 
     views: str
@@ -129,7 +128,7 @@ class StoreReport:
 
 
 class TooFewRecords(InputError):
-    """Fewer than two different records are left to train on; the counts are in ``report``."""
+    """Fewer than two different records are left for training. ``report`` has the counts."""
 
     def __init__(self, message: str, report: StoreReport) -> None:
         super().__init__(message)
@@ -137,14 +136,14 @@ class TooFewRecords(InputError):
 
 
 class TokenStore:
-    """A token store on disk, which :func:`build` writes. Its files are memory-mapped.
+    """A token store on disk, which :func:`build` writes. The files are memory-mapped.
 
     Attributes:
         folder: Folder of the store.
-        columns: Number of columns, 1 to 3; the third holds any number of hard negatives.
-        report: The counts of the first pass.
-        held_out_groups: A hash of the group of each held-out record, or of the anchor if the record
-            has no group; None if no record has a group.
+        columns: 1 for single texts, 2 for pairs, 3 for pairs with hard negatives.
+        report: Counts of the records and texts.
+        held_out_groups: Hash of the group of each held-out record, or of the anchor if the record
+            has no group. None if the records have no groups, or if no record is held out.
     """
 
     def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:
@@ -162,7 +161,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
-        """Open a store. With ``verify``, read every file and compare it with its digest."""
+        """Open a store. If ``verify`` is True, compare every file with the hash in the manifest."""
         folder = Path(folder)
         try:
             manifest = read_json(folder / MANIFEST)
@@ -183,9 +182,9 @@ class TokenStore:
         return self.report.kept
 
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
-        """Return a list of the token ids of each text in one column of the records.
+        """Return a list with an array of token ids for each text in one column of the records.
 
-        Column 2 has the hard negatives of all records; :meth:`owners` tells the record of each.
+        Column 0 has anchors, column 1 positives, and column 2 all hard negatives of all records.
         """
         texts = self._texts_of(indices, column)
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
@@ -197,7 +196,7 @@ class TokenStore:
         return groups
 
     def owners(self, indices: Indices) -> NDArray[np.int64]:
-        """Return for each hard negative where its record stands in ``indices``, from 0."""
+        """Return, for each hard negative in column 2, the position of its record in ``indices``."""
         return np.repeat(np.arange(len(indices)), self._rows[indices, 3])
 
     def _texts_of(self, indices: Indices, column: int) -> NDArray[np.int64]:
@@ -208,21 +207,21 @@ class TokenStore:
         return np.asarray(np.repeat(first, count) + within)
 
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with one array, a hash of each record's group; empty without groups."""
+        """Return a list with one array, a hash of each record's group; [] if there is no group."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
 
     def scores(self, indices: Indices) -> NDArray[np.float64]:
-        """Return the scores of each record, n x scores."""
+        """Return the k scores of each of n records, n x k."""
         bits = self._rows[indices][:, _WIDTHS[self.columns] :][:, : self.report.scored]
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with one array, an id of each pair.
+        """Return a list with one array, an id of each pair. Linked pairs have the same id.
 
-        Pairs have the same id if they share a text, or if a chain of pairs that share texts
-        connects them, also through pairs of other batches. Chains of more than a twentieth of the
-        records are ignored, because they would leave few negatives. The list is empty if the store
-        does not hold pairs, or holds more than 5 million.
+        Two pairs are linked if they share a text, directly or through other pairs of the store. If
+        a set of linked pairs has more than a twentieth of the records, only pairs with the same
+        anchor get the same id, because few negatives would be left. The list is empty if the store
+        does not hold pairs, or holds more than 5 million pairs.
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -238,22 +237,22 @@ class TokenStore:
 
     @property
     def one_group(self) -> bool:
-        """Whether all records are in one group. In this case there are no negatives."""
+        """Whether all records are in one group, so that no record has a negative."""
         return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
     def held_out(self) -> Iterator[tuple[Any, ...]]:
-        """Yield a tuple of the texts and scores of each held-out record, without prompts."""
+        """Yield a tuple for each held-out record: the texts without prompts, then the scores."""
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
             for line in handle:
                 yield tuple(json.loads(line))
 
     def answers(self) -> list[str]:
-        """Return a list of the different positives in the store; empty if they are too many."""
+        """Return a list of the different positives; [] if the store has no ``answers.json``."""
         path = self.folder / _ANSWERS
         return json.loads(path.read_bytes()) if path.is_file() else []
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return whether the anchor or the positive of each record is also in this store.
+        """Return, for each record, whether the anchor or the positive is also in this store.
 
         The comparison ignores case and punctuation.
         """
@@ -283,15 +282,15 @@ def build(
     held: NDArray[np.bool_] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
-    """Tokenise a corpus once, in constant memory, and open the store.
+    """Tokenise a corpus, write the tokens to a token store, and open this store.
 
     Args:
         folder: Folder of the store. The folder appears when the store is complete.
         records: Records from :func:`isotrope.data.schemas.read`.
-        tokenize: Function of texts and ``max_length`` that returns two values: a list of token ids
-            for each text, and the number of texts that were cut.
-        settings: How records become tokens.
-        held: Whether each record is held out. By default, a hash of the anchor decides.
+        tokenize: Function that takes a list of texts and ``max_length``. It returns a list of token
+            ids for each text, and the number of texts that were cut.
+        settings: Settings of the store.
+        held: Whether each record is held out. If None, a hash of each anchor decides.
         progress: Function that is called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
@@ -385,7 +384,7 @@ class _Writer:
             if (shape := (len(record.texts), len(record.scores))) != self.shape:
                 raise InputError(
                     f"give each record {self.shape[0]} texts and {self.shape[1]} scores, like the "
-                    f"first record: record {self.records} has {shape[0]} and {shape[1]}"
+                    f"first; record {self.records} has {shape[0]} texts and {shape[1]} scores"
                 )
             row += tuple(np.array(record.scores).view(np.int64).tolist())
         if self.grouped:

@@ -1,10 +1,10 @@
 """Reads the seven transfer tasks of SentEval, in which sentences are classified.
 
 The files of a folder are ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
-``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
-in ``.gz``). Lines are label<TAB>text, or for MRPC label<TAB>text1<TAB>text2, without header or
-quoting. The number of rows of each label is checked, because scores on an incomplete set cannot be
-compared with published scores. The tasks and splits are those of SentEval (Conneau and Kiela 2018).
+``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv``. All may end
+in ``.gz``. The lines are label<TAB>text, for MRPC label<TAB>text1<TAB>text2, without header or
+quoting. A wrong number of rows with a label raises an error, because scores on an incomplete set
+cannot be compared with published scores. The splits are SentEval's (Conneau and Kiela 2018).
 """
 
 from collections.abc import Sequence
@@ -50,9 +50,9 @@ class Examples:
     """Texts with their classes, in the order of the file.
 
     Attributes:
-        labels: Class of each example, int64 (n), from 0.
-        texts: The text of each example, or the first text of each pair, with single spaces.
-        seconds: The second text of each pair; an empty list if the examples are not pairs.
+        labels: Number of each example's class, int64 (n), from 0.
+        texts: Text of each example, or first text of each pair, with single spaces between words.
+        seconds: Second text of each pair; an empty list if the examples are not pairs.
     """
 
     labels: NDArray[np.int64]
@@ -68,9 +68,9 @@ class TransferTask:
     """A classification task.
 
     Attributes:
-        name: ``"MR"`` ... ``"MRPC"``.
-        labels: Names of the classes; class 0 is the first.
-        splits: Examples by split: ``all``, or ``train`` and ``test`` (for SST2 also ``dev``).
+        name: Name of the task: ``"MR"`` ... ``"MRPC"``.
+        labels: Names of the classes, in the order of their numbers.
+        splits: Dict from the name of a split (``all``, ``train``, ``dev``, ``test``) to the texts.
     """
 
     name: str
@@ -81,7 +81,7 @@ class TransferTask:
 def load_transfer(
     folder: Path | str, tasks: Sequence[str] | None = None
 ) -> dict[str, TransferTask]:
-    """Return a dict from name to task: the tasks in ``tasks``, in this order, or all seven."""
+    """Return a dict from the name of each task in ``tasks`` to the task. None: all seven tasks."""
     folder = Path(folder)
     if not is_folder(folder):
         raise InputError(f"{place(folder)}: check the path; no such folder of transfer tasks")
@@ -92,8 +92,8 @@ def load_transfer(
     absent = [task for task in chosen if not is_folder(folder / task.lower())]
     if absent:
         raise InputError(
-            f"{place(folder)}: add the folders {', '.join(absent).lower()}, or name the tasks to "
-            f"load: {', '.join(absent)} are missing, and the average needs all seven tasks"
+            f"{place(folder)}: add the folders {', '.join(absent).lower()}, or name only tasks "
+            f"with a folder: {', '.join(absent)} are missing, and the average needs all seven tasks"
         )
     return {task: _load_task(folder / task.lower(), task) for task in chosen}
 
@@ -140,13 +140,14 @@ def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empt
     expected, counted = layout.rows[split], np.bincount(labels, minlength=len(layout.labels))
     if tuple(counted) != expected:
         rows = [
-            ", ".join(f"{n} of {k}" for n, k in zip(counts, layout.labels, strict=True))
+            ", ".join(f"{n} of label {k}" for n, k in zip(counts, layout.labels, strict=True))
             for counts in (counted, expected)
         ]
         raise InputError(
-            f"{place(path)}: download this file again; its labels are {rows[0]}, not {rows[1]}"
+            f"{place(path)}: download this file again; rows: {rows[0]}; needed: {rows[1]}"
         )
     if empty != layout.empty:
         raise InputError(
-            f"{place(path)}: download this file again; {empty} texts are empty, not {layout.empty}"
+            f"{place(path)}: download this file again; found {empty} empty texts, but the original "
+            f"has {layout.empty}"
         )

@@ -1,6 +1,7 @@
-"""Forms the positive of a record and splits the records into training and held-out records.
+"""Forms the positive of each record, and splits the records into training and held-out records.
 
-The positive is the text itself (dropout), the next text (adjacent), or the second text (pairs).
+The positive is the text itself (``dropout``), the next text in the document (``adjacent``), or the
+second text of the record (``pairs``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +19,7 @@ Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
 
 ONE_GROUP = (
-    "leave `--groups` out, or name a column that has several values: all {:,} records are in one "
+    "leave `--groups` out, or name a column with several values: all {:,} records are in one "
     "group, so no record has a negative"
 )
 
@@ -27,11 +28,11 @@ class Formed(NamedTuple):
     """A training record or held-out record.
 
     Attributes:
-        texts: Anchor, then positive and hard negatives if there are any.
+        texts: (anchor,) with views ``dropout``, else (anchor, positive, negatives ...).
         held: Whether the record is held out.
         continues: Whether the anchor is also the positive of the previous training record.
-        group: Group of the record; empty if it has none.
-        scores: Scores of the record; empty without scores.
+        group: Group of the record; an empty text if there is none.
+        scores: Scores of the record; an empty tuple if there are none.
     """
 
     texts: tuple[str, ...]
@@ -42,7 +43,7 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return what ``views`` means for the first record; raise an error if it does not fit."""
+    """Return ``views``, which must fit the first record; ``"auto"`` becomes the kind that fits."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"
@@ -67,18 +68,18 @@ _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-o
 def held_out_together(
     records: Iterable[Record], holdout: float, seed: int
 ) -> NDArray[np.bool_] | None:
-    """Return whether to hold out each pair, so that training uses no text of a held-out pair.
+    """Return, for each pair, whether it is held out. No text of a held-out pair is trained on.
 
-    Pairs that share a text, directly or through other pairs, are held out or trained on together. A
-    set of linked pairs is trained on if it is larger than a tenth of the number to hold out.
+    Pairs that share a text, directly or through other pairs, form a set, which is held out or
+    trained on as a whole. If a set exceeds a tenth of all pairs to hold out, it is trained on.
 
-    In three cases, the result is None, and a hash of the anchor decides for each record alone:
+    The result is None in three cases. Then a hash of the anchor decides for each record alone:
 
-    - A positive has at least three pairs on average. Such positives are probably the answers that a
-      search will find, so questions are held out and all answers are trained on.
-    - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for. Or they
-      have fewer than 40 pairs although ``holdout`` asks for 40 or more.
-    - Records have groups or only one text.
+    - There are at least three times as many pairs as different positives. Such positives are
+      probably the answers that a search should find, so all of them are trained on.
+    - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or fewer
+      than 40 pairs although ``holdout`` asks for at least 40.
+    - A record has a group or only one text.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -114,18 +115,18 @@ def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
 
 @dataclass
 class Former:
-    """Forms the views of records and holds out a share of the records.
+    """Forms the views of records, and holds out a share of the records.
 
-    A hash of the seed and of the letters and digits of the anchor decides whether a record is held
-    out. The choice does not depend on the order of records. Near-identical anchors have one hash.
+    A hash of the seed and of the anchor's letters and digits decides which records are held out.
+    The order of the records does not matter.
 
     Attributes:
-        views: ``dropout``, ``adjacent`` or ``pairs``.
+        views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         holdout: Share of the records that is never trained on.
-        seed: Seed of the choice of these records.
-        held: Result of :func:`held_out_together`, or None to let the hash decide.
-        neighbours: Number of adjacent pairs that were skipped so far. They share a text with a
-            held-out pair, or may do so, because reading began within their document.
+        seed: Seed of the choice of held-out records.
+        held: Result of :func:`held_out_together`. If None, the hash of each anchor decides.
+        neighbours: Number of adjacent pairs skipped so far, because they share a text with a
+            held-out pair, or because reading began within their document.
     """
 
     views: Views
@@ -135,7 +136,7 @@ class Former:
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
-        """Yield the views of each record in order, and whether it is held out."""
+        """Yield the training records and the held-out records, in the order of ``records``."""
         chosen = _chosen(self.holdout, self.seed)
         if self.views == "adjacent":
             yield from self._adjacent(records, chosen)
@@ -154,7 +155,7 @@ class Former:
             if record.group:
                 raise InputError(
                     f"{place(record.path, record.line)}: use `--views dropout`, or leave "
-                    "`--groups` out: adjacent views join records, which may differ in their groups"
+                    "`--groups` out: an adjacent pair joins two records, whose groups may differ"
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False

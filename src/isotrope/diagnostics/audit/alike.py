@@ -28,8 +28,8 @@ class Alike:
     Attributes:
         rows: Numbers of the two rows, the lower number first, int64 (m x 2).
         evidence: Evidence that the two rows belong together (see the module), m values.
-        push: How strongly the two rows push each other, m values. 0 if one of the rows is not
-            among the *partners* of the other, the rows that push it most.
+        push: How strongly the two rows push each other, m values. The *partners* of a row are the
+            rows that push it most. 0 if one of the two rows is not a partner of the other.
         share: Push between the two rows, divided by the push between all pairs of rows, m values.
     """
 
@@ -43,8 +43,8 @@ class Alike:
 def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     """Return the pairs of near rows, and for each pair the evidence that its rows belong together.
 
-    Pairs within a group are left out, because these rows are known to belong together. If there
-    are more than 30,000 rows, pairs with evidence below 0 are left out too, to save memory.
+    Rows of the same group are known to belong together, so their pairs are left out. If there are
+    more than 30,000 rows, pairs with evidence below 0 are left out too, to save memory.
     """
     n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0
     finite = (cosines := near.cosines[..., :NEAREST]).isfinite()

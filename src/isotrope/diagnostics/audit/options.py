@@ -35,8 +35,8 @@ class AuditSettings(Settings):
     batch_size: int = setting(64, "Rows in a batch.", shown="64; for pictures 128", ge=2)
     suspect: float = setting(
         0.6,
-        "List two rows as likely false negatives from this evidence on. Evidence is a difference "
-        "of cosines. At 0, two rows are as near to each other as to their nearest rows.",
+        "Evidence from which on two rows are listed as likely false negatives: a difference of "
+        "cosines, which is 0 if two rows are as near to each other as to their other nearest rows.",
         gt=0,
     )
     seed: int = setting(
@@ -50,15 +50,15 @@ class AuditSettings(Settings):
     plugin: list[Path] = setting(
         [], "Python file that defines an objective of yours; may be repeated.", "FILE"
     )
-    columns: Names = for_texts([], "Columns to read from a table, as in `isotrope train`.")
-    groups: str | None = for_texts(None, "Column with a group; rows of one group belong together.")
+    columns: Names = for_texts([], "Names or numbers of the columns to read, as for `train`.")
+    groups: str | None = for_texts(None, "Column of groups; rows of a group are not pushed apart.")
     views: Literal["auto", "dropout", "adjacent", "pairs"] = for_texts(
-        "auto", "Where positives come from, as in `isotrope train`."
+        "auto", "Source of the positives, as with `isotrope train --views`."
     )
     max_length: int | None = for_texts(
         None,
         "Cut texts to this number of tokens.",
-        shown="the encoder's limit; for single texts this limit or 128, whichever is smaller",
+        shown="the encoder's limit; for single texts at most 128",
     )
     query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
     passage_prompt: str = for_texts(
@@ -80,7 +80,7 @@ class AuditSettings(Settings):
     )
     hardness: float = setting(
         0.3,
-        "Do not mine a row that causes more than this share of the push on the anchor.",
+        "Do not mine rows that cause more than this share of the push on the anchor.",
         gt=0,
         le=1,
         group=OF_TEXTS,

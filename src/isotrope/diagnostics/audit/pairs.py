@@ -1,12 +1,12 @@
 """Finds rows from which training will not learn as intended; needs no labels.
 
 There are six kinds of such rows. For each kind, the result is an array of row numbers, counted
-from 0 and sorted in ascending order. Only *apart* is sorted from the worst row to the best.
+from 0. The rows of *apart* are sorted from worst to best, all other rows by their numbers.
 
 - *apart*: the anchor is nearer to the positives of most other rows than to its own positive. Many
   rows are *apart* if a column of the file is shifted by some lines.
 - *solved*: the gradient dissipation GD is below 0.01, so the row has nothing left to learn.
-- *cut*: a text has more tokens than training reads.
+- *cut*: a text is too long, so training cuts off its last tokens.
 - *repeated*: an earlier row has the same texts, except for case and punctuation.
 - *lengths*: a text is far longer or shorter than the middle half of the texts in its column.
 - *scripts*: a text is in a script that is rare in its column, for example Cyrillic.
@@ -40,7 +40,7 @@ _ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # mixe
 def find_pairs(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Return a dict with the row numbers of ``apart`` and ``solved`` (see the module)."""
+    """Return a dict from the kinds ``apart`` and ``solved`` (see the module) to row numbers."""
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
     return {
@@ -50,7 +50,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return a dict with the row numbers of ``cut``, ``repeated``, ``lengths`` and ``scripts``."""
+    """Return a dict from ``cut``, ``repeated``, ``lengths`` and ``scripts`` to row numbers."""
     return {
         "cut": np.flatnonzero(embedded.cut),
         "repeated": repeated(rows.marks),
@@ -60,7 +60,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return which rows of ``marks`` (n x k hashes) repeat an earlier row, as row numbers."""
+    """Return the numbers of the rows of ``marks`` (n x k hashes) that equal an earlier row."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 

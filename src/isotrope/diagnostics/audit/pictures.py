@@ -15,8 +15,8 @@ from isotrope.diagnostics.audit.result import Audit
 from isotrope.paradigm import registry
 
 _TRAINED = (
-    "the rules for recommendations were made for texts; on pictures, a temperature that they "
-    "recommended made a training collapse"
+    "the rules for recommendations were made for texts. On pictures, these rules recommended a "
+    "temperature with which a training collapsed"
 )
 _SCRATCH = (
     "audit a trained encoder instead (--encoder RUN), because measurements with random weights "
@@ -50,7 +50,6 @@ class PictureAudit(Audit):
     """The effect of an objective on pictures at the first step of a training.
 
     Attributes:
-        pictures: The pictures of the training.
         method: Name of the training method (such as simclr) that crops the pictures.
         scratch: Whether the encoder is randomly initialised.
     """
@@ -60,7 +59,7 @@ class PictureAudit(Audit):
     scratch: bool
 
     meanings: ClassVar[Mapping[str, str]] = {
-        "apart": "one crop is nearer to most other pictures than to the other crop",
+        "apart": "one crop is nearer to most other pictures than to the picture's other crop",
         "repeated": "an earlier picture has the same pixels",
         "solved": "nothing is left to learn at the first step",
     }
@@ -80,15 +79,15 @@ class PictureAudit(Audit):
 
     @property
     def flags(self) -> str:
-        """Flags with which ``isotrope train-images`` uses the audited method and objective."""
+        """Flags of ``isotrope train-images`` that choose the audited method and objective."""
         # all settings, because the default of a setting there is the method's, not the objective's
         return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of the pairs whose two labels are equal; None if the data have no labels.
+        """Shares of pairs with equal labels, as a dict; None if the data have no labels.
 
-        ``listed``: among the likely false negatives. ``all``: among all pairs.
+        ``listed``: share among the likely false negatives. ``all``: share among all pairs.
         """
         labels = self.pictures.labels
         if labels is None:
@@ -116,11 +115,11 @@ class PictureAudit(Audit):
         checked = (
             ""
             if share is None
-            else f"{share['listed']:.0%} of these pairs have equal labels, but only "
-            f"{share['all']:.0%} of all pairs."
+            else f"{share['listed']:.0%} of the likely false negatives are pairs with equal "
+            f"labels. Among all pairs, this share is {share['all']:.0%}."
         )
         skipped = (
-            f"{self.pictures.skipped:,} other files were skipped: they are not readable pictures."
+            f"Files skipped because they are not readable pictures: {self.pictures.skipped:,}."
             if self.pictures.skipped
             else ""
         )

@@ -5,14 +5,14 @@ dissipation times weight. For two rows a and b, b's positive pushes a's anchor, 
 pushes a's positive. The ledger stores the geometric mean of these two forces: the push of b on a.
 The *reciprocal push* of a and b is the geometric mean of the push of b on a and of a on b.
 
-The push on an anchor depends on the rows with which the anchor is compared. It is compared with
-more rows than a batch has, because false negatives are then ranked better. Up to 30,000 rows, each
-pair is compared once, in random blocks of up to 8,192 rows. With more rows, a row is compared with
-its nearest rows and with 4,096 random rows, which takes linear time. The ledger keeps only the
-*partners* of each row: the rows that push it most.
+The push on an anchor depends on the rows with which the anchor is compared. An anchor is compared
+with more rows than a batch has, because this ranks false negatives better. Among up to 30,000 rows,
+each pair is compared once, in random blocks of up to 8,192. With more rows, a row is compared with
+its nearest rows and with 4,096 random rows, so the time is proportional to the number of rows. The
+ledger keeps only the *partners* of each row: the rows that push it most.
 
-For some objectives, the push on an anchor depends on other anchors (``coupling`` is not "none").
-Then all pairs are compared, in batches that are made of two blocks of rows.
+If the ``coupling`` of an objective is not "none", the push on an anchor depends on other anchors.
+Then all pairs are compared; each batch consists of two blocks of rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,10 +54,10 @@ class Ledger:
 
     Attributes:
         partners: Numbers of k partners of each row, the strongest first, int64 (n x k); -1: none.
-        push: Geometric mean of a partner's two forces, n x k. The order of partners follows it.
+        push: Geometric mean of a partner's two forces, n x k. Partners are sorted by this mean.
         force: Arithmetic mean of a partner's two forces, n x k. Shares are computed from it.
         row_force: Sum of ``force`` over all rows with which a row was compared, n values.
-        unit: Sum of an anchor's weights, averaged over anchors; 1/temperature for InfoNCE.
+        unit: Mean over the anchors of the sum of an anchor's weights. InfoNCE: 1/temperature.
     """
 
     partners: NDArray[np.int64]
@@ -87,8 +87,8 @@ class Mined:
 class Near:
     """The k nearest rows of each row, by each of four similarities.
 
-    The four compare the row's anchor with the other row's anchor, positive with positive, anchor
-    with positive, and positive with anchor. Rows of the same group are left out.
+    The similarities of a row to another row: anchor to anchor, positive to positive, anchor to
+    positive, and positive to anchor. Rows of the same group are left out.
 
     Attributes:
         cosines: Cosines, the largest first, 4 x n x k; -inf in place of missing rows.
@@ -129,9 +129,9 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
 
 
 def beside(embedded: Embedded, near: Near) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield tuples: b row numbers, q near rows of each row (b x q), four cosines (4 x b x q).
+    """Yield tuples: numbers of b rows, numbers of q rows near each (b x q), cosines (4 x b x q).
 
-    A row is near if ``near`` has it for any of the four similarities. If a row has fewer than q
+    The near rows are those in ``near`` for any of the four similarities. If a row has fewer than q
     near rows, the remaining numbers are -1 and the remaining cosines -inf.
     """
     views = embedded.anchors, embedded.positives
@@ -159,7 +159,7 @@ def ledger(
 ) -> Ledger:
     """Compare pairs of rows, and return the ``keep`` strongest partners of each row.
 
-    ``near`` has at least ``keep`` nearest rows of each row. If it is None, they are computed.
+    ``near`` holds at least ``keep`` nearest rows of each row. None: they are computed if needed.
     """
     n = len(embedded)
     keep = min(keep, n - 1)
@@ -201,7 +201,7 @@ def ledger(
 
 
 def compares_all(embedded: Embedded) -> bool:
-    """Whether all pairs of rows are compared, because there are at most 30,000 rows."""
+    """Return whether there are at most 30,000 rows, so that all pairs of rows are compared."""
     return len(embedded) <= _EXACT
 
 
@@ -214,9 +214,9 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
 def between(
     book: Ledger, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two arrays: the reciprocal push of each pair of rows, and its share of all force.
+    """Return two arrays: each pair's reciprocal push, and its share of the force of all pairs.
 
-    The reciprocal push is 0 if one row is not a partner of the other row.
+    The reciprocal push is 0 if one row of the pair is not a partner of the other row.
     """
     n = len(book.partners)
     keys = np.where(book.partners < 0, -1, np.arange(n)[:, None] * n + book.partners).ravel()
@@ -232,7 +232,7 @@ def between(
 
 
 def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Group the rows that ``pairs`` connect. Return the lowest number of each row's group.
+    """Group the rows that ``pairs`` connect. Return for each row the lowest number in its group.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])
@@ -252,9 +252,8 @@ def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
-    The hardness of a negative is its share of the push on the anchor. Rows with a larger share than
-    ``hardness`` are not used, because they are often false negatives. Rows of the anchor's group
-    are not used either.
+    Rows that cause more than the share ``hardness`` of the push on the anchor are not used, because
+    they are often false negatives. Rows of the anchor's group are not used either.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]

@@ -25,12 +25,12 @@ _SMALL = 1e-4  # share of all push below which a table shows only "<"
 _LEGEND = (
     "GD: gradient dissipation, a factor on the gradient of an anchor (1: full strength, 0: nothing "
     "left to learn). done: share of anchors with a GD below 0.01. hardest: share of the push on an "
-    "anchor that comes from its most similar negative. above bound: share of the other anchors (GD "
-    "of at least 0.01) that a small step brings closer to their positive."
+    "anchor that comes from its most similar negative. above bound: among the anchors with a GD of "
+    "at least 0.01, share that a small step brings closer to their positive."
 )
 _EVIDENCE = (
     "The evidence is a difference of cosines. If it is above 0, two rows are nearer to each other "
-    "than to their nearest other rows. Set the smallest evidence to list with `--suspect`."
+    "than to their nearest other rows. `--suspect` sets the smallest evidence of a listed pair."
 )
 
 
@@ -38,13 +38,11 @@ _EVIDENCE = (
 class Audit(ABC):
     """The effect of an objective on data at the first step of a training.
 
-    ``print(audit)`` shows the effect as tables. Attributes count the rows from 0. Tables and JSON
-    give the names of the rows (:attr:`names`).
+    ``print(audit)`` shows the effect as tables. In the attributes, rows have numbers from 0; in
+    tables and JSON, rows have the names in :attr:`names`.
 
     Attributes:
-        objective: The audited objective.
-        batch_size: Number of rows in a batch.
-        settings: Measurements of the first step, one for each value of a setting that was tried.
+        settings: One record for each tried value of a setting, with measurements of the first step.
         recommendations: Recommended values of settings, with reasons.
         alike: Pairs of rows that may belong together, from highest to lowest evidence.
         suspects: Number of likely false negatives. They are the first pairs of ``alike``.

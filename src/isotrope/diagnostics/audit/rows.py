@@ -73,10 +73,10 @@ class Embedded:
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
         owners: Row of each hard negative, int64 (q).
-        marks: Two uint64 arrays with two hashes of each text: one array for all anchors and
-            positives (2 x n x 2), one for all hard negatives (2 x q). The first hash is equal for
-            near-identical texts, the second for texts with equal tokens after cutting. If ``marks``
-            is None, a batch has all hard negatives of its rows.
+        marks: Hashes in two uint64 arrays: of the anchors and positives (2 x n x 2), and of the
+            hard negatives (2 x q). Index 0 of the first axis: equal for near-identical texts.
+            Index 1: equal for texts with equal tokens after cutting. If ``marks`` is None, a batch
+            has all hard negatives of its rows.
 
     Raises:
         InputError: There are fewer than two rows, or an embedding is not finite.
@@ -108,7 +108,7 @@ class Embedded:
         return len(self.anchors)
 
     def batch(self, rows: Tensor) -> Views:
-        """Return the batch of the b rows whose numbers are ``rows``.
+        """Return one batch, which consists of the rows with the numbers ``rows``.
 
         A hard negative whose text is already in the batch is skipped, as in training.
         """
@@ -133,7 +133,8 @@ class EmbeddedTexts(Embedded):
     Attributes:
         cut: Whether training cuts at least one text of a row, n booleans.
         lengths: Number of tokens of each text before cutting, int64 (n x 1, or n x 2 for pairs).
-        limits: Number of tokens of a text that training reads, and that the encoder can read.
+        limits: Two numbers of tokens: the length at which training cuts a text, and the largest
+            length that the encoder can read.
     """
 
     cut: NDArray[np.bool_]
@@ -148,7 +149,7 @@ def read_rows(
     groups: str | None = None,
     views: ViewsName = "auto",
 ) -> PairedRows:
-    """Read a file, or texts in memory, as training reads them."""
+    """Read a file, or texts in memory, with the same rules as a training."""
     name = "the data"
     if not is_in_memory(data):
         path = Path(str(data))
@@ -173,11 +174,11 @@ def pair_rows(
     """Pair records as training pairs them.
 
     Args:
-        reading: The rows of one file, in order.
+        reading: The records of one file, in order.
         name: Name of the file.
         views: Source of the positives, as in training.
         read: Number of records to read, from the first one on. None: all records.
-        most: Number of rows to keep, drawn at random from the rows that were read. None: all rows.
+        most: Largest number of rows to keep, drawn at random from those read. None: all rows.
         seed: Seed of the random draw.
     """
     records = islice(reading, read)

@@ -41,11 +41,11 @@ _CHOICE = 4  # partners to keep for each requested hard negative, because some a
 def checked_objective(
     objective: str | Objective, settings: Mapping[str, float | str] | None = None
 ) -> Objective:
-    """Return the objective; raise an error if it cannot be audited."""
+    """Return the objective; raise ``InputError`` if an audit cannot measure this objective."""
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
     elif settings:
-        raise InputError("give the objective by name, or leave out objective_settings")
+        raise InputError("give the objective by its name, or leave out objective_settings")
     if not objective.has_terms or not objective.pairwise:
         what = "has no gradient components, which an audit measures"
         if objective.has_terms:
@@ -119,7 +119,7 @@ def _uncovered(
     *,
     grouped: bool,
 ) -> Uncovered:
-    """Return what whitening the embeddings gains on a part of the rows."""
+    """Return the scores without and with whitening, measured on a part of the rows."""
     known: dict[str, np.ndarray[Any, Any]] = {}
     if rows.views != "dropout":  # embeddings with dropout differ from those in use
         for side, vectors in enumerate((embedded.anchors, embedded.positives)):
@@ -142,7 +142,7 @@ def audit_rows(
     uncovered: Mapping[str, Any],
     progress: bool = False,
 ) -> TextAudit:
-    """Audit embedded rows. ``encoder`` names the encoder, ``uncovered`` has the whitening gain."""
+    """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
     common["found"] |= find_texts(rows, embedded)
@@ -170,7 +170,7 @@ def audit_pictures(
     scratch: bool,
     progress: bool = False,
 ) -> PictureAudit:
-    """Audit embedded pictures that ``method`` cropped. ``scratch``: the weights are random."""
+    """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])
     common["recommendations"] = []  # the rules are for texts

@@ -2,13 +2,13 @@
 
 Batches are drawn as in training. Four numbers are averaged over the batches: the gradient
 dissipation (GD); the share of anchors with nothing left to learn (GD < 0.01); the hardest
-negative's share of the push; and, among anchors with GD >= 0.01, the share whose ratio of pull to
-push is above the bound of Lemma 1 (Li et al., 2024). One setting is changed at a time.
+negative's share of the push; and, among anchors with GD >= 0.01, the share that a small step
+brings nearer to their positives (Li et al., 2024, Lemma 1). One setting is changed at a time.
 
-- Of temperatures or margins, the smallest is recommended at which at most 30% of the anchors have
-  nothing left to learn. Smaller values push hard negatives more, but fewer anchors learn.
-- Of ratios, the smallest is recommended at which 95% of the anchors with GD >= 0.01 are above the
-  bound.
+- The recommended temperature or margin is the smallest value at which at most 30% of the anchors
+  have nothing left to learn. Smaller values push hard negatives more, but fewer anchors learn.
+- The recommended ratio is the smallest value at which a small step brings at least 95% of the
+  anchors with GD >= 0.01 nearer to their positives.
 """
 
 import dataclasses
@@ -44,7 +44,6 @@ class Setting:
 
     Attributes:
         name: Name of the setting, or ``batch size``.
-        batch_size: Number of rows in a batch.
         dissipation: Mean gradient dissipation (GD); None if no anchor has negatives.
         dead: Share of the anchors with GD < 0.01; they have nothing left to learn.
         hardest_share: Share of the push on an anchor that its hardest negative causes.
@@ -65,11 +64,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A recommended value of a setting.
-
-    Attributes:
-        reason: Why the value is recommended, with numbers.
-    """
+    """A recommended value of a setting, with the reason in words and numbers."""
 
     name: str
     value: float
@@ -79,7 +74,7 @@ class Recommendation:
 def settings_table(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> list[Setting]:
-    """Measure the first step at up to four batch sizes, then for each value of each setting."""
+    """Measure the first step with up to four batch sizes, then with each value in ``GRID``."""
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})
@@ -148,7 +143,8 @@ def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
     best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
     reason = (
         f"{'smallest value at which at most' if live else 'at every value, more than'} {_DONE:.0%} "
-        f"of the anchors have nothing left to learn at first (here {_or_zero(best.dead):.0%})"
+        f"of the anchors have nothing left to learn at first (at {best.value:g}: "
+        f"{_or_zero(best.dead):.0%})"
     )
     return Recommendation(best.name, best.value, reason)
 
@@ -160,7 +156,7 @@ def _ratio(rows: Sequence[Setting]) -> Recommendation:
     reason = (
         f"{'smallest value at which at least' if above else 'at every value, less than'} "
         f"{_ABOVE:.0%} of the anchors that learn come closer to their positives in a small step "
-        f"(here {_or_zero(best.above_bound):.0%})"
+        f"(at {best.value:g}: {_or_zero(best.above_bound):.0%})"
     )
     return Recommendation("ratio", best.value, reason)
 

@@ -2,14 +2,14 @@
 
 ``isotrope train`` and the ``datasets`` library read the files. Each line is one row as JSON.
 
-- ``cleaned.jsonl``: no *apart* or *repeated* rows, and one row of each group that seems to belong
-  together.
+- ``cleaned.jsonl``: no rows listed as *apart* or *repeated* (see the module ``pairs``), and only
+  one of several rows that seem to belong together.
 - ``grouped.jsonl``: all rows.
 - ``mined.jsonl``: rows with mined hard negatives, if these were requested.
 
 Each row has an integer ``label``. Rows of one group, and rows that seem to belong together, have
 the same label. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
-sentence-transformers do not push these rows apart. Files with less than 2 rows are not written.
+sentence-transformers do not push these rows apart. Files of fewer than 2 rows are not written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +29,14 @@ from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
 _TOO_FEW = {
-    "cleaned.jsonl": "rows are left without repeated rows, rows that are apart, and likely false "
-    "negatives; check that the columns belong together, or raise --suspect",
+    "cleaned.jsonl": "rows are left once repeated rows, rows that are apart and likely false "
+    "negatives are removed; check that the columns belong together, or raise --suspect",
     "mined.jsonl": "hard negatives are below the limits --hardness and --suspect; raise these "
     "limits",
 }
 _OTHERWISE = (
-    "These values are for another trainer, or for `--objective`. `isotrope train` without flags "
-    "chooses objective, temperature, learning rate and epochs together, and does not need them."
+    "Use these values in another trainer, or with `--objective`. `isotrope train` without flags "
+    "does not need them: it chooses objective, temperature, learning rate and epochs together."
 )
 _CUT = 0.05  # share of rows with a cut text above which the audit advises to change something
 _PUSHED = 0.01  # the same for the share of all push that likely false negatives cause
@@ -51,8 +51,8 @@ class TextAudit(Audit):
     The name of a row is its line in the file, counted from 1.
 
     Attributes:
-        rows: The records of the file.
-        limits: Number of tokens of a text that training reads, and that the encoder can read.
+        limits: Two numbers of tokens: the length at which training cuts a text, and the largest
+            length that the encoder can read.
         uncovered: The gain from whitening, as a dict with the fields of ``Uncovered``.
         mined: Mined hard negatives; None if none were requested.
     """
@@ -65,7 +65,7 @@ class TextAudit(Audit):
     meanings: ClassVar[Mapping[str, str]] = {
         "apart": "the anchor is nearer to most other positives",
         "repeated": "an earlier row has the same texts",
-        "cut": "a text has more tokens than training reads",
+        "cut": "a text is too long, so training cuts its end",
         "lengths": "a text is much longer or shorter than most others",
         "scripts": "a text is in a script that is rare in its column",
         "solved": "nothing is left to learn at the first step",
@@ -169,23 +169,23 @@ class TextAudit(Audit):
         found, n = self.found, len(self.rows)
         if len(found["apart"]):
             yield (
-                f"Read {self.rows.name} at the lines {self._some(found['apart'])}: their two texts "
-                "may not belong together."
+                f"Check {self.rows.name} at the lines {self._some(found['apart'])}: the two texts "
+                "of such a row may not belong together."
             )
         limit, most = self.limits
         if len(found["cut"]) > _CUT * n:
             yield (
-                f"Train with `--max-length {most}`, as far as the encoder reads"
+                f"Train with `--max-length {most}`, the limit of the encoder"
                 if limit < most
                 else "Split long texts into passages, or use an encoder that reads more tokens"
             ) + f": {len(found['cut']) / n:.0%} of the rows have a text of over {limit:,} tokens."
         pushed = float(self.alike.share[: self.suspects].sum())
         if pushed > _PUSHED:
             yield (
-                "Read some of the likely false negatives below. If they belong together, train on "
-                "grouped.jsonl (of `--output DIR`) with `--groups label`: it has all rows, and "
-                "rows of one group do not push each other. For a trainer without groups, take "
-                "cleaned.jsonl, which has one row of each group."
+                "Read some of the likely false negatives below. If they belong together, train "
+                "with `--groups label` on the file grouped.jsonl, which `--output DIR` writes: it "
+                "has all rows, and rows of one group do not push each other. For a trainer without "
+                "groups, use cleaned.jsonl, which has one row of each group."
             )
 
     def _shown(self, row: int) -> str:
@@ -198,7 +198,7 @@ class TextAudit(Audit):
         return sizes[sizes > 1]
 
     def files(self) -> dict[str, bytes]:
-        """Return a dict from names to contents of the files to train on, if not ``unwritten``."""
+        """Return the files to train on, without ``unwritten``: a dict from names to contents."""
         lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
         lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
         if self.mined is not None:
@@ -208,7 +208,7 @@ class TextAudit(Audit):
 
     @property
     def unwritten(self) -> dict[str, str]:
-        """The files with too few rows: a dict from a name to a sentence with reason and remedy."""
+        """The files with too few rows: a dict from the file's name to a reason and a remedy."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
             counts["mined.jsonl"] = len(self.mined.rows)
@@ -242,9 +242,10 @@ class TextAudit(Audit):
             note = f"Not measured: {note}"
         else:
             note = (
-                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} with mean "
-                f"and covariance of {of['texts']:,} other texts (95% interval of the difference "
-                f"{of['low']:+.2f} to {of['high']:+.2f}). Mean cosine: {of['mean_cosine']:.2f}. "
+                f"{of['score']}: {of['raw']:.2f} without whitening, {of['whitened']:.2f} with the "
+                f"mean and covariance of {of['texts']:,} other texts (95% interval of the "
+                f"difference {of['low']:+.2f} to {of['high']:+.2f}). "
+                f"Mean cosine: {of['mean_cosine']:.2f}. "
                 f"{note[0].upper()}{note[1:]}"
             )
         return TitledTable("Whitening", note, (), ())

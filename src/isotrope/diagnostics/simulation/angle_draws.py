@@ -68,19 +68,17 @@ class Angles:
             object.__setattr__(self, name, means)
         if not (self.spread_positive >= 0 and self.spread_negative >= 0):
             raise InputError(
-                "the standard deviations must be 0 or more radians; found spread_positive="
+                "give standard deviations of 0 or more radians; found spread_positive="
                 f"{self.spread_positive:g} and spread_negative={self.spread_negative:g}"
             )
         if self.negatives < 1 or self.batches < 2:
             raise InputError(
-                "a simulation needs at least 1 negative and 2 batches; found "
+                "give at least 1 negative and 2 batches; found "
                 f"negatives={self.negatives} and batches={self.batches}"
             )
         for name in ("negatives", "batches"):
             if getattr(self, name) > _MOST:
-                raise InputError(
-                    f"a simulation draws at most {_MOST:,} {name}; found {getattr(self, name):,}"
-                )
+                raise InputError(f"give at most {_MOST:,} {name}; found {getattr(self, name):,}")
 
 
 class _Sums:
@@ -111,9 +109,9 @@ class Draws:
     Attributes:
         seed: Seed of the draws. The result does not depend on the number of threads.
         common: Whether to draw the angles once, and shift them to each pair (mu_pos, mu_neg) of
-            mean angles. This is faster, but the errors of neighbouring values are similar, so the
-            landscape looks smooth. If False, each pair has its own draws, as in Li et al. (2024).
-        progress: Function that is called with the number of pairs done since its last call.
+            mean angles. This is faster, but the errors of neighbouring values are similar, so a
+            picture looks smooth. If False, each pair has its own draws, as in Li et al. (2024).
+        progress: Function that is called with the number of pairs computed since the last call.
 
     Raises:
         InputError: The seed is negative.
@@ -125,7 +123,7 @@ class Draws:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise InputError(f"the seed must be 0 or more; found {self.seed}")
+            raise InputError(f"give a seed of 0 or more; found {self.seed}")
 
 
 USUAL = Draws()
@@ -143,9 +141,9 @@ def means(
     Args:
         measure: Function that is averaged over the drawn batches.
         objectives: Objectives to measure. All objectives see the same draws.
-        of_rows: One boolean for each objective: whether its measure needs only statistics of the
-            negatives' similarities (such as the largest). Then no weights can be measured. If
-            ``draws.common``, the statistics are computed once for each mu_neg.
+        of_rows: One boolean for each objective. True: the measure needs only statistics of the
+            negatives' similarities, such as the largest, and no weights. With ``draws.common``,
+            these statistics are then computed only once for each mu_neg.
         angles: Distributions of the angles.
         draws: How the batches are drawn.
     """

@@ -84,7 +84,7 @@ class AnglePairs(Pairs):
             )
         if not len(positive) or not negatives.shape[1]:
             raise ValueError(
-                "a simulation needs at least one anchor and one negative; found "
+                "give at least one anchor and one negative; found the shape "
                 f"{tuple(negatives.shape)}"
             )
         super().__init__(_embeddings(len(positive), positive))
@@ -129,10 +129,10 @@ class AnglePairs(Pairs):
 
 
 class RowPairs(Pairs):
-    """Anchors that share negatives: p anchors with p positives for each of b rows of negatives.
+    """Anchors that share negatives: for each of b rows of negatives, p anchors and their positives.
 
-    To save memory, only statistics of the negatives' similarities are kept: their log-sum-exp, for
-    example, and the largest. Gradient dissipation is exact if it depends only on such statistics.
+    To save memory, only statistics of the negatives' similarities are kept, such as the largest
+    and the log-sum-exp. Gradient dissipation is exact if it depends only on such statistics.
     Weights have no meaning.
 
     Args:

@@ -2,8 +2,8 @@
 
 A batch is one anchor. Its angle to the positive is drawn from a normal distribution with mean
 mu_pos and standard deviation 0.05, and the angles to its 127 negatives with mean mu_neg and
-standard deviation 0.10. For every pair of means, GD or weights of an objective are averaged over
-1,000 batches. Every objective that needs only angles can be simulated.
+standard deviation 0.10. For every pair of means, GD or the hardest negative's share of the weights
+is averaged over 1,000 batches. Every objective that needs only angles can be simulated.
 """
 
 from collections.abc import Sequence
@@ -149,13 +149,13 @@ def gradient_norm(
 
     The part ``alignment`` comes from the positive: GD x pull x sin(angle to the positive), where GD
     is the gradient dissipation. The part ``uniformity`` comes from one negative: GD x weight x
-    sin(angle to the negative). If only the hardest negative pushes, it is the hardest. The sines
+    sin(angle to the negative). If only one negative pushes, this is the hardest negative. The sines
     project on the tangent space of the unit anchor (eq. 7-9, 11, 16-22). An objective with one loss
     for a whole batch is evaluated on n equal anchors, and its components include the factor 1/n.
 
     Args:
         objectives: Objectives whose pull is one number for each anchor.
-        angles: Means and number of negatives; the spreads are not used.
+        angles: Mean angles, and number of negatives. The standard deviations are not used.
         part: Part of the gradient whose norm is returned.
 
     Raises:

@@ -26,9 +26,7 @@ class FigurePanel:
     """One objective in a figure.
 
     Attributes:
-        title: Title in the picture.
         name: Name of the objective in the registry.
-        settings: Settings of the objective.
         negatives: Number of negatives of an anchor; None for the number of the paper's figure.
     """
 
@@ -80,12 +78,12 @@ def figure(
     gated: bool = False,
     part: Literal["alignment", "uniformity"] = "alignment",
 ) -> list[Landscape]:
-    """Return the landscapes of a figure of the papers, one for each panel.
+    """Return the numbers of a figure of the papers: one ``Landscape`` for each panel.
 
     Args:
-        kind: What is drawn: gradient dissipation, ``weight`` (the hardest negative's share of the
-            push), ratio of pull to push, or ``norm`` of the gradient's ``part``.
-        panels: Panels; by default the panels of the paper's figure.
+        kind: What is drawn. ``dissipation``: gradient dissipation; ``weight``: the hardest
+            negative's share of the push; ``ratio``: pull divided by push; ``norm``: norm of a part.
+        panels: Objectives to draw. None: the objectives of the paper's figure.
         grid: Number of values of mu_pos and of mu_neg; for ``weight``, mu_pos has one value.
         negatives: Number of negatives of an anchor; by default the number in the paper's figure.
         batches: Batches drawn for every pair of means, for ``dissipation`` and ``weight``.
@@ -94,7 +92,7 @@ def figure(
         part: See :func:`~isotrope.diagnostics.simulation.averages.gradient_norm`.
     """
     if grid < 2:
-        raise InputError(f"a grid needs 2 or more values of each angle; found {grid}")
+        raise InputError(f"give a grid of 2 or more values for each angle; found {grid}")
     panels = FIGURES[kind] if panels is None else panels
     objectives = [build(panel.name, panel.settings) for panel in panels]
 
@@ -121,12 +119,12 @@ def figure(
 
 
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
-    """Return a dict from the headings of a table to a panel's numbers (None if undefined).
+    """Return the main numbers of a landscape: a dict from headings to numbers.
 
     ``dissipation``: the mu_neg at which GD falls below 0.5 for mu_pos = pi/6, and the largest
     standard error. ``weight``: the hardest negative's share at four mu_neg. ``ratio``: smallest
     and largest ratio R, and the share of ratios from 1 to 2. ``norm``: smallest and largest norm,
-    and the share of norms below a hundredth of the largest norm.
+    and the share of norms below a hundredth of the largest norm. An undefined number is None.
     """
     inside = landscape.value[landscape.defined]
     if kind == "dissipation":

@@ -23,7 +23,6 @@ class Landscape:
     """One quantity of one objective (such as gradient dissipation) for all pairs of mean angles.
 
     Attributes:
-        objective: Objective that was measured.
         positive: Mean angles mu_pos to the positive in radians, p values.
         negative: Mean angles mu_neg to the negatives in radians, q values.
         value: Value for each pair of mean angles, p x q.
@@ -39,7 +38,9 @@ class Landscape:
     defined: NDArray[np.bool_]
 
     def crossing(self, positive: float, level: float = 0.5) -> float | None:
-        """Return the mu_neg (radians) at which the value first falls below ``level``; else None.
+        """Return the mu_neg (radians) at which the value first falls below ``level``.
+
+        None: the value never falls below ``level``, or is below it at the smallest mu_neg.
 
         Args:
             positive: Mean angle mu_pos in radians, interpolated between the angles of the grid.
@@ -60,7 +61,7 @@ def landscapes(
     errors: Floats | None = None,
     defined: Sequence[NDArray[np.bool_]] | None = None,
 ) -> list[Landscape]:
-    """Return a list of one landscape for each objective, from arrays objectives x p x q."""
+    """Return a list with one landscape for each objective; the arrays are objectives x p x q."""
     return [
         Landscape(
             objective,
@@ -75,7 +76,7 @@ def landscapes(
 
 
 def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
-    """Return CSV with one line for every pair of means of every named landscape."""
+    """Return CSV text with one line for each landscape and pair (mu_pos, mu_neg)."""
     rows = []
     for name, landscape in landscapes:
         for i, mu_pos in enumerate(landscape.positive):
@@ -92,9 +93,9 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
     name = type(objective).__name__
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
-            f"write the components of {name} (see CONTRIBUTING.md), or compute them for a batch by "
-            f"isotrope.decompose({name}(), anchors, positives): a simulation needs components, not "
-            "only the loss"
+            f"write the components of {name} (see CONTRIBUTING.md), or compute them for a batch "
+            f"with isotrope.decompose({name}(), anchors, positives): a simulation needs "
+            "components, not only the loss"
         )
     if not objective.has_terms:
         raise InputError(str(NoTerms(name, objective.space)))

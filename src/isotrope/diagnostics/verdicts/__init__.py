@@ -10,7 +10,7 @@ from isotrope.diagnostics.verdicts import collapse, forces, outcome, positives
 
 __all__ = ["HEALTHY", "VERDICTS"]
 
-HEALTHY = Verdict("healthy", "nothing was found")
+HEALTHY = Verdict("healthy", "no fault was found")
 
 VERDICTS: dict[str, Verdict] = {
     verdict.slug: verdict

@@ -42,7 +42,7 @@ def _not_finite(case: RunEvidence) -> Found | None:
     return Found(
         (compared("rows_not_finite", broken), *further_evidence(case, **more)),
         "The loss or the embeddings overflowed, or were NaN from the start. Ignore the log from "
-        "the first step with NaN or infinity on.",
+        "the step with the first NaN or infinity.",
         lower_rate_flag(case, 10),
     )
 
@@ -54,10 +54,10 @@ def _diverging(case: RunEvidence) -> Found | None:
     spread, labelled = _over_first(case, "std", case.end), bool(case.series("label_gap"))
     jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
     ways = {
-        "pairs with high labels lost half of their lead over others, and the loss rose": (
+        "the gap in angle between pairs with low and high labels halved, and the loss rose": (
             (gap, rise) if labelled else ()
         ),
-        "the embeddings moved together, and positives lost half of their lead over negatives": (
+        "the embeddings moved together, and the gap in angle of positives and negatives halved": (
             gap,
             ("lost_spread_at_the_end", spread),
         ),
@@ -118,8 +118,7 @@ def _over_first(
 
 def _unlearnt(case: RunEvidence) -> float | None:
     """Return the separation of the pairs at the end, divided by their separation at the start."""
-    # With labels, it is the separation of low and high labels; without, of negatives and positives.
-    # The result is None with fewer than six measured steps, because one batch is a small sample.
+    # With labels: the separation of pairs with low and high labels. One batch is a small sample.
     gaps = case.series("label_gap") or [
         gap for row in case.rows if (gap := separation(row)) is not None
     ]
@@ -164,13 +163,13 @@ def _rise(case: RunEvidence) -> float | None:
 DIVERGING = Verdict(
     "diverging",
     "the learning rate is too high",
-    "The steps are so large that they destroy what the encoder has learnt. The loss stays above "
-    "its first value, embeddings move together or become much longer, or numbers become NaN.",
+    "The steps are so large that they destroy what the encoder has learnt. The loss rises or "
+    "hardly falls, embeddings move together or become much longer, or numbers become NaN.",
     thresholds=(
         Threshold(
             "rows_not_finite",
             "logged steps with numbers that are not finite",
-            "steps with a number that is NaN, infinite or above 1e30",
+            "number of logged steps with a value that is NaN, infinite or above 1e30",
             "by definition: one such step is a fault",
             above=0,
         ),
@@ -181,99 +180,102 @@ DIVERGING = Verdict(
             "first third of the run, divided by its value at step 0",
             ZOO,
             below=0.2,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "lost_gap",
             "how much closer positives are than negatives at the end",
-            "mean angle to negatives minus mean angle to positives, in standard deviations, at the "
-            "end, divided by its first value. In labelled pairs, low labels mark negatives",
-            "our choice, made after the Doctor had wrongly called two public trainings healthy",
+            "gap at the end, divided by the first gap. The gap is the mean angle to negatives "
+            "minus the mean angle to positives, divided by the larger of their two standard "
+            "deviations. If pairs have labels, pairs with low labels count as negatives",
+            "we chose the limit after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
             "standard deviation of an embedding coordinate, averaged over the coordinates, at the "
             "end, divided by its value at step 0",
-            "the limit of `lost_spread`. From an even spread, 0.2 is a mean cosine of 0.96. A "
-            "healthy training of a masked language model at a temperature of 0.02 ends at 0.73",
+            "the same limit as for `lost_spread`. If the embeddings are spread evenly at step 0, a "
+            "number of 0.2 means that their mean cosine has become 0.96. In a healthy training of "
+            "a masked language model at a temperature of 0.02, the number is 0.73",
             below=0.2,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "lost_room",
             "spread of the embeddings at the end",
-            "the same number as `lost_spread_at_the_end`",
-            "at 100 times the usual learning rate, trainings of two layers of all-MiniLM-L6-v2 end "
-            "at 0.12 to 0.66 (benchmarks/hosts.py). A healthy training of a masked language model "
-            "ends at 0.73",
+            "the same number as for `lost_spread_at_the_end`",
+            "in trainings of two layers of all-MiniLM-L6-v2 at 100 times the usual learning rate, "
+            "this number is 0.12 to 0.66 (benchmarks/hosts.py); see also `lost_spread_at_the_end`",
             below=0.7,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "loss_not_lower",
             "loss at the end",
-            "loss at the end, divided by the smaller of two losses: at step 0, and of guessing "
-            "the positive at random",
-            "our choice; at 100 times the usual learning rate, trainings end at 0.95 to 1.8",
+            "loss at the end, divided by the smaller of two losses: the loss at step 0, and the "
+            "loss of guessing the positive at random",
+            "we chose the limit; at 100 times the usual learning rate, the number is 0.95 to 1.8",
             above=0.9,
             unit="of the first loss, or of the loss of guessing",
         ),
         Threshold(
             "loss_explodes",
             "loss at the end",
-            "if scores are not cosines: loss at the end, divided by the larger of two losses: at "
-            "step 0, and of guessing the positive at random",
-            "our choice; in a training that learns nothing, this number is near 1 at the end",
+            "for a loss that does not compare cosines: loss at the end, divided by the larger of "
+            "two losses: the loss at step 0, and the loss of guessing the positive at random",
+            "we chose the limit; in a training that learns nothing, this number is near 1",
             above=3.0,
             unit="times the first loss, or the loss of guessing",
         ),
         Threshold(
             "lost_rank",
             "effective rank in the first third of the run",
-            "effective rank of the embeddings in the first third, divided by the rank at step 0",
+            "effective rank of the embeddings in the first third of the run, divided by that at "
+            "step 0",
             "for a network with batch normalisation, this number is 0.62 at 100 times the usual "
             "learning rate, and 1.0 at the usual learning rate (benchmarks/hosts.py)",
             below=0.75,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "loss_up_early",
             "loss in the first third of the run",
-            "loss in the first third of the run, divided by the larger of two losses: at step 0, "
-            "and 5% of the loss of guessing the positive at random",
-            "our choice; at 100 times the usual learning rate, a network with batch normalisation "
-            "has 1.9",
+            "loss in the first third of the run, divided by the larger of two numbers: the loss at "
+            "step 0, and 5% of the loss of guessing the positive at random",
+            "we chose the limit ourselves; at 100 times the usual learning rate, a network with "
+            "batch normalisation reaches 1.9",
             above=1.3,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "loss_rise",
             "loss at the end",
-            "loss at the end, divided by the loss at step 0. If the loss uses a queue, it is "
-            "divided by the loss in the first third of the run",
+            "loss at the end, divided by the loss at step 0. For a training with a queue: loss at "
+            "the end, divided by the loss in the first third of the run",
             ZOO,
             above=1.0,
-            unit="of the start",
+            unit="of the first value",
         ),
         Threshold(
             "norm_jump",
             "norm in the first third of the run",
-            "for images: mean norm in the first third, divided by the mean norm at step 0",
-            "a step adds (learning rate x gradient)^2 to the squared norm (Draganov et al., 2024, "
-            f"corollary 3.2); the value was {ZOO}",
+            "for images: mean norm of the embeddings, before they are scaled to length 1, in the "
+            "first third of the run, divided by their mean norm at step 0",
+            "a step adds (learning rate x gradient length)^2 to the squared norm of an embedding "
+            f"(Draganov et al., 2024, corollary 3.2); {ZOO}",
             above=10.0,
-            unit="times the start",
+            unit="times the first value",
         ),
         Threshold(
             "norm_jump_text",
             "norm in the first third of the run",
-            "for texts: mean norm in the first third, divided by the mean norm at step 0",
-            f"a step adds to the squared norm, as in `norm_jump`; the value was {ZOO}",
+            "for texts: the same number as for `norm_jump`",
+            f"each step makes the embeddings longer (see `norm_jump`); {ZOO}",
             above=4.0,
-            unit="times the start",
+            unit="times the first value",
         ),
     ),
     change=Change(loop=slower),
@@ -321,19 +323,16 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
 
 
 def _decayed(case: RunEvidence) -> bool:
-    """Return whether the weight decay is high enough to collapse encoders of images."""
     return case.kind == "images" and crosses("decay_that_kills", weight_decay(case))
 
 
 def _nothing_pushes(case: RunEvidence) -> bool:
-    """Return whether neither the objective nor the method keeps embeddings apart."""
     if case.objective is None or pushing(case.objective):
         return False
     return not (method := _method(case)) or not method.prevents_collapse
 
 
 def _method(case: RunEvidence) -> ImageMethodRecord | None:
-    """Return the method of a training on images."""
     return METHODS.get(str(case.settings.get("method")).lower())
 
 
@@ -358,7 +357,7 @@ COLLAPSED = Verdict(
             "collapse_std",
             "standard deviation per dimension at the end",
             "standard deviation of a coordinate of the normalised embeddings, averaged over the "
-            "coordinates, at the end. It is also measured for zero vectors; uniformity is not",
+            "coordinates, at the end. Unlike uniformity, it exists for zero vectors too",
             "by definition: this number is 0 if all embeddings are equal, and 1/sqrt(d) if they "
             "are evenly spread over d dimensions",
             below=1e-5,
@@ -368,8 +367,8 @@ COLLAPSED = Verdict(
             "weight decay",
             "for images: weight decay of the training. A large weight decay alone is no fault. If "
             "embeddings collapse, a weight decay above this limit is named as the cause",
-            "Draganov et al., 2024, table 1 (SimCLR): the accuracy is at chance with a weight "
-            "decay of 5e-2, and 54.0 instead of 81.3 with 5e-3",
+            "Draganov et al., 2024, table 1 (SimCLR): the accuracy is 81.3 with a weight decay of "
+            "5e-4, 54.0 with 5e-3, and at chance with 5e-2",
             above=5e-3,
         ),
     ),
@@ -419,7 +418,8 @@ DIMENSIONAL_COLLAPSE = Verdict(
         Threshold(
             "rank_share",
             "effective rank of a batch",
-            "effective rank of n embeddings of d dimensions, divided by the largest possible rank",
+            "effective rank of the embeddings of a batch, divided by the largest possible rank: "
+            "min(n - 1, d) for n embeddings of d dimensions",
             ZOO,
             below=0.1,
             unit="of min(n - 1, d)",
@@ -450,7 +450,6 @@ def _norms_too_large(case: RunEvidence) -> Found | None:
 
 
 def _shorter(case: RunEvidence) -> str:
-    """Return the flag that shortens the embeddings at the start."""
     if case.kind != "images" and case.settings.get("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"
     return f"--cut {method.cut if (method := _method(case)) else 3}"
@@ -459,30 +458,30 @@ def _shorter(case: RunEvidence) -> str:
 NORMS_TOO_LARGE = Verdict(
     "norms-too-large",
     "the embeddings are so long that a step hardly turns them",
-    "The embeddings are so long that a step hardly turns them. The longer an embedding is, the "
-    "smaller is its gradient in a loss of cosines; and every step makes the embedding longer.",
+    "The embeddings are so long that a step hardly turns them. In a loss of cosines, longer "
+    "embeddings get smaller gradients, and every step makes the embeddings longer.",
     (
         Threshold(
             "radial",
             "gradient along the embedding",
-            "share of the gradient that changes the length of the embedding. Above the limit, the "
-            "loss uses lengths, as dot products do. Then long embeddings are no fault",
-            "for cosines, this share is 0 except for rounding; our gradient tests have this limit",
+            "share of the gradient that changes the length of the embedding. If it is above the "
+            "limit, the loss uses lengths (as dot products do), so long embeddings are no fault",
+            "for cosines, this share is 0 except for rounding; our gradient tests use this limit",
             above=0.05,
             unit="of the gradient",
         ),
         Threshold(
             "norm",
             "mean norm of the embeddings",
-            "mean norm of the embeddings before they are normalised",
-            "the gradient is proportional to 1/norm, and the change of the direction in a step to "
-            f"1/norm^2 (Draganov et al., 2024, proposition 3.1, figure 2); the value was {ZOO}",
+            "mean norm of the embeddings before they are scaled to length 1",
+            "the gradient is proportional to 1/norm, and a step turns the embedding by an angle "
+            f"proportional to 1/norm^2 (Draganov et al., 2024, proposition 3.1, figure 2); {ZOO}",
             above=100.0,
         ),
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "for images: the number of `norm`, if the weight decay is below `decay_that_holds`",
+            "for images: the same number as for `norm`, if `decay_that_holds` is below its limit",
             "Draganov et al., 2024, table 1: the norm is 13.5 to 31.4 without weight decay, and "
             "0.41 to 0.81 with a weight decay of 5e-4",
             above=1.0,
@@ -491,7 +490,7 @@ NORMS_TOO_LARGE = Verdict(
             "decay_that_holds",
             "weight decay",
             "for images: weight decay of the training",
-            "Draganov et al., 2024, table 1: a weight decay of 5e-6 has no more effect than none",
+            "Draganov et al., 2024, table 1: a decay of 5e-6 has no more effect than no decay",
             below=1e-5,
         ),
     ),

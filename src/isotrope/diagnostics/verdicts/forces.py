@@ -88,19 +88,21 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "hardest negative's share of the push on its anchor, times the number of negatives, at "
-            "the end. If all negatives push alike, the number is 1. With fewer than 62 negatives, "
-            "it is converted to 62, because the hardest of few is less hard",
+            "at the end: hardest negative's share of the push on its anchor, times the number of "
+            "negatives. If all negatives push equally, the number is 1. The limit is for 62 "
+            "negatives. With fewer negatives, even the hardest is less similar to the anchor, so "
+            "the number is converted to the value for 62 negatives",
             "Li et al., 2024, figure 3 and section 3.2.2 (the hardest negative's share falls as "
-            f"the temperature rises); the value was {ZOO}",
+            f"the temperature rises); {ZOO}",
             below=1.5,
             unit="times an even share",
         ),
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "the number of `hardest_times_uniform`. If the loss compares cosines and the "
-            "temperature is above `high_temperature`, only this limit counts",
+            "the same number as for `hardest_times_uniform`. If the loss compares cosines and "
+            "`high_temperature` (the next row) is above its limit, this limit of 3 replaces the "
+            "limit of 1.5",
             "in small networks with random initial weights, this number is 1.6 to 2.2 at a "
             "temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
             below=3.0,
@@ -109,20 +111,22 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "high_temperature",
             "temperature",
-            "temperature of the loss, divided by the number of cosines in a score. A temperature "
-            "above the limit is no fault by itself, but then `hardest_at_high_temperature` applies",
-            "our choice. Encoders trained at 0.5 found the positives of held-out texts less often "
-            "(mean reciprocal rank 0.133) than at 0.05 to 0.2 (0.146 to 0.155; docs/LOG.md)",
+            "temperature of the loss. If the loss adds several cosines to get the score of a pair, "
+            "the temperature is divided by their number. A temperature above the limit is no fault "
+            "by itself: it only replaces `hardest_times_uniform` by `hardest_at_high_temperature`",
+            "we chose the limit ourselves. In our trainings, the mean reciprocal rank on held-out "
+            "texts was 0.133 at a temperature of 0.5, and 0.146 to 0.155 at 0.05 to 0.2 "
+            "(docs/LOG.md)",
             above=0.4,
         ),
         Threshold(
             "temperature_of_images",
             "temperature",
-            "the number of `high_temperature`. For images, this limit counts instead. If the "
-            "Doctor does not know whether the inputs are texts or images, a temperature between "
-            "the two limits gives the verdict not-examined",
-            "our choice; papers train images at 0.07 (MoCo), 0.5 (SimCLR on CIFAR-10) and 1 (MoCo "
-            "v3 with ResNet-50)",
+            "the same number as for `high_temperature`. For images, this limit of 0.7 replaces the "
+            "limit of 0.4. If the Doctor does not know whether the inputs are texts or images, a "
+            "temperature between the two limits leads to the verdict `not-examined`",
+            "we chose the limit ourselves. In papers, the temperature for images is 0.07 (MoCo), "
+            "0.5 (SimCLR on CIFAR-10) or 1 (MoCo v3 with ResNet-50)",
             above=0.7,
         ),
     ),
@@ -146,15 +150,16 @@ def _false_negatives(case: RunEvidence) -> float | None:
 
 def _copies_apart(case: RunEvidence) -> str:
     detail = (
-        "Many texts have a copy that counts as a negative, so training pushes apart texts that "
-        "mean the same. `isotrope train` does not push copies that are equal except for case and "
-        "punctuation. Ignore this verdict if the few words that differ matter in your data."
+        "Many texts have a near-copy, which differs in only a few words and counts as a negative. "
+        "Training therefore pushes apart texts that mean the same. If only case or punctuation "
+        "differ, `isotrope train` does not push the texts apart. Ignore this verdict if the few "
+        "words that differ matter in your data."
     )
     places = [place for loss in case.losses for place in loss.get("false_negatives") or ()]
     if not places:
         return detail
     named = ", ".join(f"anchor {i} and candidate {j}" for i, j in places)
-    return f"{detail} In one batch, {named} look like copies; rows are counted from 0."
+    return f"{detail} In one batch, these rows (counted from 0) look like copies: {named}."
 
 
 FALSE_NEGATIVES = Verdict(
@@ -176,8 +181,8 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "anchors with a negative that looks like a positive",
-            "share of the anchors with a negative that looks like a positive, in the steps that "
-            "the list above the table names",
+            "share of the anchors with a negative that looks like a positive. The list above the "
+            "table names the steps. At the first logged step, the limit is 50%",
             OURS,
             above=0.3,
             unit="of the anchors",
@@ -248,7 +253,6 @@ def _unreachable(case: RunEvidence) -> Found | None:
 
 
 def _stopping(objective: Objective) -> str:
-    """Return the flag for an objective whose gradient vanishes once the positive is well ahead."""
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
         if form in names():
             return f"--objective {form}"
@@ -266,7 +270,7 @@ NEVER_DISSIPATING = Verdict(
             "dissipation (GD) on an ideal batch",
             "gradient dissipation (GD) of the objective in an ideal batch, in which each anchor "
             "equals its positive and is orthogonal to its negatives",
-            "Li et al., 2024, table 2: only ineffective objectives have a GD that is always 1",
+            "Li et al., 2024, table 2: all objectives whose GD is always 1 are ineffective",
             above=0.5,
         ),
         Threshold(
@@ -281,9 +285,9 @@ NEVER_DISSIPATING = Verdict(
             "margin",
             "for a triplet loss of another library: margin divided by the largest distance that "
             "two embeddings can have",
-            "by definition: if this ratio is above 1, no two distances can differ by the margin",
+            "by definition: if this number is above 1, no two distances can differ by the margin",
             above=1.0,
-            unit="times the largest distance of unit vectors",
+            unit="times the largest possible distance",
         ),
     ),
     change=Change(
@@ -356,7 +360,7 @@ def _warmer(case: RunEvidence) -> str:
 TEMPERATURE_TOO_LOW = Verdict(
     "temperature-too-low",
     "the temperature is too low: each anchor has no gradient or pushes only one negative",
-    "From the first step on, most anchors have no gradient or push only one negative. The "
+    "Most anchors have no gradient, or push only one negative, from the first step on. The "
     "temperature is so low that an anchor stops learning as soon as its positive is slightly "
     "closer than its negatives.",
     thresholds=(
@@ -366,42 +370,43 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative's share of the push on its anchor, at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0, only the hardest negative is "
             "pushed. For all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is "
-            "0.38 to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 and below",
+            "0.38 to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 or less",
             above=0.95,
             unit="of the push",
         ),
         Threshold(
             "hardest_of_cosines",
             "push on the hardest negative",
-            "for cosines: hardest negative's share of the push on its anchor. The larger of two "
-            "shares counts: at the first logged step with a known temperature, and at the end",
+            "for a loss that compares cosines: hardest negative's share of the push on its anchor, "
+            "at the first logged step with a known temperature or at the end, whichever is larger",
             "for two layers of all-MiniLM-L6-v2, the share is 0.15 to 0.29 at a temperature of "
-            "0.05, and 0.93 at 0.002; for small networks with random weights, 0.7 to 0.99 at 0.002",
+            "0.05, and 0.93 at 0.002. For small random networks, it is 0.7 to 0.99 at 0.002",
             above=0.6,
             unit="of the push",
         ),
         Threshold(
             "temperature_of_cosines",
             "temperature",
-            "for cosines: temperature of the loss, divided by the number of cosines in a score",
+            "for a loss that compares cosines: temperature, as for `high_temperature` of the "
+            "verdict `negatives-not-hard`",
             f"embedding models are trained at temperatures of 0.01 to 0.05; {NEWER}",
             below=0.01,
         ),
         Threshold(
             "done_by_temperature",
             "gradient dissipation (GD) below 0.01 at the first logged step",
-            "if scores are not cosines: share of the anchors whose gradient dissipation (GD) is "
-            "below 0.01, at the first logged step",
+            "for a loss that compares other scores, such as dot products: share of the anchors "
+            "with gradient dissipation (GD) below 0.01, at the first logged step",
             "for all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, this share is 0.07 to "
-            "0.16 at a temperature of 0.05, and at least 0.6 at 0.005 and below",
+            "0.16 at a temperature of 0.05, and at least 0.6 at 0.005 or less",
             above=0.3,
             unit="of the anchors",
         ),
         Threshold(
             "decided",
             "mean GD plus share of anchors with GD below 0.01, at the first logged step",
-            "if scores are not cosines: mean gradient dissipation (GD) plus the share of the "
-            "anchors with GD below 0.01, at the first logged step",
+            "for a loss that compares other scores: mean gradient dissipation (GD) plus the share "
+            "of the anchors with GD below 0.01, at the first logged step",
             "at a temperature near 0, each GD is 0 or 1, so the sum is 1. For a masked language "
             "model, the sum is 0.86 at a temperature of 0.02 (31 negatives) and 0.90 at 0.05 (63 "
             "negatives)",

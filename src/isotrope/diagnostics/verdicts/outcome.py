@@ -33,7 +33,6 @@ def _done_at_first(case: RunEvidence) -> float | None:
 
 
 def _done_throughout(case: RunEvidence) -> float | None:
-    """Return the median share of finished anchors; None without a dev score."""
     dead = case.series("dead")
     return statistics.median(dead) if dead and gained(case) is not None else None
 
@@ -51,8 +50,9 @@ def _active_without_score(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "if there is a dev set: highest dev score minus the first dev score. From the limit on, the "
-    "verdicts nothing-left-to-learn, dissipated-early and temperature-too-low are not given",
+    "if there is a dev set: highest dev score minus the first dev score. If the dev score rises by "
+    "1 point or more, three verdicts are not given: `nothing-left-to-learn`, `dissipated-early` "
+    "and `temperature-too-low`",
     OURS,
     below=1.0,
     unit="points",
@@ -70,7 +70,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_at_first",
             "gradient dissipation (GD) below 0.01 at the first logged step",
-            "share of the anchors with gradient dissipation GD < 0.01 at the first logged step",
+            "at the first logged step: share of the anchors with GD below 0.01",
             NEWER,
             above=0.5,
             unit="of the anchors",
@@ -79,8 +79,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "gradient dissipation (GD) below 0.01 in the whole run",
-            "share of the anchors with GD < 0.01, median of all logged steps. Without a dev score, "
-            "the limit is 0.9, as for `dead_early` in the verdict dissipated-early",
+            "share of the anchors with GD below 0.01, median over all logged steps. Without a dev "
+            "score, the limit is 90%, as for `dead_early` of the verdict `dissipated-early`",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -107,7 +107,6 @@ def _dead_early(case: RunEvidence) -> float | None:
 
 
 def _harder(case: RunEvidence) -> str:
-    """Return the flag that keeps more anchors active."""
     values = parameters(case)
     margin, tau = values.get("margin"), values.get("temperature")
     if isinstance(tau, float):
@@ -126,8 +125,9 @@ DISSIPATED_EARLY = Verdict(
         Threshold(
             "dead_early",
             "gradient dissipation (GD) below 0.01",
-            "share of the anchors with GD < 0.01, median of the logged steps after the first fifth",
-            f"GD < 0.01 is from the code of Li et al. (2024); the share of 0.9 is {OURS}",
+            "share of the anchors with GD below 0.01, median over the last four fifths of the "
+            "logged steps",
+            f"the bound of 0.01 for GD is from the code of Li et al. (2024); {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,
@@ -151,7 +151,6 @@ def _risen_angle(case: RunEvidence) -> Evidence | None:
 
 
 def _risen(case: RunEvidence, column: str) -> float | None:
-    """Return the mean angle at the end of the log minus the mean angle at its first step."""
     values, end = case.series(column), case.end(column)
     return end - values[0] if len(values) > 1 and end is not None else None
 
@@ -165,10 +164,11 @@ LOSING_PULL = Verdict(
     (
         Threshold(
             "above_bound",
-            "anchors whose ratio is above the bound of Lemma 1",
-            "at the end: share of the anchors whose ratio of pull to push is above the bound of "
-            "Lemma 1, so that a small step brings them nearer to their positives",
-            f"Li et al., 2024, Lemma 1 and figure 8; the share of 0.5 is {OURS}",
+            "anchors whose ratio R of pull to push is above the bound of Lemma 1 (Li et al., 2024)",
+            "at the end: share of the active anchors (GD of at least 0.01) whose ratio R is above "
+            "the bound in Lemma 1 of Li et al. (2024). Above this bound, a small step brings an "
+            "anchor nearer to its positive",
+            f"Li et al., 2024, Lemma 1 and figure 8; {OURS}",
             below=0.5,
             unit="of the active anchors",
             measure=lambda case: case.end("above_bound"),
@@ -177,7 +177,8 @@ LOSING_PULL = Verdict(
             "positive_closer",
             "change of the angle to positives since the first logged step",
             "mean angle between anchors and positives at the end, minus its value at the first "
-            "logged step. Below the limit, positives have come closer: the verdict is not given",
+            "logged step. If this number is below the limit, positives have come closer, so the "
+            "verdict is not given",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -185,9 +186,9 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "absolute value of the mean ratio of pull to push (R) at the end. If it is below the "
-            "limit for a loss of another library, the verdict is not given, because a loss with a "
-            "margin may stop pulling",
+            "for a loss of another library: absolute value of the mean ratio R of pull to push at "
+            "the end. If this value is below the limit, the verdict is not given, because a loss "
+            "with a margin may stop pulling",
             OURS,
             below=0.01,
         ),
@@ -228,9 +229,9 @@ ANISOTROPIC_START = Verdict(
         Threshold(
             "mean_cosine",
             "mean cosine of different texts",
-            "mean cosine of different texts, embedded by the diagnosed model or by the saved model "
-            "of a run",
-            f"{OURS}; for pretrained BERT, it is about 0.5 (Li et al., 2024, figure 5)",
+            "mean cosine of different texts. The diagnosed model embeds the texts; for a run, its "
+            "saved model embeds them",
+            f"{OURS}. For pretrained BERT, the mean is about 0.5 (Li et al., 2024, figure 5)",
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
@@ -238,7 +239,7 @@ ANISOTROPIC_START = Verdict(
             "spread",
             "uniformity at the end (0: one point, -4: evenly spread)",
             "for a training: uniformity at the end (0: one point, -4: evenly spread)",
-            f"the limit is also used by negatives-not-hard; it was {ZOO}",
+            f"the verdict `negatives-not-hard` uses the same limit; {ZOO}",
             above=-1.0,
         ),
     ),
@@ -268,7 +269,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
             ),
         ),
         "The score on held-out data has fallen from its highest value while training continued."
-        + (" It was never above the score before training." if never_rose else ""),
+        + (" No score was above the score before training." if never_rose else ""),
         lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
 
@@ -331,8 +332,8 @@ SPREADING = Verdict(
             "both_fall",
             "change of the angle to positives since the first logged step",
             "mean angle between anchors and positives at the end, minus its value at the first "
-            "logged step. The mean angle between anchors and negatives must have risen by more",
-            "our choice; the limit only decides whether `spreading` is printed after `healthy`",
+            "logged step. The mean angle between anchors and negatives must have risen even more",
+            "we chose the limit; it only decides whether `spreading` is printed after `healthy`",
             above=0.05,
             unit="rad",
         ),
@@ -358,13 +359,13 @@ def _not_examined(case: RunEvidence) -> Found | None:
         return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
-        detail = "The pairs that the loss selects do not show which inputs belong together. "
+        detail = "The loss selects pairs, but these do not show which inputs belong together. "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
-        detail = "The loss has terms that compare no pairs but act on the embeddings. "
+        detail = "Some terms of the loss act on the embeddings, but compare no pairs. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
     if crosses("pulled", case.end("pulled")) and not case.series("label_gap"):
-        detail = "The loss pulls pairs together but pushes none apart; a margin can be the reason. "
+        detail = "The loss pulls pairs together but pushes none apart, perhaps due to a margin. "
         return Found(steps, detail + _JUDGED_BY)
     if temperature_of_images(case) and (tau := case.end("temperature")):
         return Found(
@@ -386,8 +387,8 @@ _JUDGED_BY = (
     "it cannot say whether this training is healthy."
 )
 _OF_A_TERM = (
-    "call doctor.observe(TERM) before backward(), where TERM is a term of the loss that compares "
-    "pairs and is not compiled; if there is no such term, judge by a score on held-out data"
+    "call doctor.observe(TERM) before backward(); TERM is a part of the loss that compares pairs "
+    "and is not compiled. If the loss has no such part, judge by a score on held-out data"
 )
 _OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a larger SCORE is better"
 
@@ -397,7 +398,7 @@ def _examined(case: RunEvidence) -> str:
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
     if unread and case.first("loss") == 0 == case.end("loss"):
-        return f"{larger_batch(case)}; if rows have labels, at least two rows of each label"
+        return f"{larger_batch(case)}; if rows have labels, put two rows of each label in a batch"
     if term and temperature_of_images(case):
         colder = case.words.of_temperature(0.05, case.end("temperature"))
         return f'for texts, {colder}; for images, doctor.diagnose(kind="images")'
@@ -413,11 +414,11 @@ NOT_EXAMINED = Verdict(
     (
         Threshold(
             "left_out",
-            "gradient at the embeddings that does not come from the compared pairs",
-            "for a training outside isotrope: share of the gradient at the embeddings that comes "
-            "from terms of the loss which compare no pairs",
-            "our choice: the share is 0 for a loss that only compares pairs, and up to 0.005 if "
-            "the backward pass is rounded to bfloat16",
+            "gradient on the embeddings that does not come from compared pairs",
+            "for a training outside isotrope: share of the gradient on the embeddings that comes "
+            "from terms of the loss that compare no pairs",
+            "we chose the limit ourselves: the share is 0 for a loss that only compares pairs, and "
+            "up to 0.005 if the backward pass is rounded to bfloat16",
             above=0.02,
             unit="of the gradient",
         ),
@@ -438,7 +439,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
         return Found(evidence)
     change = "use an encoder that makes one vector for each text"
     if case.settings.get("loss"):
-        change = "train with this loss in your own trainer, watched by isotrope.Doctor()"
+        change = "train with this loss in your own trainer, and measure with isotrope.Doctor()"
     told = (
         "The Doctor saw the loss but no embeddings, so it cannot say whether the training is "
         "healthy."
@@ -449,7 +450,8 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
 NOT_ENOUGH_SEEN = Verdict(
     "not-enough-seen",
     "no fault was found, but there was too little to examine",
-    "No fault was found, but the verdict healthy needs at least three logged steps.",
+    "No fault was found, but the log has measurements of fewer than three steps. With so few "
+    "steps, the Doctor does not call a training healthy.",
     (
         Threshold(
             "logged_steps",

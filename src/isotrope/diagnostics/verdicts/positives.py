@@ -63,16 +63,17 @@ NO_NEGATIVES = Verdict(
             "without_negatives",
             "batches in which no anchor has a negative",
             "share of the logged steps in which no anchor has a negative",
-            "our choice: more than half of the steps. A batch that is one row, or one group of "
-            "rows, has no negatives",
+            "we chose the limit ourselves: more than half of the steps. A batch has no negatives "
+            "if it is a single row, or if all its rows belong to one group",
             above=0.5,
             unit="of the logged steps",
         ),
         Threshold(
             "gradient_alone",
             "mean length of the gradient on an anchor",
-            "for a loss of another library: mean length of the gradient on an anchor. It must be "
-            "below the limit too, because a loss of single pairs learns without negatives",
+            "for a loss of another library: mean length of the gradient on an anchor. The verdict "
+            "is given only if this length is below the limit, because a loss of single pairs "
+            "learns without negatives",
             "without negatives, the gradient of a loss such as InfoNCE is 0, except for rounding",
             below=1e-6,
         ),
@@ -103,8 +104,8 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest mean angle between the two views of a text",
-            "mean angle between anchors and positives, in the logged step with the largest mean",
-            f"without dropout, the angle is 0, except for rounding; the value was {ZOO}",
+            "mean angle between anchors and positives at the logged step with the largest mean",
+            f"without dropout, the angle is 0, except for rounding; {ZOO}",
             below=0.001,
             unit="rad",
             measure=_largest_view_angle,
@@ -218,7 +219,7 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
 
 
 def relation_unknown(case: RunEvidence) -> bool:
-    """Whether no number shows that the pairs which the loss pulls together belong together."""
+    """Return whether nothing shows that the pulled pairs belong together."""
     gain = gained(case)
     if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
         return False
@@ -236,7 +237,7 @@ def _belonging(case: RunEvidence) -> str:
         return case.words.related
     if crosses("label_gap", gap):
         return "1 - LABEL in place of LABEL, so that pairs that belong together have larger labels"
-    return "labels that are equal for rows that belong together, and only for these"
+    return "equal labels for rows that belong together, and different labels for all other rows"
 
 
 UNRELATED_POSITIVES = Verdict(
@@ -259,18 +260,19 @@ UNRELATED_POSITIVES = Verdict(
             "label_gap",
             "how much closer pairs with high labels are at the first logged step",
             "for labelled pairs, at the first logged step: mean angle of the pairs with lower "
-            "labels minus mean angle of the pairs with higher labels, in standard deviations",
-            f"{NEWER}. With 8 pairs of each kind, 1 standard deviation is two standard errors",
+            "labels minus mean angle of the pairs with higher labels, divided by the larger of "
+            "their two standard deviations",
+            f"{NEWER}. With 8 pairs of low and 8 of high labels, the limit is two standard errors",
             below=-1.0,
             unit="standard deviations",
         ),
         Threshold(
             "copies_apart",
             "anchors with a negative that looks like a positive",
-            "share of anchors with a negative that looks like a positive. A share above the limit "
-            "in the first third and at the end means that negatives are copies of positives, and "
-            "no positive can be closer than its copy. In this case, `unrelated-positives` is given "
-            "only if the Doctor has a sample of the data",
+            "share of the anchors with a negative that looks like a positive. If the share is "
+            "above the limit in the first third of the run and at the end, negatives are copies of "
+            "positives. No positive can be closer than its copy, so the verdict is then given only "
+            "if a sample of the data shows it",
             "with four captions for each picture and batches of 32, the share is 1; with shuffled "
             "captions, it is 0 to 0.05 (benchmarks/hosts.py)",
             above=0.5,
@@ -302,8 +304,8 @@ ONLY_PULLED = Verdict(
     Change(
         "--objective infonce (its negatives are the other rows of the batch)",
         lambda case: (
-            f"{case.words.contrastive}{case.words.without_labels}, or pairs that belong apart, "
-            "with a label of 0"
+            f"{case.words.contrastive}{case.words.without_labels}, or additional pairs that do not "
+            "belong together, with a label of 0"
         ),
     ),
     explains=("diverging", "collapsed", *EFFECTS),

@@ -1,17 +1,18 @@
 """Sources of the thresholds that are not from a paper, and lists of verdicts with one cause."""
 
 ZOO = (
-    "chosen on the parts `tuning` and `first` of our benchmark of faulty trainings, and tested on "
-    "the part `judged` (docs/results/zoo.csv)"
+    "we chose the limit with the parts `tuning` and `first` of our benchmark of faulty trainings, "
+    "and tested it with the part `judged` (docs/results/zoo.csv)"
 )
 
 OURS = (
-    "our choice; no training of our benchmark has this fault, and no healthy one got this verdict"
+    "we chose the limit ourselves; no training of our benchmark has this fault, and no healthy "
+    "training there got this verdict"
 )
 
 NEWER = (
-    "our choice, made after our benchmark (docs/results/zoo.csv). Only the healthy trainings on "
-    "text of the part `judged` were diagnosed again, and none of them got this verdict"
+    "we chose the limit after our benchmark (docs/results/zoo.csv) was finished. We diagnosed only "
+    "the healthy text trainings of its part `judged` again, and none of them got this verdict"
 )
 
 EFFECTS = (

@@ -1,9 +1,8 @@
-"""Audits pictures before a training, with the crops, encoder and heads of the first step.
+"""Audits pictures before a training, with the encoder and heads as they are before the first step.
 
-Each picture is embedded once, in batches of the training's size and in training mode. Therefore
-batch normalisation uses the statistics of the batch, as in training. It does not use the running
-statistics, which come from other data or are still the initial values. Nothing is trained; an
-encoder that the caller passes is copied.
+Each picture is cropped and embedded once, in batches of the training's size. As in training, batch
+normalisation uses the statistics of the batch. The running statistics are not used: they come from
+other data, or are still the initial values. Nothing is trained; the caller's encoder is copied.
 """
 
 import copy
@@ -41,10 +40,10 @@ def audit(
     """Audit the pictures of a training; nothing is written.
 
     Args:
-        settings: Settings of the training; optimiser settings are ignored.
-        own: Settings that belong to the audit and not to the training.
-        own_encoder: The user's encoder; None if ``settings.encoder`` names one.
-        progress: Whether to show bars on stderr.
+        settings: Settings of the training. The settings of the optimiser have no effect.
+        own: Settings of the audit.
+        own_encoder: Encoder of the user. None if ``settings.encoder`` names the encoder.
+        progress: Whether to show progress bars on stderr.
     """
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))

@@ -1,4 +1,4 @@
-"""Barlow Twins: two crops, a wide head, and an objective that decorrelates the head's outputs."""
+"""Barlow Twins: two crops, a wide head, and an objective that decorrelates embeddings."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,21 +19,20 @@ class BarlowTwinsOptions(Options):
 
 
 class BarlowTwinsMethod(ImageMethod):
-    r"""Make the cross-correlation of two views the identity matrix, without negatives or a teacher.
+    r"""Bring the cross-correlation matrix of two views close to the identity, without negatives.
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
     objective gets one pair for each image, z = g(f(x)) and z' = g(f(x')). Gradients flow through z
     and z'. The objective standardises each dimension over the batch of all processes.
 
-    Heads: g has two linear layers of width 2048, with batch normalisation and ReLU between them.
-    Zbontar et al. use three linear layers (``layers=3``) of width 8192.
+    Heads: g has two linear layers of width 2048, with batch normalisation and ReLU between the
+    layers. Zbontar et al. use three linear layers (``layers=3``) of width 8192.
 
     Target update: There is no target network.
 
     Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
-    library lightly. As in Zbontar et al., the off-diagonal term has weight nu = 0.0051, and
-    dimensions are standardised over the batch. Zbontar et al. train with LARS and multiply the loss
-    by 0.024.
+    library lightly. As in Zbontar et al., the off-diagonal term has weight nu = 0.0051. Zbontar et
+    al. train with LARS and multiply the loss by 0.024.
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment barlow`` uses the paper's crops.
 

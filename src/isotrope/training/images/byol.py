@@ -1,4 +1,4 @@
-"""BYOL: from one crop, predicts what a moving average of the network computes for the other."""
+"""BYOL: predicts the other crop's projection, computed by a moving average of the network."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -24,12 +24,12 @@ class BYOLOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     last_norm: Annotated[bool, Hyper("", "batch normalisation after the projector")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "factor on the predictor's learning rate", above=0)
+        float, Hyper("", "predictor's learning rate / learning rate of the rest", above=0)
     ] = 1.0
     decay: Annotated[
         float, Hyper("", "decay m of the moving average at the first step", at_least=0, at_most=1)
     ] = 0.99
-    rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = False
+    rising: Annotated[bool, Hyper("", "whether the decay m rises to 1 along a cosine")] = False
 
 
 class BYOL(ImageMethod):
@@ -42,7 +42,7 @@ class BYOL(ImageMethod):
 
     Heads: Projector and predictor each have a linear layer of width 1024, batch normalisation, ReLU
     and a linear layer of width 256. ``last_norm`` adds a batch normalisation without scale and
-    shift after the projector, as in the code of Draganov et al., whose heads are larger.
+    shift after the projector, as in the code of Draganov et al. Their heads are larger.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99. Only
     parameters are averaged: the batch normalisations of the target compute their own statistics.
@@ -54,8 +54,8 @@ class BYOL(ImageMethod):
     except on biases and norms, and heads of widths 4096 and 256.
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment byol`` uses the crops of Grill et
-    al. In short trainings, the predictor needs a higher learning rate than the other parameters:
-    set ``predictor_rate`` above 1. Tian et al., 2021, call this factor alpha_p.
+    al. ``predictor_rate`` is the predictor's learning rate divided by that of the other parameters
+    (alpha_p in Tian et al., 2021). In short trainings, set it above 1.
 
     Reference: Grill et al., 2020, section 3.1.
     """
@@ -89,7 +89,7 @@ class BYOL(ImageMethod):
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return a pair for each crop: its prediction, and the other crop's target projection."""
+        """Return one pair for each crop: its prediction, and the target of the other crop."""
         p1, p2 = (self.predictor(self.projector(self.features(crop))) for crop in crops)
         t1, t2 = (self.targets(self.target, crop) for crop in crops)
         return [Views(p1, t2), Views(p2, t1)]

@@ -1,4 +1,4 @@
-"""DINO: a student learns the sharpened, centred output of its own moving average, the teacher."""
+"""DINO: a student learns the centred, sharpened output of a teacher, its own moving average."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -30,7 +30,7 @@ class DINOOptions(Options):
     decay: Annotated[
         float, Hyper("", "decay m of the teacher at the first step", at_least=0, at_most=1)
     ] = 0.996
-    rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = True
+    rising: Annotated[bool, Hyper("", "whether the decay m rises to 1 along a cosine")] = True
     centre: Annotated[float, Hyper("", "decay of the centre c", at_least=0, at_most=1)] = 0.9
     first_temperature: Annotated[
         float, Hyper("", "teacher's temperature at the first step", at_least=1e-4)
@@ -40,10 +40,10 @@ class DINOOptions(Options):
         Hyper("", "share of steps in which the teacher's temperature rises", at_least=0, at_most=1),
     ] = 0.1
     frozen_epochs: Annotated[
-        float, Hyper("", "number of first epochs without changes of the prototypes", at_least=0)
+        float, Hyper("", "number of epochs before the prototypes are trained", at_least=0)
     ] = 1.0
     local_crops: Annotated[
-        int, Hyper("", "number of small crops; -1: as many as --augment has", at_least=-1)
+        int, Hyper("", "number of small crops; -1: the number in --augment", at_least=-1)
     ] = -1
 
 
@@ -56,17 +56,17 @@ class DINOMethod(ImageMethod):
     gradient. The teacher's logits are divided by a temperature, which rises in the first steps to
     the objective's ``teacher_temperature``.
 
-    Heads: Linear layers have widths 2048, 2048 and 256, with GELU between them. Their output is
-    normalised. A logit is the cosine of this output and a prototype. The prototypes get no gradient
-    in the first epoch.
+    Heads: The head has linear layers of widths 2048, 2048 and 256, with GELU between the layers.
+    The output is normalised. A logit is the cosine of this output and a prototype. The prototypes
+    are not trained in the first epoch.
 
     Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.996 to
-    1 along a cosine. c becomes 0.9 c + 0.1 times the mean of the teacher's logits over both large
-    crops of the batch on all processes. The teacher's temperature rises linearly from 0.04 to 0.07
-    in the first tenth of the training.
+    1 along a cosine. The centre c becomes 0.9 c + 0.1 b, where b is the mean of the teacher's
+    logits over both large crops of the batch on all processes. The teacher's temperature rises
+    linearly from 0.04 to 0.07 in the first tenth of the training.
 
-    Recipe: The recipe is that of Caron et al., section 3.2, appendix and released code. They raise
-    the teacher's temperature for 30 of 300 epochs.
+    Recipe: The recipe is that of Caron et al., section 3.2, appendix and released code. Caron et
+    al. raise the teacher's temperature in the first 30 of 300 epochs.
 
     Ours: The norm of the whole gradient is clipped at 3; Caron et al. clip each tensor's gradient.
     There are 2,048 prototypes, which suit small images; the paper has 65,536. By default, there are
@@ -103,18 +103,18 @@ class DINOMethod(ImageMethod):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Refuse objectives without a teacher's temperature."""
+        """Refuse all objectives other than DINO's own, which takes logits of prototypes."""
         if not isinstance(objective, dino.DINO):
             raise InputError(
-                f"choose another method for objective {objective.name}, such as byol or simclr: "
-                "method dino returns logits over prototypes, which only objective dino takes"
+                f"choose another method for {objective.name}, such as byol or simclr: the method "
+                "dino returns logits of prototypes, which only the objective dino takes"
             )
 
     @classmethod
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return an augmentation for each crop: two large ones, then ``local_crops`` small ones."""
+        """Return the augmentations of two large crops, and of ``local_crops`` small crops."""
         assert isinstance(options, DINOOptions)
         views = two_views(name or cls.recipe.augment, size)
         if options.local_crops < 0:
@@ -136,7 +136,7 @@ class DINOMethod(ImageMethod):
         self._outputs: Tensor | None = None
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Pair the student's logits of a crop with the teacher's logits of another, large crop."""
+        """Pair the student's logits of each crop with the teacher's logits of other large crops."""
         n = len(crops[0])
         large, small = crops[:2], crops[2:]
         together = [torch.cat(same) for same in (large, small) if same]
@@ -159,7 +159,7 @@ class DINOMethod(ImageMethod):
         return last if step >= steps else first + (last - first) * step / steps
 
     def after_backward(self) -> None:
-        """In the first epochs (``frozen_epochs``), give the prototypes no gradient."""
+        """Remove the gradient of the prototypes in the first ``frozen_epochs`` epochs."""
         if self.step < self.options.frozen_epochs * self.plan.steps_per_epoch:
             self.head.prototypes.weight.grad = None
 

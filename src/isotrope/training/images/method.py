@@ -1,8 +1,8 @@
 """The base class of all training methods on images. A method pairs the embeddings of crops.
 
-In a step, the batch is cropped at random and passes through encoder and heads, which gives one or
-more ``Views`` (pairs of embeddings, not normalised). The optimiser step reduces their mean loss;
-then moving averages, queues and centres are updated. Checkpoints contain all of these. Crops
+In each step, encoder and heads embed random crops of the batch. The method returns one or more
+``Views`` (pairs of embeddings, not normalised), and the optimiser reduces the mean loss of all
+pairs. Then moving averages, queues and centres are updated; checkpoints contain them. The crops
 depend on seed and step, not on the number of processes.
 """
 
@@ -53,7 +53,7 @@ _CROPS, _HEADS = -1, -2  # numbers of random streams; 0, 1, ... are those of the
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a method. Each method has a subclass, whose fields declare its options."""
+    """The options of a method. Each method declares its options as fields of a subclass."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -63,26 +63,26 @@ class Options:
 class ImageMethod(nn.Module, ABC):
     """Encoder, heads, objective and optimiser of one run. Each subclass is a method, such as BYOL.
 
-    A subclass defines its ``recipe``, its ``Options``, ``build`` and ``views`` and, if needed,
+    A subclass defines ``recipe``, ``options_class``, ``build`` and ``views``. It may also define
     ``completed``, ``after_backward`` and ``after_step``. Methods with a queue need ``completed``.
     The objective receives the output of the heads, not normalised.
 
     Args:
         encoder: Encoder to train in place. It maps pictures (n x 3 x S x S, in [0, 1]) to
             embeddings (n x d).
-        objective: Objective that can be computed from the method's views.
+        objective: Objective to minimise; the method must be able to train it.
         plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's default plan.
         options: Options of the method; by default, ``options_class()``.
         augments: An augmentation for each crop; by default the augmentations of the recipe.
         seed: Seed of heads, queue, crops and dropout.
         log_every: Number of steps between measurements of the embeddings.
-        caching: Number of images that pass through the encoder at a time, to save memory; None for
-            the whole batch. An encoder with batch normalisation needs None.
-        scaled: Whether the loss is multiplied by a factor, as float16 needs (loss scaling).
+        caching: Number of images that pass through the encoder at a time, to save memory. With
+            None, the whole batch passes at once; encoders with batch normalisation need this.
+        scaled: Whether the trainer scales the loss, as training in float16 does.
         backend: Backend that computes the loss (``isotrope.kernels.choose``).
 
     Attributes:
-        measured: Numbers of the last step if it was logged, otherwise empty.
+        measured: Dict of the numbers of the last step; empty if this step was not logged.
         seen: The views from which the last loss was computed.
         gradient_norm: Norm of the gradient in the last step, before clipping.
     """
@@ -134,7 +134,7 @@ class ImageMethod(nn.Module, ABC):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Refuse an objective that the method cannot train; by default, accept all."""
+        """Refuse an objective that the method cannot train; by default, accept all objectives."""
 
     @abstractmethod
     def build(self) -> None:
@@ -143,14 +143,14 @@ class ImageMethod(nn.Module, ABC):
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return pairs of embeddings, not normalised; the loss is the mean over these pairs.
 
-        Each tensor of ``crops`` is the batch in one augmentation. By default there is one pair
-        (z, z'), the projections of two crops.
+        ``crops`` has a tensor for each augmentation, with a crop of every image of the batch. By
+        default, there is one pair (z, z'), the projections of two crops.
         """
         z, other = (self.projector(self.features(crop)) for crop in crops)
         return [Views(z, other)]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Change and return the pairs of views, which have the rows of all processes here."""
+        """Return the pairs of views, gathered from all processes; a method may add negatives."""
         return wholes
 
     def after_backward(self) -> None:
@@ -161,25 +161,25 @@ class ImageMethod(nn.Module, ABC):
 
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
-        """Return the hyperparameters that the recipe sets for an objective."""
+        """Return a dict of the recipe's hyperparameters for an objective."""
         return dict(cls.recipe.objective_settings.get(objective, {}))
 
     @classmethod
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return one augmentation for each crop; by default for two large crops."""
+        """Return an augmentation for each crop; by default, there are two large crops."""
         return two_views(name or cls.recipe.augment, size)[:2]
 
     # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
-        """Divide the weights of all modules except the encoder by c (``--cut``)."""
+        """Divide the initial weights of all modules except the encoder by c (``--cut``)."""
         self.cut = c
         _cut_heads(self, c, what)
 
     def features(self, crops: Tensor) -> Tensor:
-        """Return the encoder's pooled features, n x d; with ``caching``, in several parts."""
+        """Return the encoder's pooled features (n x d), computed in parts with ``caching``."""
         features: Tensor
         if self.caching is None:
             features = self.encoder(crops)
@@ -191,18 +191,15 @@ class ImageMethod(nn.Module, ABC):
 
     @torch.no_grad()
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
-        """Apply a moving average of encoder and head to images, without gradients.
-
-        With ``caching``, a few images at a time pass through the encoder. All pass through the head
-        together, because its batch normalisations need the whole batch.
-        """
+        """Apply a moving average of encoder and head to images, without gradients."""
+        # the head gets the whole batch also with caching, because of batch normalisation
         encoder, head = target.module.children()
         pieces = torch.split(crops, self.caching or len(crops))
         projections: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
         return projections
 
     def follow(self, target: Momentum, head: nn.Module, decay: float, *, rising: bool) -> None:
-        """Update a moving average of encoder and head; ``rising`` lets the decay rise to 1."""
+        """Update a moving average of encoder and head; with ``rising``, the decay rises to 1."""
         if rising:
             decay = cosine(decay, 1.0, self.step / self.plan.steps)
         target.update(nn.Sequential(self.encoder, head), decay)
@@ -210,7 +207,7 @@ class ImageMethod(nn.Module, ABC):
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
-        """Return crops of this process's images. The number of processes does not change them."""
+        """Return the crops of this process; the number of processes does not change the crops."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
         return [
@@ -221,8 +218,8 @@ class ImageMethod(nn.Module, ABC):
     def forward(self, batch: ImageBatch) -> Tensor:
         """Return the loss of a batch; measure every ``log_every``-th batch and the last one.
 
-        The loss is the mean over the pairs of views. Similarities are computed in float32, even if
-        the encoder is not, because the division by the temperature would magnify rounding errors.
+        The loss is the mean over the pairs of views. Similarities are always computed in float32,
+        because the division by the temperature magnifies rounding errors.
         """
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
@@ -240,7 +237,7 @@ class ImageMethod(nn.Module, ABC):
         return loss
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Set this step's learning rate and weight decay; first, warn if ``--cut`` may do harm."""
+        """Set learning rate and weight decay; warn at step 0 if cut-initialization may do harm."""
         # no step is skipped or repeated, even in a resumed run
         assert step == self.step, f"step {self.step} at {step} updates"
         set_rates(optimizer, self.plan, self.step)
@@ -265,20 +262,21 @@ class ImageMethod(nn.Module, ABC):
         return learning_rate_at(self.plan, step)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the optimiser of the run; ``before_update`` sets the rates of each step."""
+        """Return the optimiser of the run; ``before_update`` sets the learning rate of a step."""
         # a fused step divides float16 gradients by their scale, but only after clipping
         return build_optimizer(self, self.plan, fused=not self.scaled)
 
 
 @torch.no_grad()
 def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
-    """Return the logged numbers of a batch (see ``observe.measure``), and ``norm_backbone``.
+    """Return a dict with the logged numbers of a batch: ``observe.measure``, and ``norm_backbone``.
+
+    ``norm_backbone`` is the mean norm of the encoder's features on all processes.
 
     Args:
         objective: Objective of the training.
         views: Embeddings of all processes, as passed to the objective.
-        features: Features of the encoder in this process. ``norm_backbone`` is the mean norm of
-            the features of all processes.
+        features: Features of the encoder in this process.
     """
     dtype = torch.promote_types(features.dtype, torch.float32)
     norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)

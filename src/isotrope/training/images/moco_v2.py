@@ -30,12 +30,12 @@ class MoCoV2Options(Options):
 
 
 class MoCoV2(ImageMethod):
-    r"""Positives come from a momentum encoder, and negatives from a queue of its older embeddings.
+    r"""Positives come from a momentum encoder, and negatives from a queue of earlier positives.
 
-    Pairs of views: The query q = g(f(x)) comes from one crop, through encoder f and head g. The key
-    k' comes from the other crop, through moving averages of f and g. Q is the queue of older keys,
-    and sg stops the gradient. The anchor q has the positive sg[k'] and the negatives Q. With
-    ``symmetric``, the other crop's query q' also has the positive sg[k] and the negatives Q. Other
+    Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. f'
+    and g' are moving averages of f and g, and sg stops the gradient. The query is q = g(f(x)), and
+    the key is k' = g'(f'(x')). Q is the queue of older keys. The anchor q has the positive sg[k']
+    and the negatives Q. With ``symmetric``, there is a second pair, with x and x' exchanged. Other
     images of the batch are not negatives (``in_batch=False``). After the step, the keys of all
     processes are added to the queue, in the order of the batch.
 
@@ -53,7 +53,7 @@ class MoCoV2(ImageMethod):
     keys, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's CIFAR notebook. The
     notebook adds the losses of both directions; here they are averaged. Images are not shuffled
     among processes, because batch normalisation uses the statistics of the whole batch on all
-    processes. The crops are SimCLR's. ``--augment mocov2`` uses the crops of Chen et al.
+    processes. The crops are those of SimCLR. ``--augment mocov2`` uses the crops of Chen et al.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """
@@ -83,8 +83,8 @@ class MoCoV2(ImageMethod):
             objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
         except ValueError as error:
             raise InputError(
-                f"choose objective infonce, or method mocov3, which has no queue: {objective.name} "
-                f"cannot be computed with negatives from a queue alone ({error})"
+                f"choose the objective infonce, or the method mocov3, which has no queue: "
+                f"{objective.name} cannot be computed with only the negatives of a queue ({error})"
             ) from error
 
     def build(self) -> None:
@@ -102,7 +102,7 @@ class MoCoV2(ImageMethod):
         self._keys: list[Tensor] = []
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return queries with the other crop's keys."""
+        """Return pairs of one crop's queries and the other crop's keys."""
         pairs = [crops, crops[::-1]] if self.options.symmetric else [crops]
         return [
             Views(self.projector(self.features(x)), self.targets(self.target, other))
@@ -110,7 +110,7 @@ class MoCoV2(ImageMethod):
         ]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Add the queue to each pair of views, as negatives; store the new keys for later."""
+        """Add the queue as negatives to each pair of views; store the new keys for the queue."""
         # the last pair has the keys of the first crop
         self._keys = [whole.views.positives.detach() for whole in reversed(wholes)]
         rows = self.queue.rows.to(wholes[0].views.anchors.dtype)

@@ -1,4 +1,4 @@
-"""MoCo v3: has a predictor, and uses the keys of the batch as negatives, not a queue."""
+"""MoCo v3: predicts the keys of a momentum encoder; negatives come from the batch, not a queue."""
 
 import contextlib
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class MoCoV3Options(Options):
     decay: Annotated[
         float, Hyper("", "decay m of the key encoder at the first step", at_least=0, at_most=1)
     ] = 0.99
-    rising: Annotated[bool, Hyper("", "the decay m rises to 1 along a cosine")] = True
+    rising: Annotated[bool, Hyper("", "whether the decay m rises to 1 along a cosine")] = True
     frozen_patches: Annotated[
-        bool, Hyper("", "do not train a vision transformer's patch projection")
+        bool, Hyper("", "whether to freeze a vision transformer's patch projection")
     ] = True
 
 
@@ -39,9 +39,9 @@ class MoCoV3(ImageMethod):
     Pairs of views: x and x' are two random crops of an image, f is the encoder, g the projector and
     q the predictor. f' and g' are moving averages of f and g, and sg stops the gradient. The
     objective gets two pairs per image: the query q(g(f(x))) with the key sg[g'(f'(x'))], and the
-    same with x and x' exchanged. The negatives are the keys of all other images, also on other
-    processes. Chen et al. add the two losses and multiply the sum by 2 tau, where tau is the
-    temperature; here the sum is halved.
+    same with x and x' exchanged. The negatives are the keys of all other images on all processes.
+    Chen et al. add the two losses and multiply the sum by 2 tau, where tau is the temperature; here
+    the sum is halved.
 
     Heads: The projector has linear layers of widths 1024, 1024 and 256, the predictor of widths
     1024 and 256. Batch normalisation and ReLU are between the layers, and a batch normalisation
@@ -56,8 +56,8 @@ class MoCoV3(ImageMethod):
     ``--learning-rate`` to 0.3 times batch size / 256, and ``--weight-decay 1.5e-6``. With ``lars``,
     biases and norms have no weight decay.
 
-    Ours: The heads are narrower. A training has 200 epochs, not 300, with the same share of
-    warm-up. Batches are smaller than the 4,096 images of Chen et al.
+    Ours: The heads are narrower than those of Chen et al. A training has 200 epochs, not 300, with
+    the same share of warm-up. Batches are smaller than those of Chen et al. (4,096 images).
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """
@@ -99,7 +99,7 @@ class MoCoV3(ImageMethod):
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), o.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return each crop's prediction with the other crop's keys."""
+        """Return two pairs of one crop's predictions and the other crop's keys."""
         q, other = (self.predictor(self.projector(self.features(crop))) for crop in crops)
         k, other_k = (self.targets(self.target, crop) for crop in crops)
         return [Views(q, other_k), Views(other, k)]

@@ -1,9 +1,9 @@
-"""Declares the settings that only a training on images has, and finds its method by name.
+"""Declares the settings that only a training on images has, and finds training methods by name.
 
-Options of the method have the form ``--method.queue 4096``, like hyperparameters of the objective
-(``--objective.temperature 0.1``). The defaults of optimiser, learning rate, weight decay, warm-up,
-augmentation and objective depend on the method (docs/methods). The default batch size and number of
-epochs are those of Manna et al. 2023 for small images.
+Options of the method have the form ``--method.queue 4096``; hyperparameters of the objective have
+the form ``--objective.temperature 0.1``. The defaults of optimiser, learning rate, weight decay,
+warm-up, augmentation and objective depend on the method (docs/methods). The default batch size and
+number of epochs are those of Manna et al. 2023 for small images.
 """
 
 import importlib
@@ -28,7 +28,9 @@ from isotrope.training.settings import (
 if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod, Options
 
-_of_scratch = Used(lambda scratch: scratch, "only for encoders from scratch, not for {encoder}")
+_of_scratch = Used(
+    lambda scratch: scratch, "leave it out: it is only for encoders from scratch, not for {encoder}"
+)
 
 
 class ImageSettings(RunSettings):
@@ -56,12 +58,12 @@ class ImageSettings(RunSettings):
     )
     encoder: str = in_model(
         "resnet18",
-        "Encoder: resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base with "
-        "random weights; or the run folder, model folder or hub id of a trained encoder.",
+        "Name of an encoder with random weights: resnet9, resnet18, resnet34, resnet50, vit-tiny, "
+        "vit-small or vit-base. Or run folder, model folder or hub id of a trained encoder.",
     )
     width: int | None = in_model(
         None,
-        "Channels of the first stage of a ResNet from scratch. Default: 64.",
+        "Number of channels in the first stage of a ResNet from scratch. Default: 64.",
         ge=1,
         used=_of_scratch,
     )
@@ -74,20 +76,20 @@ class ImageSettings(RunSettings):
     )
     image_size: int | None = in_data(
         None,
-        "Side of the crops in pixels. Default: the side of the images if all have the same side, "
+        "Side of the crops in pixels. Default: the side of the images if all have the same side of "
         "at most 96; otherwise 32, 64, 96, 112 or 224, depending on the size of most images.",
-        used=Used(lambda image_size, side: image_size == side, "the encoder takes {side} x {side}"),
+        used=Used(lambda image_size, side: image_size == side, "give {side}, the encoder's side"),
         ge=4,
     )
-    augment: str | None = in_data(None, "Augmentation of views. Default: depends on the method.")
+    augment: str | None = in_data(None, "Augmentation of crops. Default: depends on the method.")
     pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
-        "Normalisation of the pixels: by ImageNet's mean and standard deviation, or none (values "
-        "in [0, 1]).",
+        "Normalisation of the pixels. imagenet: by ImageNet's mean and standard deviation. none: "
+        "values stay in [0, 1].",
         used=_of_scratch,
     )
-    classes: str | None = in_data(None, "File of the classes to use, one on each line.")
-    limit: int | None = in_data(None, "Largest number of images to train on.", ge=2)
+    classes: str | None = in_data(None, "File with the names of the classes to use, one a line.")
+    limit: int | None = in_data(None, "Maximum number of images to train on.", ge=2)
     holdout: float = in_data(
         0.0,
         "Share of the labelled images to hold out as a test part, if the data have no test part.",
@@ -96,18 +98,18 @@ class ImageSettings(RunSettings):
     )
     knn_every: int = in_watch(
         1,
-        "Number of epochs between kNN scores on the test part, which needs labels. 0: only at the "
-        "start and the end.",
+        "Number of epochs between kNN scores on the test part, for data with labels. 0: scores "
+        "only at the start and the end.",
         ge=0,
     )
     knn_images: int | None = in_watch(
         None,
-        "Largest number of training images, and of test images, for kNN during training. "
-        "Default: all.",
+        "Maximum number of training images, and of test images, for each kNN score during "
+        "training. Default: all.",
         ge=2,
     )
-    linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(128, "Images per step, all devices together.", ge=2)
+    linear: bool = in_watch(True, "Fit a linear probe at the end, if the images have labels.")
+    batch_size: int = in_steps(128, "Number of images per step, on all devices together.", ge=2)
     epochs: float = in_steps(200.0, "Number of epochs, unless --max-steps is given.", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
@@ -115,29 +117,30 @@ class ImageSettings(RunSettings):
         "--learning-rate. With lars, biases and norms have no weight decay.",
         used=Used(
             lambda learning_rate, usual: learning_rate,
-            "also give `--learning-rate`: the method's default rate is for {usual}",
+            "also give `--learning-rate`: the method's default is for the optimiser {usual}",
         ),
     )
     learning_rate: float | None = in_steps(
         None, "Peak learning rate, not scaled by batch size. Default: depends on the method.", gt=0
     )
     weight_decay: float | None = in_steps(
-        None, "Constant weight decay. Default: depends on the method.", ge=0
+        None, "Weight decay, the same at all steps. Default: depends on the method.", ge=0
     )
     warmup_epochs: float | None = in_steps(
-        None, "Number of epochs of learning-rate warm-up. Default: depends on the method.", ge=0
+        None, "Epochs in which the learning rate rises. Default: depends on the method.", ge=0
     )
     scheduler: Scheduler = in_steps("cosine", "Learning-rate schedule after the warm-up.")
     clip: float | None = in_steps(None, "Norm above which gradients are clipped.", gt=0)
     workers: int | None = in_data(
         None,
-        "Number of processes that decode images. Default: one per core, at most 8; with .npz, 0.",
+        "Number of processes that decode images. Default: 0 for an .npz file; otherwise the number "
+        "of cores, at most 8.",
         ge=0,
     )
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the settings of all methods and objectives, such as method.queue."""
+        """Return the names of the settings of all methods and objectives, such as method.queue."""
         options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
         return [*(f"method.{name}" for name in sorted(options)), *super().dotted_names()]
 
@@ -162,7 +165,7 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
 
     Args:
         name: Name of the method.
-        settings: A dict from option to value. Values may be strings, as in flags.
+        settings: Dict from names of options to values; a value may be a string, as in a flag.
     """
     cls = find_method(name).options_class
     fields = hypers(cls)

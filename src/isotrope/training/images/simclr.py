@@ -27,8 +27,8 @@ class SimCLR(ImageMethod):
     train InfoNCE.
 
     Heads: g is a linear layer of width 512, a ReLU and a linear layer of width 128. ``batch_norm``
-    adds a batch normalisation after each linear layer, as Chen et al. do. The code of Draganov et
-    al. and lightly's benchmark have none.
+    adds a batch normalisation after each linear layer, as in Chen et al. The code of Draganov et
+    al. and lightly's benchmark have no batch normalisation in the head.
 
     Target update: There is no target network.
 

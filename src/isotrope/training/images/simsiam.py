@@ -22,9 +22,9 @@ class SimSiamOptions(Options):
     dimension: Annotated[int, Hyper("d", "dimension of the heads' output", at_least=2)] = 2048
     bottleneck: Annotated[int, Hyper("", "width of the predictor's hidden layer", at_least=1)] = 512
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
-    constant: Annotated[bool, Hyper("", "the predictor's learning rate is constant")] = False
+    constant: Annotated[bool, Hyper("", "keep the predictor's learning rate constant")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "factor on the predictor's learning rate", above=0)
+        float, Hyper("", "predictor's learning rate / learning rate of the rest", above=0)
     ] = 1.0
 
 
@@ -44,14 +44,14 @@ class SimSiam(ImageMethod):
 
     Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
     library lightly. On CIFAR-10, Chen and He use learning rate 0.03 times batch size / 256
-    (appendix D). Draganov et al. use 0.2 at batch size 1024, and accumulate the gradient over 8
-    parts of a batch.
+    (appendix D). Draganov et al. use learning rate 0.2 at batch size 1024, and accumulate the
+    gradient over 8 parts of a batch.
 
     Ours: The learning rate of the predictor decays like that of the other parameters, as in the
-    benchmark. With ``constant``, it does not decay, as in section 4.2 of Chen and He (ImageNet). In
-    short trainings, the predictor needs a higher learning rate: set ``predictor_rate`` above 1.
-    Tian et al., 2021, call this factor alpha_p. The crops are SimCLR's. ``--augment simsiam`` uses
-    the crops of Chen and He.
+    benchmark. With ``constant``, this rate does not decay, as in section 4.2 of Chen and He for
+    ImageNet. ``predictor_rate`` is the predictor's learning rate divided by that of the other
+    parameters (alpha_p in Tian et al., 2021). In short trainings, set it above 1. The crops are
+    those of SimCLR. ``--augment simsiam`` uses the crops of Chen and He.
 
     Reference: Chen and He, 2021, algorithm 1.
     """
@@ -85,7 +85,7 @@ class SimSiam(ImageMethod):
         self.predictor = predictor(d, self.options.bottleneck, batch_norm=norm)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Pair each crop's prediction with the other crop's projection, which has no gradient."""
+        """Return one pair for each crop: its prediction, and the other's detached projection."""
         z, other = (self.projector(self.features(crop)) for crop in crops)
         return [
             Views(self.predictor(z), other.detach()),

@@ -1,7 +1,7 @@
 """Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
-The model of the last step is saved. The kNN accuracy during training does not choose the saved
-step, because it is measured on the test set.
+The model of the last step is saved. The step to save is not chosen by the kNN accuracy, because
+this accuracy is measured on the test set.
 """
 
 import functools
@@ -80,16 +80,16 @@ def fit_images(
         data: Folder, .npz file or ``"digits"``, as for ``isotrope train-images``.
         encoder: A name or folder, or your own encoder, such as
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``. Your own encoder is trained
-            in place, and ``cut`` does not change its weights.
+            in place; the setting ``cut`` does not divide its initial weights.
         resume: Whether to continue an interrupted run, as with ``--resume``.
-        callbacks: Callbacks of transformers, called between steps after those of isotrope.
+        callbacks: Callbacks of transformers. They are called between steps, after isotrope's own.
         settings: Any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``. ``objective`` is a name, a class
             or an instance.
 
     Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. For a wrapped module,
-        use the module itself: it is trained in place, and the folder has only the weights.
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. After training a
+        wrapped module, use the module itself, because the folder has only its weights.
 
     Raises:
         InputError: The settings, the data, the encoder or the folder cannot be used.
@@ -123,11 +123,11 @@ def _train(
 
 
 def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) -> "ImageTask":
-    """Check everything, read the data and build the modules to train; write nothing.
+    """Check the settings, read the data and build the modules to train; write nothing.
 
     Args:
-        settings: The run's settings.
-        own_encoder: The user's encoder; None if ``settings.encoder`` names one.
+        settings: Settings of the run.
+        own_encoder: Encoder of the user. None if ``settings.encoder`` names the encoder.
     """
     registry.load_plugins(settings.plugin)
     method = find_method(settings.method)
@@ -147,8 +147,8 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     batches = ImageBatches(images.train, settings.batch_size, settings.seed)
     if batches.size < world_size():
         raise InputError(
-            f"use at most `--devices {batches.size}`: a batch has {batches.size} images, fewer "
-            f"than the {world_size()} processes"
+            f"use at most `--devices {batches.size}`: a batch has {batches.size} images, too few "
+            f"for {world_size()} processes"
         )
     steps = settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
     module = method(
@@ -191,7 +191,7 @@ def _knn_callback(
         DevHistory("kNN accuracy", saved="last"),
         score
         if has_labels(images)
-        else "add labels of two classes and a test part to find out whether training helps",
+        else "to find out whether training helps, add a test part, and labels of several classes",
         column="knn",
         every=settings.knn_every * per_epoch,
     )
@@ -221,7 +221,7 @@ def _make_plan(
 
 
 def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
-    """Return the name of the objective, and the objective with the recipe's hyperparameters."""
+    """Return a tuple (name, objective); given settings replace those of the recipe."""
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
     name = (settings.objective or method.recipe.objective).lower()
@@ -266,7 +266,7 @@ def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> 
 
 
 def has_labels(images: ImageSet) -> bool:
-    """Return whether the data can be scored: a test set with labels of at least two classes."""
+    """Return whether models can be scored: a test set and labels of two or more classes exist."""
     train_labels, test = images.train.labels, images.test
     if train_labels is None or test is None or test.labels is None:
         return False
@@ -283,9 +283,9 @@ def _check_temporary_folder(folder: str) -> None:
     """Refuse a folder whose path is too long for a socket: the workers would hang."""
     if os.name == "posix" and len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
         raise InputError(
-            f"set TMPDIR to a folder with a path of at most {_MAX_FOLDER_BYTES} bytes, or use "
-            f"`--workers 0`: {folder} has {len(os.fsencode(folder))} bytes, and the sockets of "
-            "workers need a shorter path"
+            f"set TMPDIR to a folder whose path has at most {_MAX_FOLDER_BYTES} bytes, or use "
+            f"`--workers 0`: the path {folder} has {len(os.fsencode(folder))} bytes, too many for "
+            "the sockets of workers"
         )
 
 
@@ -295,7 +295,7 @@ def _ignore_interrupts(worker: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(TrainingTask):
-    """A training on images that is ready to start: settings are checked, data are read."""
+    """A training on images whose settings are checked and whose data are read."""
 
     kind = "train-images"
     logged = (*MEASURED, *TRACKED)
@@ -306,7 +306,7 @@ class ImageTask(TrainingTask):
     batches: ImageBatches
 
     def loader(self, start: int) -> DataLoader[ImageBatch]:
-        """Return a loader of the batches from step ``start`` on; workers decode them if needed."""
+        """Return a loader of the batches from step ``start`` on; workers decode the images."""
         dataset = ImageSteps(self.batches, start, self.module.steps, rows_of(self.batches.size))
         return DataLoader(
             dataset,
@@ -334,7 +334,10 @@ class ImageTask(TrainingTask):
             with suppress(Unreadable):  # it is replaced and counted when it is read
                 held, read = grey_levels(first.opened(first.keys[0]))
                 if held > read:
-                    warn(f"{first.keys[0]}: 8-bit reading keeps {read} of {held:,} grey values")
+                    warn(
+                        f"{first.keys[0]}: images are read with 8 bits, so only {read} of its "
+                        f"{held:,} grey values remain different"
+                    )
         plan = module.plan
         say(
             f"{self.module.steps:,} steps with batches of {self.batches.size}; {module.name} with "
@@ -344,12 +347,12 @@ class ImageTask(TrainingTask):
         )
         if not has_labels(images):
             say(
-                "no kNN accuracy is measured: it needs labels of two classes and a test part "
-                "(--holdout 0.1 makes one)"
+                "no kNN accuracy is measured: it needs labels of at least two classes, and a test "
+                "part (--holdout 0.1 holds out 10% of the images)"
             )
 
     def finish(self) -> Result:
-        """Score the final model with a linear probe, then save it."""
+        """Score the final model with a linear probe, save the model, and return the result."""
         result, encoder = self.result(), self.module.encoder
         check_finite_weights(encoder, self.module.steps)
         result.metrics["linear"] = None

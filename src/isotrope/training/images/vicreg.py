@@ -1,4 +1,4 @@
-"""VICReg: two crops, a wide projector, and the variance-invariance-covariance loss."""
+"""VICReg: two crops, a wide head, and a loss with variance, invariance and covariance terms."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -18,26 +18,26 @@ class VICRegOptions(BarlowTwinsOptions):
 
 
 class VICRegMethod(ImageMethod):
-    r"""Pull views together, keep variances and remove covariances, without negatives or a teacher.
+    r"""Pull views together, keep the variance of each dimension, and remove covariances.
 
     Pairs of views: x and x' are two random crops of an image, f is the encoder and g the head. The
     objective gets one pair for each image, z = g(f(x)) and z' = g(f(x')). Gradients flow through z
     and z', which are not normalised (``space="raw"``).
 
-    Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between them.
-    The last layer has no bias, as in Bardes et al., whose layers have width 8192.
+    Heads: g has three linear layers of width 2048, with batch normalisation and ReLU between the
+    layers. The last layer has no bias, as in Bardes et al. Their layers have width 8192.
 
     Target update: There is no target network.
 
     Recipe: Bardes et al. multiply the invariance (distance of the views) by 25, the variance by 25
     and the covariance by 1. Their code averages the invariance over the D dimensions and the
-    variance over the two views. isotrope sums both, so its sim_coeff is 25 / D and its var_coeff 25
-    / 2. The other settings are those of Manna et al., 2023, for other methods on CIFAR, but the
-    learning rate is half of theirs. Bardes et al. use LARS, learning rate 0.2 at batch size 256,
-    and weight decay 1e-6 except on biases and norms.
+    variance over the two views. isotrope computes sums instead of these means, so sim_coeff is 25 /
+    D and var_coeff is 25 / 2. The other settings are those of Manna et al., 2023, for other methods
+    on CIFAR, with half of the learning rate. Bardes et al. use LARS, learning rate 0.2 at batch
+    size 256, and weight decay 1e-6 except on biases and norms.
 
-    Ours: The learning rate is lower and the warm-up takes 10 epochs, because the loss is not
-    bounded without normalisation.
+    Ours: The learning rate is half of that of Manna et al., and the warm-up takes 10 epochs,
+    because the loss has no upper bound without normalisation.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
@@ -61,7 +61,7 @@ class VICRegMethod(ImageMethod):
 
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
-        """Return the recipe's hyperparameters; ``sim_coeff`` depends on the head's dimension."""
+        """Return the recipe's hyperparameters, with ``sim_coeff`` for the dimension of the head."""
         settings = super().settings_of(objective, options)
         if objective == "vicreg":
             assert isinstance(options, VICRegOptions)
