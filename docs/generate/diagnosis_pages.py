@@ -223,13 +223,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "If a diagnosis has this verdict, it leaves out the following verdicts, because the "
-            "same fault can also cause them",
+            f"The fault `{word}` can also lead to other verdicts. A diagnosis with `{word}` leaves "
+            "out these verdicts",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"If a diagnosis has one of the following verdicts, it leaves out `{word}`, because "
-            f"the faults named by these verdicts can also cause `{word}`",
+            f"Other faults can also lead to `{word}`. A diagnosis that names one of these faults "
+            f"leaves out `{word}`. The faults are",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -246,8 +246,8 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     faulty = [row for row in trainings if row["planted"] == word]
     if not faulty:
         missing = (
-            "None of the trainings in the [benchmark](../diagnosis.md#how-it-was-tested) of the "
-            "Doctor was built to get this verdict."
+            "The verdict is not tested: in the Doctor's "
+            "[benchmark](../diagnosis.md#how-it-was-tested), no training was built to get it."
         )
         return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
     lines = ["| training | verdict | change |", "|---|---|---|"]

@@ -21,8 +21,9 @@ KINDS = {
 _INTRODUCTION = {
     "result": "What the paper prints here is wrong. The correction changes a formula, a bound or a "
     "statement.",
-    "misprint": "In these places, another place of the paper, a proof or the released code has the "
-    "right form, or two places contradict each other.",
+    "misprint": "The right form of each formula or statement here is known: from another part "
+    "of the paper, from a proof or from the released code. In some entries, two parts of the "
+    "paper contradict each other.",
     "code": "The paper is not wrong here, but its published numbers come from the released code. "
     "isotrope can train with either form (the setting `variant`).",
     "withdrawn": "These entries were wrong. Their numbers stay, because they may be cited.",
@@ -101,7 +102,7 @@ def _entry(row: Erratum) -> str:
     lines = [
         f'#### <a id="{row.number}"></a>{row.number}: {row.where}',
         "",
-        f"- {'It said' if row.kind == 'withdrawn' else 'Printed'}: {row.printed}.",
+        f"- {'The entry said' if row.kind == 'withdrawn' else 'Printed'}: {row.printed}.",
     ]
     if row.kind == "withdrawn":
         return "\n".join([*lines, f"- Withdrawn: {row.proof}"])

@@ -182,7 +182,7 @@ def _warmup(epochs: float) -> str:
 
 def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        f"`{name}={value:g}`" if isinstance(value, float) else f"`{name}={value}`"
         for name, value in values.items()
     )
 

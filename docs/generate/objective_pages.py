@@ -69,7 +69,7 @@ _LEFT = {
 _LETTERS = {
     r"\b(h|s|d|theta)_i": "h_i is the embedding of an anchor, and h'_i is that of its positive. "
     "In the formulas, the anchors are the first view of the batch, and the positives are the "
-    "second view{exchanged}. h_j and h'_j are another pair of the batch. All embeddings {unit}",
+    "second view{exchanged}. {other}. All embeddings {unit}",
     r"\bx_j": "x_j is a negative of anchor i",
     r"\bh'?_[ijkl]\.\w": "h_i.h_j is the dot product of two embeddings",
     r"(?s)\A(?!.*a negative j).*\bs_[ik]": "s_ij is the cosine similarity of h_i and h_j, and "
@@ -81,13 +81,13 @@ _LETTERS = {
     r"\b2?N\b": "N is the number of pairs in the batch (n under Shapes)",
     r"1/D|\(D \(": "D is the number of coordinates of an embedding",
     r"\(H\)": "H has the rows h_i, and H' has the rows h'_i",
-    r"\bA, given": "A is the matrix I - (1 - nu) diag C; with `diagonal=False`, A is I",
+    r"\balso A\b": "A is the matrix I - (1 - nu) diag C; with `diagonal=False`, A is I",
     r"\bdiag C": "I is the identity matrix, C is sum_i h_i h'_i^T / N, and diag C is C without its "
     "off-diagonal elements",
-    r"max_k s_ik'": "k is a negative of anchor i",
+    r"\b(max|min)_k ": "k is a negative of anchor i",
     "GD_i = d_i": "d_i is the number GD_i, given under Gradient",
     "W_ij = w_ij": "w_ij is the number W_ij, given under Gradient",
-    "p_ij and p_i, given": "p_ij and p_i are values of a softmax, given under Gradient",
+    "p_ij and p_i, which": "p_ij and p_i are values of a softmax, given under Gradient",
     r"\bdirections\b": "The loss has two directions: in one, the anchors are the first view; in "
     "the other, the anchors are the second view",
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
@@ -239,9 +239,10 @@ def page(cls: type[Objective]) -> str:
             "its positive, and θ\\_ij' is the angle between the anchor and a negative. In the left "
             "and the right panel, the horizontal axis has the mean of the 31 angles θ\\_ij'; their "
             "standard deviation is 0.1 radians. In the middle panel, each dot is a negative, and "
-            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} In this "
-            "picture, the positive and the negatives lean away from the anchor in directions that "
-            "are orthogonal to each other. Both views of a negative are the same vector.",
+            f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} For the "
+            "picture, we chose embeddings in the simplest position: without their part along the "
+            "anchor, the positive and the 31 negatives are orthogonal to one another, and the two "
+            "embeddings of each negative's pair are equal.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Properties", _declared(objective), "## Source"]
@@ -268,11 +269,17 @@ def _letters(objective: Objective, text: str) -> str:
     if not found:
         return ""
     unit = "have length 1" + " with the default `space`" * ("space" in fields)
+    near = "h_j its nearest neighbour" in " ".join(text.split())
+    other = escaped(
+        "h_j is the row of the anchors' view that is nearest to h_i, and h'_j is its positive"
+        if near
+        else "h_j and h'_j are another pair of the batch"
+    )
     twice = objective.two_directions and not re.search(r"\bdirections\b", text)
     exchanged = "; the loss also contains the formulas with the two views exchanged" * twice
+    filled = {"unit": unit, "exchanged": exchanged, "other": other}
     return "Letters of the formulas:\n\n" + "\n".join(
-        f"- {escaped(one.replace('`', '``')).format(unit=unit, exchanged=exchanged)}."
-        for one in found
+        f"- {escaped(one.replace('`', '``')).format_map(filled)}." for one in found
     )
 
 

@@ -40,7 +40,7 @@ FORMULAS = {
     "mixcse": "L_i = " + _SOFTMAX + r" + e^{h_i^\top v_i/\tau}},"
     r"\qquad v_i = \frac{\lambda h'_i + (1 - \lambda) h'_{i+1}}{Z_i}",
     "mixedinfonce": "L_i = " + _SOFTMAX + r" + e^{h_i^\top v_i/\tau}},"
-    r"\qquad v_i = \frac{\lambda h'_g + (1 - \lambda) h'_n}{Z_i}",
+    r"\qquad v_i = \frac{\lambda h'_g + (1 - \lambda) h'_a}{Z_i}",
     "modifiedbarlowtwins": _CUT_BARLOW,
     "modifiedmhe": r"L_i = d_i \sum_{j \ne i} W_{ij} \big(h_i^\top h_j - r\, h_i^\top h'_i\big)",
     "modifiedmhs": r"L_i = d_i\, W_{ij} \big(h_i^\top h_j - r\, h_i^\top h'_i\big)",
@@ -76,8 +76,8 @@ _VIEWS = (
     "need more time and memory than with `infonce`."
 )
 _GRADIENT = (
-    "Use it only to compare gradients, in trainings or in measurements. As in Tao et al. (2022), "
-    "the loss was built to have a given gradient: {gradient}."
+    "Use it only to compare gradients, in trainings or in measurements. The loss was built so that "
+    "its gradient is {gradient}. The idea is from Tao et al. (2022)."
 )
 
 USES = {
@@ -144,7 +144,7 @@ USES = {
     "vicreg": "Use it on images. On sentences, use `modifiedvicreg`, because `vicreg` never stops "
     "pushing.",
     "vicreggrad": _GRADIENT.format(
-        gradient="that of VICReg ([`vicreg`](vicreg.md)) as Li et al. (2024) print it, without "
+        gradient="the one that Li et al. (2024) print for VICReg ([`vicreg`](vicreg.md)), without "
         "centring and without the hinge on standard deviations"
     ),
 }

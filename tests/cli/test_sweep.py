@@ -243,7 +243,7 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "--vary: a: unknown setting"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
         (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "'random' or 'tpe'"),
-        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid draws no values"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid takes all values"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--seeds", "1", "1"],
             "--seeds 1 1 has one seed twice",

@@ -59,4 +59,6 @@ def test_cause_and_effect_and_what_was_broken_on_purpose() -> None:
     assert "`--weight-decay 5e-4`" in text
     assert "(1e30" not in text
     assert "above 1e30" in verdict_page("diverging", ZOO, page("diverging")), "two rules come to it"
-    assert "was built to get this verdict" in verdict_page("overfitting", ZOO, page("overfitting"))
+    assert "no training was built to get it" in verdict_page(
+        "overfitting", ZOO, page("overfitting")
+    )

@@ -79,7 +79,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"images": np.array(["a", "b"])}, "255, not <U1"),
     "records": ({"images": np.zeros(4, [("a", "u1")])}, "as uint8 from 0 to 255"),
     "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each of the"),
-    "labels of floats": ({"images": X, "labels": np.ones(4)}, "give integers or names in"),
+    "labels of floats": ({"images": X, "labels": np.ones(4)}, "as integers or names, not"),
     "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "without Python objects"),
     "labels beyond the names": (
         {"images": X, "labels": np.array([0, 1, 2, 9]), "class_names": np.array(["a", "b"])},

@@ -109,7 +109,7 @@ def _outputs() -> Iterator[Case]:
     places: list[tuple[str, str, Prepare, str]] = [
         ("a file", "file", file, "output file is a file"),
         ("below a file", "file/run", file, "file"),
-        ("a full folder", "full", full, "is not empty"),
+        ("a full folder", "full", full, "has files, but no run"),
         ("a link to itself", "loop", loop, "loop"),
         ("below a link to itself", "loop/run", loop, "loop"),
         ("a device", "/dev/null", lambda room: None, "/dev/null"),
@@ -136,7 +136,7 @@ def _outputs() -> Iterator[Case]:
     yield Case(
         "output/resume in a folder without a run",
         text("full", "--resume", prepare=full),  # type: ignore[arg-type]
-        "has no run",
+        "has no config.yaml",
     )
     yield Case(
         "output/a report on a folder",

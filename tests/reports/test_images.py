@@ -47,7 +47,7 @@ def test_pictures(tmp_path: Path) -> None:
     drawn = [panel for _, panels, _ in sections(images) for panel in panels]
     assert [panel.key for panel in drawn] == list(OWN)
     assert drawn[0].title == "kNN accuracy"
-    assert "the last step, which is the model that was saved" in drawn[0].note
+    assert "last step, whose model was saved" in drawn[0].note
     for panel in drawn:
         assert f'id="series-{panel.key}-1"' in panel.svg
 

@@ -133,6 +133,6 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_embedded(
     Path(settings.output).mkdir()
     (Path(settings.output) / "notes.txt").write_text("mine")
     monkeypatch.setattr(auto_temperature, "encoder_of", lambda _: pytest.fail("loaded"))
-    with pytest.raises(InputError, match="is not empty"):
+    with pytest.raises(InputError, match="has files, but no run"):
         auto_temperature.with_temperature(settings, resume=False)
     assert encoder_of(settings)

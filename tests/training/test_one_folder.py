@@ -94,7 +94,7 @@ def test_what_is_refused_leaves_no_lock(quick: dict, tmp_path: Path) -> None:
     (tmp_path / "run" / "notes").write_text("mine")
     before = (tmp_path / "run").stat().st_mtime_ns
     for resume in (False, True):
-        with pytest.raises(InputError, match=r"continue the run in|has no run"):
+        with pytest.raises(InputError, match=r"continue the run in|has no config"):
             fit(**quick, resume=resume)
     assert (tmp_path / "run").stat().st_mtime_ns == before
 

@@ -165,7 +165,7 @@ def test_a_folder_in_use_is_refused(quick: dict) -> None:
 def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    with pytest.raises(InputError, match=r"has no run \(no config.yaml\)"):
+    with pytest.raises(InputError, match=r"has no config.yaml to resume"):
         fit(**quick, resume=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match=r"give a folder as output: .* is a file"):

@@ -341,7 +341,7 @@ def _listed(kind: str, result: "Result") -> str:
     filled = [[*row, *["-"] * (width - len(row))] for row in values]
     lines = [table([kind, "x 100", "from", "to"][:width], filled)]
     if width > 2:
-        lines.append(f"from, to: {LEVEL:.0%} interval by the bootstrap over the scored items")
+        lines.append(f"from, to: ends of the {LEVEL:.0%} interval, by a bootstrap of scored items")
     if unseen := details.get("unseen"):
         lines.append(
             f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "

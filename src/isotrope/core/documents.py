@@ -116,7 +116,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         values = loader.construct_document(node) if node is not None else None
     except RecursionError:
         raise InputError(
-            f"{place(path)} is nested too deeply; write `key: value` on each line"
+            f"{place(path)}: write `key: value` on each line; this file is nested too deeply"
         ) from None
     # the safe loader passes on the errors of int(), float() and datetime for impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:

@@ -37,7 +37,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
     Args:
         header: The names of the columns; a name may have several lines.
         rows: Rows with one text for each column.
-        width: Characters in a line; the last column is wrapped to fit. With None, nothing is.
+        width: Characters in a line; the last column is wrapped to fit. With None, it is not.
     """
     rows = [[legible(cell) for cell in row] for row in rows]
     if width is not None:

@@ -150,7 +150,7 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
 
 
 def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the list of tab-separated cells of each line.
+    """Yield a tuple for each line: its line number, and the list of its tab-separated cells.
 
     Args:
         path: The file.

@@ -103,7 +103,7 @@ class Anatomy:
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether to measure ``step``. None: the next step of the training."""
+        """Return whether to measure ``step``; None stands for the next step of the training."""
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
 
@@ -239,7 +239,7 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Write numbers into the row of ``step``; a missing row is added. None: the newest row."""
+        """Write numbers into the row of ``step`` (if None, the newest); a missing row is added."""
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)

@@ -86,7 +86,7 @@ class RunEvidence:
         details: The field ``details`` of result.json; empty if there is no result.json.
         objective: Objective of the training; None if unknown.
         probe: Measurements of the saved encoder on a sample of the data: a dict with columns of
-            metrics.csv, ``mean_cosine``, ``copies``, ``count`` and ``dimension``. None: no sample.
+            metrics.csv, ``mean_cosine``, ``copies``, ``count`` and ``dimension``; or None.
         start: The same measurements of the encoder before training; None if not measured.
         judgement: Whether training helped; None if the run has no scores.
         losses: One dict for each loss of a training in another trainer. The possible keys are
@@ -125,7 +125,7 @@ class RunEvidence:
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return a column's median in the last third of the log. No log: the value in ``probe``."""
+        """Return a column's median in the last third of the log; without one, ``probe``'s value."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)

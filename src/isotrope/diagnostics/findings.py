@@ -96,7 +96,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The verdicts of the findings. No findings: "healthy" and the verdicts of remarks."""
+        """The verdicts of the findings; without findings, "healthy" and the verdicts of remarks."""
         remarks = (remark.verdict for remark in self.remarks)
         words = dict.fromkeys(finding.verdict for finding in self.findings)
         return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))

@@ -109,7 +109,7 @@ METRICS = (
         symbol="W",
         panel=_share(
             "gradient",
-            "1: only the hardest negative pushes.",
+            "A value of 1 means that only the hardest negative pushes.",
             title="Weight on the hardest negative, W",
         ),
         heading="Hardest share",
@@ -145,7 +145,7 @@ METRICS = (
         "more spread out.",
         panel=Panel(
             "spread",
-            "Ring: first step; dot: last. Lower is better on both axes.",
+            "The ring is the first step, the dot the last. Lower is better on both axes.",
             title="Uniformity over alignment",
             key="trajectory",
             kind="path",
@@ -159,7 +159,7 @@ METRICS = (
         "mean length of the embeddings that the objective receives",
         "Mean length of the embeddings before they are scaled to length 1. Gradients on embeddings "
         "are divided by this length, so growing norms slow a training down.",
-        panel=Panel("norms", "Mean length, before it is set to 1.", least=0.0, logarithmic=True),
+        panel=Panel("norms", "Mean length before the scaling.", least=0.0, logarithmic=True),
         line="embeddings that the objective gets",
         heading="Norm",
         only="images",
@@ -185,7 +185,7 @@ METRICS = (
         "Mean lengths of the pull and of the push on an anchor, in the tangent plane of the unit "
         "sphere: a normalised anchor can move only in this plane (Nie et al. 2023).",
         panel=_length(
-            "gradient", "Mean length of the pull and of the push on an anchor.", key="parts"
+            "gradient", "Two curves: mean length of the pull, and of the push.", key="parts"
         ),
         line="pull",
     ),
@@ -211,11 +211,11 @@ METRICS = (
         "Angles",
         "mean angle between an anchor and its positive",
         "Angles between an anchor and its positive, and between an anchor and its negatives, in "
-        "radians. Lines: means. Bands: one standard deviation (Li et al. 2024, figure 9).",
+        "radians. Lines are means, bands one standard deviation (Li et al. 2024, figure 9).",
         unit="rad",
         panel=_length(
             "angles",
-            "Mean and one standard deviation; the curves should be far apart. Dashed: 90 degrees.",
+            "Mean and one standard deviation; the curves should be far apart. 90 degrees: dashed.",
             title="Angles to positive and negatives",
             key="angles",
             most=pi,
@@ -298,7 +298,7 @@ METRICS = (
         "number of directions over which the embeddings spread",
         "Number of directions over which the embeddings spread: 1 on a line, the number of "
         "dimensions if all directions are used evenly.",
-        panel=_length("spread", "Over how many directions the embeddings spread."),
+        panel=_length("spread", "Number of directions over which the embeddings spread."),
     ),
     Metric(
         "false_negatives",
@@ -347,8 +347,8 @@ METRICS = (
     Metric(
         "label_gap",
         "Gap of the labels",
-        "for a loss of labelled pairs: mean angle of the pairs with low labels minus mean angle of "
-        "the pairs with high labels, divided by the larger of their two standard deviations",
+        "for a loss of labelled pairs: how much larger the mean angle is in pairs with low labels "
+        "than in pairs with high labels, in units of the larger standard deviation of the angles",
         logs=("doctor",),
     ),
     Metric(
@@ -360,8 +360,8 @@ METRICS = (
         logs=("text", "doctor"),
         panel=Panel(
             "training",
-            "Dashed: before training. Dot: the best step, whose model was saved. With --refit, the "
-            "saved model is the mean of this model and a second one.",
+            "Dashed line: score before training. Dot: best step, whose model was saved (with "
+            "--refit, the mean of this model and a second one).",
             kind="score",
             place=-2,
         ),
@@ -377,7 +377,7 @@ METRICS = (
         logs=("images",),
         panel=Panel(
             "training",
-            "Dashed: before training. Dot: the last step, which is the model that was saved.",
+            "Dashed line: accuracy before training. Dot: last step, whose model was saved.",
             kind="score",
             least=0.0,
             most=100.0,
@@ -399,7 +399,7 @@ METRICS = (
         "InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on as many "
         "training records. Both losses fall while training generalises (Nie et al. 2023, fig. 1).",
         logs=("text",),
-        panel=Panel("training", "From the step where the held-out curve rises, training overfits."),
+        panel=Panel("training", "When the held-out curve begins to rise, training overfits."),
         line="held out",
     ),
     Metric(

@@ -52,8 +52,8 @@ def copied(*times: Callable[[str], float | None]) -> bool:
 def separation(row: Row | None) -> float | None:
     """Return how much nearer positives are than negatives; None if unknown.
 
-    This is the mean angle to negatives minus the mean angle to positives, divided by the larger of
-    the two standard deviations. For a loss of labelled pairs, the result is ``label_gap``.
+    This is how much larger the mean angle to negatives is than that to positives, in units of the
+    larger standard deviation. For a loss of labelled pairs, the result is ``label_gap``.
     """
     if row is not None and row.get("label_gap") is not None:
         return row["label_gap"]

@@ -45,8 +45,8 @@ class SeenBatch:
             imitates a teacher's scores; ``nothing``: no gradient; ``other``: any other loss.
         numbers: A dict from columns of metrics.csv to measurements.
         evidence: Sums over pairs, from which the temperature of a softmax is computed.
-        factor: Gradient of a softmax loss, divided by the gradient of InfoNCE. Other losses: 1.
-            Unknown: None.
+        factor: Gradient of a softmax loss, divided by the gradient of InfoNCE; None if it is
+            unknown, and 1 for other losses.
         places: Pairs (row of an anchor in the batch, row of its false negative).
     """
 
@@ -244,7 +244,7 @@ def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
 
 
 def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
-    """Return mean ``near`` minus mean ``far``, divided by the larger standard deviation."""
+    """Return how much larger the mean of ``near`` is, in units of the larger deviation."""
     if min(near.numel(), far.numel()) < least:
         return None
     spread = max(float(side.std(correction=0)) for side in (near, far))

@@ -102,13 +102,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a verdict's function ``when``, if the verdict is given.
+    """The value that a verdict's function ``when`` returns if the verdict applies.
 
     Attributes:
         evidence: Numbers that a finding shows. The numbers that decide the verdict are first.
         detail: One or two sentences on the fault; if empty, the detail of the verdict is shown.
         change: Flags of ``isotrope train``; if empty, the change of the verdict is shown.
-        decided_by: Threshold whose source is cited; if empty, the threshold of the first number.
+        decided_by: Name of the threshold whose source is cited; if empty, that of ``evidence[0]``.
     """
 
     evidence: tuple[Evidence, ...]

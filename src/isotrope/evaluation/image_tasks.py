@@ -1,4 +1,4 @@
-"""Makes the image tasks of ``isotrope.evaluate``, from a run's pictures or labelled pictures.
+"""Makes the image tasks of ``isotrope.evaluate``; they read a run's data or a labelled folder.
 
 Pictures are read and encoded in blocks. Memory holds all features, and the pixels of one block.
 """

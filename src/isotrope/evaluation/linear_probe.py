@@ -36,9 +36,9 @@ class Probe:
     Attributes:
         epochs: Number of passes over the training part.
         batch_size: Number of rows in each step.
-        learning_rate: The learning rate of the first step, for every batch size. Below 7.6, the
-            steps are stable: the limit is 2 (1 + 0.9) / c, with momentum 0.9 and a curvature c of
-            at most 1/2 (the rows have mean 0 and mean squared length 1).
+        learning_rate: The first learning rate, whatever the batch size. Below 7.6, the steps are
+            stable: the limit is 2 (1 + 0.9) / c, with momentum 0.9 and a curvature c of at most
+            1/2 (the rows have mean 0 and mean squared length 1).
         weight_decay: Factor lambda of lambda/2 ||W||^2, which is added to the mean loss. W are the
             weights without the bias.
         seed: Seed of the order of the rows.

@@ -45,7 +45,7 @@ class Task:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def key(self, model: str) -> dict[str, Any]:
-        """Return a dict of what determines the scores; ``model`` is the model's fingerprint."""
+        """Return a dict of all that determines the scores; ``model`` is the model's fingerprint."""
         return {
             "model": model,
             "kind": self.kind,

@@ -107,7 +107,7 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str) -> None:
-    """Raise an error if a class has too few examples to be scored, or scikit-learn is missing."""
+    """Raise an error if a class has too few examples, or if scikit-learn is missing."""
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
     # with 13 examples of each class, 5% of the examples outside a fold are at least one

@@ -37,4 +37,4 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
         return
     if 8 * int((apart & assumed.isfinite() & true.isfinite()).sum()) > len(true):
         raise WrongCoupling(reason)
-    raise Unfused("some derivatives contradict the declared coupling of the anchors")
+    raise Unfused("derivatives of some anchors contradict the objective's declared `coupling`")

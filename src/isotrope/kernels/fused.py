@@ -1,8 +1,8 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
 A formula computes the loss from a few statistics of each row. Autograd differentiates the formula
-as soon as the statistics of a block are known; the derivative by the log-sum-exp is the gradient
-dissipation. Two matrix products with the block then give the gradients. There are three ways:
+as soon as the statistics of a block are known. Two matrix products with the block then give the
+gradients. There are three ways:
 
 - *One pass* is used if the loss of a row does not depend on other rows (InfoNCE, DCL, triplets,
   mixed negatives), or depends on other rows only through numbers that are known beforehand (DCLW),

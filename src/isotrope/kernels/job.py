@@ -92,9 +92,9 @@ class Job:
         """Evaluate and differentiate the formula for some anchors of a batch of ``rows`` anchors.
 
         Returns:
-            A tuple of three: the value (one summand for each anchor, or one number); a list with
-            the derivative by ``positive`` and the derivatives by ``values``; and the derivative
-            by ``learnt``, or None if ``learnt`` is None.
+            A tuple of three: the value (one summand for each anchor, or one number); a list of
+            its derivatives with respect to ``positive`` and ``values``; and its derivative with
+            respect to ``learnt``, or None if ``learnt`` is None.
 
         Raises:
             Unfused: The formula has no derivative, or uses statistics that were not recorded.

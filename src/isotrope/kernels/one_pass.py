@@ -8,7 +8,7 @@ is enough for these couplings:
 - ``none``: The loss of a row needs only the statistics of this row.
 - ``positives``, ``linear``: The derivatives of a row's loss need only the statistics of this row
   and the similarities of all positive pairs, which are known beforehand.
-- ``total``: The derivative by the sum of e^{s/tau} is the same number for all rows. At the end,
+- ``total``: The derivative with respect to sum e^{s/tau} is equal for all rows. At the end,
   the gradients are multiplied by this number.
 - ``batch``: The loss may need the statistics of all rows, so one block must hold all rows.
 

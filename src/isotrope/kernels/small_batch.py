@@ -77,7 +77,7 @@ class _AcrossViews(torch.autograd.Function):
     With ``gaps`` it returns only log-sum-exp - s_ii' / tau. The rows of X = u v^T / tau, with unit
     rows u and v, are one direction; the columns of X are the other direction. Let E = e^X, with
     zeros for pairs that are not negatives, and g, g' the gradients by the log-sum-exps of both
-    directions. Then the gradient by X is E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj).
+    directions. Then the gradient with respect to X is E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj).
     """
 
     @staticmethod

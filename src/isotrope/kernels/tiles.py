@@ -127,13 +127,13 @@ class Vectors:
         return combined.to(self.raw.dtype)
 
     def to_raw(self, gradient: Tensor) -> None:
-        """Convert the gradient by all unit vectors, in place, to the gradient by ``raw``."""
+        """Turn, in place, the gradient of the unit vectors into that of the ``raw`` vectors."""
         some = _CACHED if self.raw.device.type == "cpu" else len(self)
         for rows in blocks(0, len(self), some):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Convert a gradient by some unit rows, in place, to the gradient by rows of ``raw``."""
+        """Turn, in place, the gradient of some unit rows into that of these rows of ``raw``."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 

@@ -4,7 +4,7 @@ The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every 
 s and temperature tau. Then the formula is evaluated and differentiated. The second pass forms the
 blocks again and multiplies them by the derivatives. For two views of n rows and d dimensions, both
 passes together take 8 n^2 d operations. If the loss is linear in the sums, as for MIO, the
-derivatives by the sums are known beforehand. One pass is then enough (6 n^2 d operations).
+derivatives with respect to the sums are known, and one pass is enough (6 n^2 d operations).
 """
 
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ class _TwoPasses:
         }
 
     def foresee(self) -> None:
-        """Predict the derivatives by the row sums: evaluate the formula at sums of 1."""
+        """Predict the derivatives for the row sums: evaluate the formula at sums of 1."""
         self.sums = self._everywhere(1.0)
         _, (_, *by), _ = self._evaluate(0)
         for direction in range(self.directions):

@@ -57,8 +57,8 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
-            step. ``trained``: the best step; but the last step, if the first step is best, scores
-            are means, and the last mean is lower by at most two standard errors.
+            step. ``trained``: the best step. If this is the first step, and scores are means, the
+            last step is saved, unless its mean is lower by over two standard errors.
         scores: A dict from step to score, for all evaluations.
         evaluations: A dict from step to evaluation: the first, the best and the newest.
     """
@@ -141,8 +141,8 @@ class Judgement:
 
     Attributes:
         outcome: ``improved``: the saved model is better than the start, by more than noise.
-            ``worse``: the saved model is not, and the last step is worse than the start, by more
-            than noise. ``not known``: only the start was scored. ``within noise``: all other cases.
+            ``worse``: the saved model is no better, and the last step is worse, by more than
+            noise. ``not known``: only the start was scored. ``within noise``: all other cases.
         sentence: The judgement with its numbers, as a sentence.
         numbers: A dict from ``start``, ``saved`` and ``last`` to dicts of ``step`` and ``score``.
             ``saved`` and ``last`` also have the ``difference`` to ``start``, its bounds ``low`` and
@@ -172,7 +172,7 @@ def judge(history: DevHistory) -> Judgement:
     """Judge by the paired bootstrap over the examples of the dev set.
 
     The saved model and the last step are compared with the model before training. A difference is
-    more than noise if its p-value is at most 0.05. Holm's method corrects two p-values.
+    more than noise if its p-value is at most 0.05. Holm's method corrects both p-values.
 
     The best step was chosen on the same dev set, so its score is slightly too high. The interval
     includes the effect of the choice of examples, but not of the step or the seed. To compare on

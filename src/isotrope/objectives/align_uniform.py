@@ -17,7 +17,7 @@ _TABLE = "Nie et al., 2023, table 2 (with pairs=within)"
 
 # 1/(2 t) is a temperature and has its bounds; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
-    float, Hyper("t", "factor on the squared distances in U", at_least=1e-4, at_most=5e3)
+    float, Hyper("t", "factor on squared distances, in exponents", at_least=1e-4, at_most=5e3)
 ]
 
 
@@ -73,7 +73,7 @@ class AlignUniform(
     t: InverseTemperature = 6.0
     balance: Annotated[
         float,
-        Hyper("lambda", "weight of U; alignment has the weight 1 - lambda", at_least=0, at_most=1),
+        Hyper("lambda", "weight of uniformity (alignment: 1 - lambda)", at_least=0, at_most=1),
     ] = 0.1
     pairs: Annotated[
         Literal["cross", "within"],

@@ -25,9 +25,9 @@ class ArcCon(
 ):
     r"""InfoNCE with an angle u added to the angle between an anchor and its positive.
 
-    Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} +
-    sum_{j != i} e^{s_ij'/tau}) ). theta_ij' is the angle and s_ij' the cosine of anchor i and
-    positive j; tau is the temperature.
+    Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} + sum_{j != i}
+    e^{s_ij'/tau}) ). theta_ij' is the angle between anchor i and positive j, and s_ij' is the
+    cosine of this angle. tau is the temperature.
 
     Gradient: dissipation GD_i = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_{k != i} e^{s_ik'/tau});
     weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); ratio R_i = sin(theta_ii' + u) /

@@ -30,10 +30,10 @@ class BarlowTwins(
     et al., who use nu = 0.0051.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
-    D h'_i, with the diagonal matrix D = (2/N) (I - (1 - nu) diag C); the rest of the gradient, (2
-    nu / N^2) |h'_i|^2 h_i, has no effect, because it is parallel to h_i and embeddings are
-    normalised. There is no single R, because D scales each coordinate differently. GD, W and R are
-    not defined for space="batchnorm".
+    (2/N) A h'_i, with the diagonal matrix A = I - (1 - nu) diag C; the rest of the gradient, (2 nu
+    / N^2) |h'_i|^2 h_i, has no effect, because it is parallel to h_i and embeddings are normalised.
+    There is no single R, because A scales each coordinate differently. GD, W and R are not defined
+    for space="batchnorm".
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

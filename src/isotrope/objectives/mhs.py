@@ -25,22 +25,23 @@ class MHS(
         "Li et al., 2024, section 4, eq. 7, 9, table 2",
     ),
 ):
-    r"""Pull the positive and push away the nearest neighbour within the anchors' view.
+    r"""Pull the positive, and push away the nearest other anchor.
 
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, where h_i is an anchor, h'_i its
-    positive, h_j another anchor, and nu is ``weight``. h_j is constant.
+    positive, h_j another anchor, and nu is ``weight``. h_j is held constant.
 
     Gradient: dissipation GD = 1; weight W_ij = nu / ||h_i - h_j|| for the nearest h_j (0 if h_j is
     closer than 0.01), and 0 for all others; ratio R_i = 2 ||h_i - h_j|| / nu. Table 2 of Li et al.
-    (2024) prints R_i / N, because the paper's L_i contains the mean of ||h_k - h'_k||^2 over all k.
+    (2024) prints R_i / N: the paper's L_i contains the mean of ||h_k - h'_k||^2 over all N pairs,
+    so the pull on h_i is divided by N.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, section 4 and table 2, upper half. The authors' released code
-    (variant="released") takes the nearest row h'_j of the other view, at the distance d_i = (||h_i
-    - h'_j||^2 + 1e-4)^{1/2}; this row pushes at every distance. Both views serve as anchors: L =
+    Reference: Li et al., 2024, section 4 and table 2, upper half. The released code
+    (variant="released") takes the nearest row h'_j of the other view. Its distance is d_i = (||h_i
+    - h'_j||^2 + 1e-4)^{1/2}. The row also pushes below 0.01. Both views serve as anchors: L =
     mean_i (||h_i - h'_i||^2 - nu d_i - nu d'_i), where d'_i is the distance from h'_i to the
-    nearest row of the first view. Then W_ij = nu / d_i for the nearest row, and R_i = 2 d_i / nu.
+    nearest row of the first view. Then W_ij = nu / d_i for this row, and R_i = 2 d_i / nu.
 
     Example:
         >>> import torch

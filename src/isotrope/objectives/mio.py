@@ -150,9 +150,9 @@ def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature that MIOv3 allows: 0.01188 in float32, 0.00143 in float64.
 
     At this temperature, e^{1/tau} / tau is still finite. The loss and its gradient with respect to
-    normalised embeddings are never larger than e^{1/tau} / tau. For embeddings of norm r, the
-    gradient is at most 1/r times as large. Half-precision embeddings are compared in float32, so
-    the limit of float32 applies to them. But their gradient is rounded to half precision: at
+    normalised embeddings are never larger than e^{1/tau} / tau. Embeddings of norm r get a gradient
+    of at most e^{1/tau} / (r tau). The limit of float32 also applies to half precision, whose
+    embeddings are compared in float32. But their gradient is rounded to half precision: at
     temperatures of 0.11 and below, derivatives exceed 65504, the largest number of float16.
     """
     top = math.log(torch.finfo(dtype).max)

@@ -91,19 +91,19 @@ class MixedInfoNCE(
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.v_i/tau})
     ), where s_ij' is the cosine of anchor h_i and positive h'_j. The mixture is v_i = (lambda h'_g
-    + (1 - lambda) h'_n) / Z_i. Row n is the hardest negative of anchor i. Row g is the second
+    + (1 - lambda) h'_a) / Z_i. Row a is the hardest negative of anchor i. Row g is the second
     hardest (``mix="negatives"``) or the positive (``mix="positive"``). lambda is ``share``. Z_i is
     the norm of the weighted sum, or 1 with ``renormalise=False``.
 
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.v_i/tau} be the sum over the negatives;
-    let c_ij be the share of h'_j in v_i: c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, all others
+    let c_ij be the share of h'_j in v_i: c_ia = (1 - lambda) / Z_i, c_ig = lambda / Z_i, all others
     0; dissipation GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); weight W_ij = (e^{s_ij'/tau} + c_ij
     e^{h_i.v_i/tau}) / (tau S_i); the pull of the positive is (1 - c_ii e^{h_i.v_i/tau} / S_i) /
     tau. With ``mix="positive"``, g is i, so c_ii > 0 and the pull is weaker. With
     ``renormalise=False``, the ratio R of pull and push is 1.
 
     The mixtures v_i are constant: no gradient flows through them to the mixed embeddings. An anchor
-    gets no mixture if it has too few negatives for n and g, or if the weighted sum of the two
+    gets no mixture if it has too few negatives for a and g, or if the weighted sum of the two
     vectors is 0. All sums over j or k include additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).

@@ -47,8 +47,8 @@ Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
     Hyper(
         "",
-        "parts of the gradient that are replaced: dissipation GD, weight W, ratio R. If a part is "
-        "not replaced, its setting has no effect",
+        "new parts of the original gradient: dissipation GD, weight W, ratio R. If a part stays "
+        "as it was, its setting has no effect",
     ),
 ]
 
@@ -103,7 +103,7 @@ class Modified(Surrogate):
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return R for a ``step`` that does not replace R; None to keep the original pull."""
+        """Return the R to use if ``step`` does not name R; None if the original pull stays."""
         return None
 
     @property
@@ -155,9 +155,8 @@ class Modified(Surrogate):
         """Return the part of each anchor's loss that pulls the anchor to its positive, n values.
 
         With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
-        d_i is the dissipation GD. c_i is half of the pull, because the derivative of the square has
-        a factor 2. Only h_i has a gradient. With other variants, this is the part of the surrogate
-        whose gradient is the pull.
+        d_i is the dissipation GD, and c_i is half of the pull. Only h_i has a gradient. With other
+        variants, this is the part of the surrogate whose gradient is the pull.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -173,7 +172,7 @@ class ModifiedBarlowTwins(
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
     anchors h_i (with positives h'_i) and averaged over both directions (each view serves once as
-    anchors). The loss is a surrogate: d_i, w_ij (see below) and all vectors but h_i are constant.
+    anchors). The loss is a surrogate: everything except h_i is held constant, also d_i and w_ij.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; ratio R = r. With normaliser="row" the
@@ -186,9 +185,9 @@ class ModifiedBarlowTwins(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, section 4, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
-    table 5. With ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With
-    ``step="GD+W"``, the pull is 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects the new parts (ablation: table 5). With
+    ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With ``step="GD+W"``, the
+    pull is 2/N.
 
     Example:
         >>> import torch
@@ -222,7 +221,7 @@ class ModifiedVICReg(
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
     anchors h_i (with positives h'_i) and averaged over both directions (each view serves once as
-    anchors). The loss is a surrogate: d_i, w_ij (see below) and all vectors but h_i are constant.
+    anchors). The loss is a surrogate: everything except h_i is held constant, also d_i and w_ij.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = w_ij =
     e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; ratio R = r. With normaliser="row" the
@@ -235,9 +234,9 @@ class ModifiedVICReg(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
-    table 5. With ``step="GD"``, W and the pull are those of ``VICRegGrad`` at nu = 30. With
-    ``step="GD+W"``, the pull is 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects the new parts (ablation: table 5). With
+    ``step="GD"``, W and the pull are those of ``VICRegGrad`` at nu = 30. With ``step="GD+W"``, the
+    pull is 2/N.
 
     Example:
         >>> import torch
@@ -268,10 +267,10 @@ class ModifiedMHE(
 
     Loss: L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors h_i (with
     positives h'_i) and averaged over both directions (each view serves once as anchors). The loss
-    is a surrogate: d_i and W_ij (see below) and all vectors but h_i are constant. With
+    is a surrogate: everything except h_i is held constant, also d_i and W_ij. With
     variant="direct", the loss is eq. 14 with one change: L = sum_i d_i c_i ||h_i - h'_i||^2 + U,
     averaged over both directions. Here U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)}
-    ) and c_i = r sum_{j != i} W_ij / 2. c_i, h'_i are constant. The surrogate has this gradient.
+    ) and c_i = r sum_{j != i} W_ij / 2. c_i, h'_i are held constant. The gradient is the same.
 
     Eq. 14 multiplies alignment and U by d_i. But U belongs to the whole batch, so the code adds U
     once, without d_i. In U, an h_i with d_i = 0 is held constant. ``per_anchor()`` adds U / N to
@@ -288,9 +287,9 @@ class ModifiedMHE(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
-    table 5. With ``step="GD"``, W and the pull are those of ``MHE`` with nu = 10, the authors'
-    value. With ``step="GD+W"``, the pull is 2/N, or, with variant="released", the pull at r = 1.
+    tuned values for BERT-base (table 6). ``step`` selects the new parts (ablation: table 5). With
+    ``step="GD"``, W and the pull are those of ``MHE`` with nu = 10, the authors' value. With
+    ``step="GD+W"``, the pull is 2/N, or, with variant="released", the pull at r = 1.
 
     Example:
         >>> import torch
@@ -337,25 +336,26 @@ class ModifiedMHS(
 
     Loss: L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions (each
     view serves once as anchors). h'_i is the positive of anchor h_i, and h_j its nearest neighbour
-    in the same view. The loss is a surrogate: d_i and W_ij (see below) and all vectors but h_i are
-    constant. With variant="direct", the loss is the mean of eq. 15, L_i = d_i (c_i ||h_i - h'_i||^2
-    - ||h_i - h_j||), c_i = r W_ij / 2. The gradient is the same; everything but h_i is constant.
+    in the same view. The loss is a surrogate: everything except h_i is held constant, also d_i and
+    W_ij. With variant="direct", the loss is the mean of eq. 15, L_i = d_i (c_i ||h_i - h'_i||^2 -
+    ||h_i - h_j||), c_i = r W_ij / 2. The gradient is the same; everything but h_i is constant.
 
     Gradient: dissipation GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 / ||h_i - h_j||
     for the nearest h_j of the same view (0 if h_j is closer than 0.01), 0 for all others; ratio
     R = r. W is that of ``MHS`` with nu = 1. Appendix E prints r / (2 max_j ||h_i - h_j||) as the
     factor of ||h_i - h'_i||^2, but the gradient needs the minimum.
 
-    With variant="released" the losses of both directions are summed. The nearest row is sought in
-    the other view, at the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k h_i.h_k <
-    m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W'_i be the weight with
-    h'_i as the anchor; then R_i = r (1 + W'_i / W_i).
+    With variant="released" the losses of both directions are summed. The nearest row is taken from
+    the other view; its distance is computed as (||h_i - h'_j||^2 + 1e-4)^{1/2}. GD_i = 1[1 - max_k
+    h_i.h_k < m]. h_i is pulled as an anchor and also as the positive of h'_i. Let W'_i be the
+    weight with h'_i as the anchor; then R_i = r (1 + W'_i / W_i).
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
-    table 5. With ``step="GD"`` or ``step="GD+W"``, W and the pull are those of ``MHS``.
+    tuned values for BERT-base (table 6). ``step`` selects the new parts (ablation: table 5). With
+    ``step="GD"``, W and the pull are those of ``MHS``. ``step="GD+W"`` has the same gradient,
+    because the new W equals that of ``MHS``.
 
     Example:
         >>> import torch

@@ -88,26 +88,25 @@ class MPT(
     Loss: L_i = max(0, m - s_ii' + max_{k != i} s_ik'), where s_ik' is the cosine of anchor i and
     positive k, and m is the margin.
 
-    Gradient: dissipation GD_i = 1[s_ii' - s_in' < m], where n is the hardest negative (the first if
-    several are equal); weight W_in = 1, all other W_ij = 0; ratio R = 1.
+    Gradient: dissipation GD_i = 1[s_ii' - max_k s_ik' < m]; weight W_ij = 1 for the hardest
+    negative j (the first if several are equal), 0 for all others; ratio R = 1.
 
     The loss is the mean over all anchors, including those with GD_i = 0. Li et al. (2024) write MPT
     as a triplet loss with max d(h_i, h'_j), but the hardest negative is the nearest, so min is
     correct. Nie et al. (2023, eq. 20) print GD_i = 1[s_ii' + max s_ik' < m]; a minus is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives. Similarities below 0 count as 0: L_i = max(0, m - s_ii' + max(0, max_{k != i}
-    s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged. GD,
-    W and R still describe the gradient on h_i, which is here a positive and a negative. As a
-    positive, h_i is pulled with strength 1 if L_i > 0. As a negative, h_i is pushed by all anchors
-    h'_j with L_j > 0 and s_ij' >= 0 whose hardest negative is h_i: for them, W_ij = 1, all other
-    W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
+    negatives. A maximum below 0 counts as 0: L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')).
+    If no maximum is below 0, this equals the loss above with the two views exchanged. GD, W and R
+    still describe the gradient on h_i. But h_i is no anchor here: it is the positive of h'_i, and a
+    negative of every other h'_j. As the positive, h_i is pulled with strength 1 if L_i > 0. As a
+    negative, h_i is pushed by h'_j if L_j > 0, s_ij' >= 0, and h_i is the hardest negative of h'_j;
+    then W_ij = 1. Otherwise W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. An upper bound of
-    InfoNCE has the term tau log(N - 1), with temperature tau (Nie et al., 2023, eq. 12). In MPT, m
-    replaces this term.
+    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. In MPT, m replaces the
+    term tau log(N - 1) of an upper bound of InfoNCE with temperature tau (eq. 12).
 
     Example:
         >>> import torch
@@ -140,20 +139,21 @@ class MET(
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), where d = sqrt(2 - 2 s) is the distance of
     anchor and positive with the cosine s, and m is the margin.
 
-    Gradient: dissipation GD_i = 1[d_in' - d_ii' < m], where n is the hardest negative (the first if
-    several are equal); weight W_in = 1 / d_in', all other W_ij = 0; ratio R = d_in' / d_ii'. W and
-    R follow from the derivative of d = sqrt(2 - 2 s) by h_i. The derivative of |h_i - h'_j| has an
-    additional part along h_i, which the normalisation removes.
+    Gradient: dissipation GD_i = 1[min_k d_ik' - d_ii' < m]; weight W_ij = 1 / d_ij' for the hardest
+    negative j (the first if several are equal), 0 for all others; ratio R = min_k d_ik' / d_ii'. W
+    and R follow from the gradient of d = sqrt(2 - 2 s) on h_i. The derivative of |h_i - h'_j| has
+    an additional part along h_i, which the normalisation removes.
 
     A distance below 0.01 is clamped at 0.01, and its pair has no gradient. Li et al. (2024,
-    appendix D) and Nie et al. (2023, eq. 21) print GD_i with the wrong sign, d_ii' - d_in' < m.
+    appendix D) and Nie et al. (2023, eq. 21) print the wrong sign: 1[d_ii' - min_k d_ik' < m].
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
-    views exchanged. GD, W and R still describe the gradient on h_i, which is here a positive and a
-    negative. As a positive, h_i is pulled with strength 1 / d_ii' if L_i > 0. As a negative, h_i is
-    pushed by all anchors h'_j with L_j > 0 whose hardest negative is h_i: for them, W_ij = 1 /
-    d_ij', all other W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
+    views exchanged. GD, W and R still describe the gradient on h_i. But h_i is no anchor here: it
+    is the positive of h'_i, and a negative of every other h'_j. As the positive, h_i is pulled with
+    strength 1 / d_ii' if L_i > 0. As a negative, h_i is pushed by h'_j if L_j > 0 and h_i is the
+    hardest negative of h'_j; then W_ij = 1 / d_ij'. Otherwise W_ij = 0. GD_i is 1 if h_i is pulled
+    or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -185,21 +185,21 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), where theta_ik' is the angle between
     anchor i and positive k in radians, and m is the margin.
 
-    Gradient: dissipation GD_i = 1[theta_in' - theta_ii' < m], where n is the hardest negative (the
-    first if several are equal); weight W_in = 1 / sin theta_in', all other W_ij = 0; ratio R = sin
-    theta_in' / sin theta_ii'.
+    Gradient: dissipation GD_i = 1[min_k theta_ik' - theta_ii' < m]; weight W_ij = 1 / sin theta_ij'
+    for the hardest negative j (the first if several are equal), 0 for all others; ratio R_i = sin
+    theta_ij' / sin theta_ii' for this j.
 
     An angle within 0.01 of 0 or pi is clamped; its pair neither pulls nor pushes. Nie et al. (2023,
-    eq. 22) print GD_i with the wrong sign, theta_ii' - theta_in' < m.
+    eq. 22) print GD_i with the wrong sign, as 1[theta_ii' - min_k theta_ik' < m].
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives. Angles above pi/2 count as pi/2: L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
-    theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
-    exchanged. GD, W and R still describe the gradient on h_i, which is here a positive and a
-    negative. As a positive, h_i is pulled with strength 1 / sin theta_ii' if L_i > 0. As a
-    negative, h_i is pushed by all anchors h'_j with L_j > 0 and theta_ij' <= pi/2 whose hardest
-    negative is h_i: for them, W_ij = 1 / sin theta_ij', all other W_ij = 0. GD_i is 1 if h_i is
-    pulled or pushed, and 0 if not.
+    negatives. A minimum above pi/2 counts as pi/2: L_i = max(0, m + theta_ii' - min(pi/2, min_{k !=
+    i} theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
+    exchanged. GD, W and R still describe the gradient on h_i. But h_i is no anchor here: it is the
+    positive of h'_i, and a negative of every other h'_j. As the positive, h_i is pulled with
+    strength 1 / sin theta_ii' if L_i > 0. As a negative, h_i is pushed by h'_j if L_j > 0,
+    theta_ij' <= pi/2, and h_i is the hardest negative of h'_j; then W_ij = 1 / sin theta_ij'.
+    Otherwise W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -26,14 +26,14 @@ class BarlowTwinsGrad(
 ):
     r"""A loss for each anchor whose gradient is that of Barlow Twins on the unit sphere.
 
-    Loss: The sum, over the anchors h_i of both views, of L_i = -(2/N) h_i.(A h'_i) + nu sum_{j !=
-    i} (2 h'_i.h'_j / N^2) h_i.h_j, where h'_i is the positive of h_i, and nu is ``weight``. The
-    loss is a surrogate: A, given below, and all vectors but h_i are constant.
+    Loss: L_i = -(2/N) h_i.(A h'_i) + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j, summed over the
+    anchors h_i of both views. h'_i is the positive of h_i, nu is ``weight``, and A is given under
+    Gradient. The loss is a surrogate: everything except h_i is held constant, also A.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h'_i.h'_j / N^2; the pull on h_i is the vector
-    (2/N) A h'_i, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. With respect to the
-    embeddings before they are scaled to length 1, the whole gradient equals that of
-    ``BarlowTwins``. Tao et al. use nu = 50 and diagonal=False, so A = I.
+    (2/N) A h'_i, with A = I - (1 - nu) diag C and C = sum_i h_i h'_i^T / N. Summed over all
+    anchors, the gradient with respect to the embeddings before they are scaled to length 1 equals
+    that of ``BarlowTwins`` with the same nu. Tao et al. use A = I (``diagonal=False``) and nu = 50.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -83,15 +83,15 @@ class VICRegGrad(
 ):
     r"""A loss with the gradient that Li et al. (2024) print for VICReg: no centring, and no hinge.
 
-    Loss: The sum, over the anchors h_i of both views, of L_i = -(2/N) h_i.h'_i + nu sum_{j != i} (2
-    h_i.h_j / N^2) h_i.h_j, where h'_i is the positive of h_i, and nu is ``weight``. The loss is a
-    surrogate: 2 h_i.h_j / N^2 and all vectors but h_i are constant.
+    Loss: L_i = -(2/N) h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j, summed over the anchors
+    h_i of both views. h'_i is the positive of h_i, and nu is ``weight``. The loss is a surrogate:
+    everything except h_i is held constant, also the factors 2 h_i.h_j / N^2.
 
     Gradient: dissipation GD = 1; weight W_ij = 2 nu h_i.h_j / N^2; the pull of the positive is 2/N.
-    If nu = 2 nu1 N^2 / (D (N-1)^2), the gradient on the embeddings before they are scaled to length
-    1 is that of the loss sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2). Here C =
-    sum_i h_i h_i^T / (N - 1), not centred; C' is the same for the other view. The gradient of
-    ``VICReg`` is different: its rows are centred, and its sum leaves out k = l.
+    VICReg without centring and hinge, with covariance weight nu1, has the loss sum_i ||h_i -
+    h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), where C = sum_i h_i h_i^T / (N - 1), and C' is
+    the same for the other view. With nu = 2 nu1 N^2 / (D (N-1)^2), its gradient with respect to the
+    embeddings before scaling is the same. ``VICReg`` itself centres the rows and leaves out k = l.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -128,21 +128,21 @@ class SimCLRGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
-    r"""A loss whose gradient on an anchor is that of the anchor's own loss in NT-Xent.
+    r"""NT-Xent in which an anchor gets no gradient from the losses of other anchors.
 
     Loss: L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau for anchor h_i and positive h'_i.
     The x_j are the other rows of both views, and the additional negatives. The loss is a surrogate:
-    p_ij and p_i, given below, and all vectors but h_i are constant.
+    everything except h_i is held constant, also p_ij and p_i, which are given under Gradient.
 
     Gradient: dissipation GD_i = 1 - p_i; weight W_ij = p_ij / (tau (1 - p_i)); ratio R = 1. Here p
     is the softmax of s / tau over h'_i and all x_j; p_ij is its value for x_j, p_i for h'_i.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder. Here, such an
-    encoder belongs to the training method. They also count the anchor's own view, embedded with
-    that encoder, as a negative; this class does not. Without a momentum encoder, this negative
-    would be h_i and would change only the denominator: normalisation removes a push along h_i.
+    Reference: Tao et al., 2022. They take the targets h'_i from a momentum encoder. A loss in
+    isotrope has no encoder; a method such as MoCo v2 adds one. Tao et al. also count the anchor's
+    own view, embedded with that encoder, as a negative; this class does not. Without a momentum
+    encoder, this negative would be h_i itself, so it would not push h_i.
 
     Example:
         >>> import torch
@@ -172,7 +172,7 @@ class UniGrad(
     r"""A loss with the gradient that many siamese losses share: a matrix of second moments pushes.
 
     Loss: L_i = -h_i.h'_i + nu h_i.F h_i, F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N, for anchor h_i
-    and positive h'_i; nu is ``weight``. The loss is a surrogate: F h_i and h'_i are constant.
+    and positive h'_i; nu is ``weight``. The loss is a surrogate: F h_i and h'_i are held constant.
 
     Gradient: dissipation GD = 1; weight W_ij = nu h_i.x_j / 2N, which may be negative, for each
     row x_j of both views but h_i and h'_i; the pull of the positive is 1 - nu s_ii' / 2N, because

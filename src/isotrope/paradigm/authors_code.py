@@ -31,7 +31,7 @@ class WithinViewMargin(Dissipation):
     ``Margin`` has GD = 1[s_ii' - max_k s_ik' < m], so the gradient stops later.
     """
 
-    margin: Annotated[float, Hyper("m", "GD is 0 if all cosines are <= 1 - m", at_least=0)] = 0.3
+    margin: Annotated[float, Hyper("m", "GD is 0 if cosines of anchors <= 1 - m", at_least=0)] = 0.3
 
     def __call__(self, pairs: Pairs) -> Tensor:
         return active(1 - pairs.hardest("within"), self.margin)

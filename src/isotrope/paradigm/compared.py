@@ -30,8 +30,8 @@ class Compared:
         anchors: Vectors of the anchors as the loss compares them, n x d.
         columns: Vectors of the candidates as the loss compares them, m x d.
         scores: Score of each pair, n x m; a larger score is more similar.
-        gradient: Derivative of the loss by each score, n x m. Below 0, the pair is pulled together;
-            above 0, the pair is pushed apart.
+        gradient: Derivative of the loss with respect to each score, n x m. Below 0, the pair is
+            pulled together; above 0, it is pushed apart.
         mask: Whether each pair was compared, n x m.
         rows: Number of anchors in the batch, from which the n anchors are a sample.
         both: Whether the gradient reaches both the anchors and the candidates.

@@ -199,9 +199,9 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Return whether the objective pushes anything apart, that is, whether some weight is not 0.
+    """Return whether the objective, with its present settings, pushes anything apart.
 
-    The answer depends on the settings, so the weights are computed for fixed embeddings.
+    It pushes if a weight W is not 0 for some fixed example embeddings, which are computed here.
     """
     return bool(_noise_terms(objective).weight.any())
 

@@ -59,7 +59,7 @@ class Decomposition:
         unique: n booleans, True if no other weights give the anchor's gradient (within rounding).
             At least half of the digits of these weights are reliable.
         rank: n integers, the rank of the linear system that was solved for each anchor. None if no
-            system was solved, because the derivatives by the similarities are known.
+            system was solved, because the loss compares similarities only.
     """
 
     terms: Terms
@@ -252,7 +252,7 @@ def _read(loss_fn: Callable[..., Tensor], views: Views) -> tuple[Tensor, Tensor 
 def _derivative(
     loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Tensor
 ) -> tuple[Tensor, list[Compared]]:
-    """The derivative of the loss by its first argument, and the similarities in its graph."""
+    """The gradient of the loss for its first argument, and the similarities in its graph."""
     with torch.inference_mode(mode=False), torch.enable_grad():
         # not inference tensors; the graph keeps both sides of a product if both need a gradient
         leaf, *others = (x.detach().clone().requires_grad_() for x in (variable, *constants))

@@ -174,7 +174,7 @@ def texts_of(root: Node) -> list[Tensor]:
 
 
 def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operation keeps the order (row by row) of the elements of this shape."""
+    """Return whether an operation on a tensor of ``shape`` keeps the row-major order."""
     operation = operation_of(node)
     if operation == "Permute":
         long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]

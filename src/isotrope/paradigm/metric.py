@@ -2,8 +2,8 @@
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
 ``distance`` and ``angle`` clamp pairs that are closer than 0.01 (s > 1 - 5e-5), because the
-derivative by s is infinite at distance 0. ``angle`` also clamps pairs within 0.01 of pi. The value
-of a clamped pair is constant, and its slope is 0.
+derivative with respect to s is infinite at distance 0. ``angle`` also clamps pairs within 0.01 of
+pi. The value of a clamped pair is constant, and its slope is 0.
 """
 
 from typing import Literal

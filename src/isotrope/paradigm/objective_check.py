@@ -99,7 +99,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     wrong = first.passed is False and first.tried
     yield replace(first, mistakes=mistakes(cls())) if wrong else first
     yield _entries(
-        "the same with additional negatives and groups", extended_entry, forms, few, _IGNORED
+        "the same, with more negatives and with groups", extended_entry, forms, few, _IGNORED
     )
     yield _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced)
     for name in INVARIANCES:
@@ -119,7 +119,7 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
         still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
-    evidence = f"{worst:.1e}" if declared else "not declared, and the loss changes"
+    evidence = f"{worst:.1e}" if declared else "changes, as declared"
     if still:
         evidence = "not declared, but the loss stays the same"
     return Check(label, len(cases), evidence, worst <= EXACT and not still)
@@ -127,7 +127,7 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
 
 def _coupled(cls: type[Objective]) -> Check:
     """Whether all ways to compute the loss agree; the declarations choose among them."""
-    name = "backends and two processes = eager"
+    name = "all backends and two processes agree"
     plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
     cases = [form for case in plain for form in (case, case.symmetric())]
     batches = [batch(kind, n, 6) for kind in ("random", "clustered") for n in (24, 600)]

@@ -81,7 +81,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Dissipation(Component):
-    """Base class of dissipations GD_i, computed from the similarities of anchor i."""
+    """Base class of dissipations GD_i: factors on anchor i's gradient, from its similarities."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Margin(Dissipation):
 
     coupling = "none"
     margin: Annotated[float, Hyper("m", "lead of the positive that makes GD 0", at_least=0)] = 0.3
-    metric: Annotated[Metric, Hyper("", "unit of the lead: dot, distance or angle")] = "dot"
+    metric: Annotated[Metric, Hyper("", "measure of the lead: dot, distance or angle")] = "dot"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         near = dissimilarity(pairs.positive, self.metric)
@@ -172,7 +172,7 @@ class MetricRatio(Ratio, name="met"):
     """
 
     coupling = "none"
-    metric: Annotated[Metric, Hyper("", "R of a loss of dot (R = 1), distance, angle")] = "distance"
+    metric: Annotated[Metric, Hyper("", "R by loss: dot (R = 1), distance or angle")] = "distance"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         push = slope(pairs.hardest(), self.metric)
@@ -308,7 +308,7 @@ class Hardest(Weight):
     ``angle``, 1 / sin(angle) (MAT). With these metrics, W is 0 below a distance or angle of 0.01.
     """
 
-    metric: Annotated[Metric, Hyper("", "what the push increases: -s, distance or angle")] = "dot"
+    metric: Annotated[Metric, Hyper("", "the push increases this: -s, distance, angle")] = "dot"
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:

@@ -23,7 +23,7 @@ FORMS = {
     "preset": Hyper(
         "", "encoder for which a paper tuned the values; values that you set override these"
     ),
-    "symmetric": Hyper("", "mean of two losses: each view once as anchors", choices=(False, True)),
+    "symmetric": Hyper("", "mean of the losses of both directions", choices=(False, True)),
     "part": Hyper("", "part of the loss to train", choices=("both", "attraction", "repulsion")),
 }
 

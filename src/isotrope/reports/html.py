@@ -386,7 +386,7 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
 
 
 def table_row(evidence: Evidence) -> tuple[str, str, str]:
-    """Return a tuple of texts: name, value and limit of a number; the limit is "" without one."""
+    """Return a number's name, value and limit as texts. A missing limit is an empty text."""
     unit = f" {evidence.unit}" if evidence.unit else ""
     limit, (times, sign) = evidence.threshold, (100, "%") if evidence.is_share else (1, "")
     against = "" if limit is None else f"{evidence.side} {_number(times * limit)}{sign}".strip()

@@ -30,7 +30,7 @@ RUNS: dict[str, type[RunSettings]] = {"train": TrainSettings, "train-images": Im
 _LONGEST = 120  # characters of a folder's name
 
 
-_drawn = Used(lambda drawn: drawn, "choose `--sampler random`: a grid draws no values")
+_drawn = Used(lambda drawn: drawn, "choose `--sampler random`: a grid takes all values")
 
 
 class SweepSettings(Settings):
@@ -117,7 +117,7 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
         name, (low, high) = ranges[0].name, ranges[0].ends
         raise InputError(
             f"give values, such as {name}={low},{high} or {name}={low}..{high}:5, or choose "
-            f"`--sampler random`: {name} has a range, from which a grid draws no values"
+            f"`--sampler random`: {name} has a range, and a grid needs a list"
         )
     if not ranges and math.prod(len(setting.values) for setting in varied) <= chosen.trials:
         sampler = "grid"

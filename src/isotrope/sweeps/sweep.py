@@ -55,7 +55,7 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
     def take(self, seed: int, result: Result | str | InputError | None) -> None:
-        """Store a run's result, the reason why it diverged, or an error; None stores nothing."""
+        """Store the result of a run, the reason of its divergence, or its error; ignore None."""
         if isinstance(result, Result):
             self.results[seed] = result
         elif result is not None:

@@ -80,7 +80,7 @@ class _Facts:
 def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings, str]:
     """Choose the settings that are not given, and print the choices.
 
-    Returns: A tuple of all settings, and a sentence to print at the end if time was short, or "".
+    Returns: All settings, and a sentence to print at the end, which is empty if time sufficed.
     """
     given = settings.model_fields_set
     planned = recipe_applies(settings)

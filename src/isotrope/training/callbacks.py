@@ -196,8 +196,8 @@ class Dev:
     Args:
         history: History of the evaluations. It also has the name of the score and determines which
             model is saved.
-        score: Function that evaluates the current encoder. If there are no data to score: the
-            sentence to print at the end of the run in place of the verdict.
+        score: Function that evaluates the current encoder. Or a string, if no data are scored: the
+            string is printed at the end of the run in place of the verdict.
         column: Column of the score in metrics.csv, and prefix of the scores in result.json.
         every: Number of steps between scores. With 0, only the start and the end are scored.
         patience: Number of scores without a new best after which the run ends. None: all steps run.
@@ -399,7 +399,7 @@ class Between(TrainerCallback):
             raise KeyboardInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        warn(f"{name}: saves after this step and ends; press Ctrl-C again to exit without saving")
+        warn(f"{name}: the run saves and ends after this step; press Ctrl-C again to exit at once")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object

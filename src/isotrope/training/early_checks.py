@@ -52,7 +52,7 @@ def takes_scores(settings: TrainSettings) -> bool:
 
 
 def check_not_taken(output: Path) -> None:
-    """Refuse an output folder in which another process is training, before files are read."""
+    """Raise an error if another process is training in the output folder. No data are read yet."""
     if "RANK" not in os.environ and (output / LOCK).exists():
         with exclusive_lock(output, f"training in {output}"):
             pass
@@ -133,12 +133,12 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     config = RunFolder(output).config
     if not resume:
         if not config.is_file():
-            raise InputError(f"choose another output folder: {output} is not empty and has no run")
+            raise InputError(f"choose another output folder: {output} has files, but no run")
         raise InputError(
             f"add `--resume` to continue the run in {output}, or choose another output folder"
         )
     if not config.is_file():
-        raise CannotResume(f"choose another output folder: {output} has no run (no config.yaml)")
+        raise CannotResume(f"choose the folder of a run: {output} has no config.yaml to resume")
     before = type(settings).read(read_yaml(config), source=str(config))
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)

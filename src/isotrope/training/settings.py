@@ -80,7 +80,7 @@ class RunSettings(Settings, ABC):
         {},
         "Hyperparameters of the objective, such as --objective.temperature 0.05. For text, "
         "--objective.temperature auto takes the temperature that `isotrope audit` recommends. "
-        "--objective.dissipation margin:0.3 replaces one component of the loss's gradient.",
+        "--objective.dissipation margin:0.3 makes an anchor stop learning at a margin of 0.3.",
         python="Mapping[str, float | str]",
         used=no_loss,
     )
@@ -281,7 +281,7 @@ class TrainSettings(RunSettings):
                 lambda single, query_prompt, passage_prompt: (
                     not single or passage_prompt == query_prompt
                 ),
-                "both views of a text get the query prompt; the passage prompt is only saved",
+                "training uses only the query prompt; the passage prompt is saved in the model",
                 note=True,
             ),
         ],

@@ -333,8 +333,8 @@ class TextTask(TrainingTask):
                 warn(
                     "warning: join groups that share a record, as `isotrope audit --groups` does "
                     f"in grouped.jsonl. {own.groups_dropped:,} records were dropped, because "
-                    f"another {group} has the same record. The other records of their {group} now "
-                    "count as negatives of the records that were kept"
+                    f"another {group} has the same record. Other records of the same {group} "
+                    "as a dropped record now count as negatives of the record that was kept"
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())

@@ -170,7 +170,7 @@ def _part(
         return _by_name(rows, label_array, names, arrays.path)
     if label_array.dtype.kind not in "iu":
         raise InputError(
-            f"{place(arrays.path)}: give integers or names in {labels!r}, not {label_array.dtype}"
+            f"{place(arrays.path)}: save {labels!r} as integers or names, not {label_array.dtype}"
         )
     numbers = label_array.astype(np.int64)
     if names is not None and not 0 <= numbers.min() <= numbers.max() < len(names):

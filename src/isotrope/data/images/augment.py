@@ -200,7 +200,7 @@ def _simclr(size: int) -> tuple[Augment, ...]:
     """SimCLR; up to 64 pixels, it has half the jitter and no blur.
 
     These are the settings of SimCLR's appendix B.9. They are also those of the CIFAR-10 benchmark
-    of the library lightly, which Manna et al. (2023) name (cj_strength 0.5, gaussian_blur 0).
+    of the library ``lightly``, which Manna et al. (2023) name (cj_strength 0.5, gaussian_blur 0).
     """
     half = size <= _SMALL
     jitter = (0.4, 0.4, 0.4, 0.1) if half else (0.8, 0.8, 0.8, 0.2)

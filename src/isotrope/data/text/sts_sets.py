@@ -4,10 +4,9 @@ The folder of the seven tasks has one of two layouts:
 
 - files ``sts12/MSRpar.tsv`` ... ``stsb/test.tsv``, ``sickr/test.tsv``, which may end in ``.gz``.
   The lines are score<TAB>sentence1<TAB>sentence2, without header or quoting;
-- the files of SentEval's folder ``downstream``, or of the folder ``STS`` in it, such as
-  ``STS/STS12-en-test/STS.input.MSRpar.txt`` with ``STS.gs.MSRpar.txt``,
-  ``STS/STSBenchmark/sts-test.csv`` and ``SICK/SICK_test_annotated.txt``. A pair with a blank score
-  is skipped, because nobody scored this pair.
+- SentEval's folder ``downstream``, with ``STS/STS12-en-test/STS.input.MSRpar.txt`` and
+  ``STS.gs.MSRpar.txt`` ..., ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``.
+  You may also give the folder ``STS`` in it. A pair with a blank score is skipped.
 
 Subsets and protocol are those of SimCSE (Gao et al. 2021), which leaves out SentEval's subset SMT
 of STS13. A subset with a wrong number of pairs raises an error, because its file may be cut off.

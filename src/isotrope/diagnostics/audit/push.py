@@ -159,7 +159,7 @@ def ledger(
 ) -> Ledger:
     """Compare pairs of rows, and return the ``keep`` strongest partners of each row.
 
-    ``near`` holds at least ``keep`` nearest rows of each row. None: they are computed if needed.
+    ``near`` holds at least ``keep`` nearest rows of each row, or is None to compute them.
     """
     n = len(embedded)
     keep = min(keep, n - 1)

@@ -95,7 +95,7 @@ class TextAudit(Audit):
     def flags(self) -> str:
         """The flags of ``isotrope train`` with the recommended values.
 
-        With ``--head none``, the objective gets the encoder's embeddings, as in the audit.
+        ``--head none`` is one of them, because the audit measures embeddings without a head.
         """
         return f"{self._words(self._own())} --head none"
 

@@ -40,7 +40,7 @@ class Landscape:
     def crossing(self, positive: float, level: float = 0.5) -> float | None:
         """Return the mu_neg (radians) at which the value first falls below ``level``.
 
-        None: the value never falls below ``level``, or is below it at the smallest mu_neg.
+        The result is None if the value is below ``level`` nowhere, or at the smallest mu_neg.
 
         Args:
             positive: Mean angle mu_pos in radians, interpolated between the angles of the grid.

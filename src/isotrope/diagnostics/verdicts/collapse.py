@@ -185,9 +185,9 @@ DIVERGING = Verdict(
         Threshold(
             "lost_gap",
             "how much closer positives are than negatives at the end",
-            "gap at the end, divided by the first gap. The gap is the mean angle to negatives "
-            "minus the mean angle to positives, divided by the larger of their two standard "
-            "deviations. If pairs have labels, pairs with low labels count as negatives",
+            "gap at the end, divided by the first gap. The gap says how much larger the mean angle "
+            "to negatives is than the mean angle to positives, in units of the larger standard "
+            "deviation of the angles. With labels, pairs with low labels count as negatives",
             "we chose the limit after the Doctor had wrongly called two public trainings healthy",
             below=0.5,
             unit="of the first value",
@@ -199,16 +199,16 @@ DIVERGING = Verdict(
             "end, divided by its value at step 0",
             "the same limit as for `lost_spread`. If the embeddings are spread evenly at step 0, a "
             "number of 0.2 means that their mean cosine has become 0.96. In a healthy training of "
-            "a masked language model at a temperature of 0.02, the number is 0.73",
+            "a masked language model at a temperature of 0.02, the spread fell to 73%",
             below=0.2,
             unit="of the first value",
         ),
         Threshold(
             "lost_room",
             "spread of the embeddings at the end",
-            "the same number as for `lost_spread_at_the_end`",
-            "in trainings of two layers of all-MiniLM-L6-v2 at 100 times the usual learning rate, "
-            "this number is 0.12 to 0.66 (benchmarks/hosts.py); see also `lost_spread_at_the_end`",
+            "the same number as for `lost_spread_at_the_end` (the row above)",
+            "in trainings that diverged, the spread fell to 12% to 66% of its first value "
+            "(benchmarks/hosts.py: two layers of all-MiniLM-L6-v2, 100 times the usual rate)",
             below=0.7,
             unit="of the first value",
         ),
@@ -217,7 +217,7 @@ DIVERGING = Verdict(
             "loss at the end",
             "loss at the end, divided by the smaller of two losses: the loss at step 0, and the "
             "loss of guessing the positive at random",
-            "we chose the limit; at 100 times the usual learning rate, the number is 0.95 to 1.8",
+            "we chose the limit; in trainings that diverged, this quotient was 0.95 to 1.8",
             above=0.9,
             unit="of the first loss, or of the loss of guessing",
         ),
@@ -226,7 +226,7 @@ DIVERGING = Verdict(
             "loss at the end",
             "for a loss that does not compare cosines: loss at the end, divided by the larger of "
             "two losses: the loss at step 0, and the loss of guessing the positive at random",
-            "we chose the limit; in a training that learns nothing, this number is near 1",
+            "we chose the limit; if a training learns nothing, the loss stays near its first value",
             above=3.0,
             unit="times the first loss, or the loss of guessing",
         ),
@@ -235,8 +235,8 @@ DIVERGING = Verdict(
             "effective rank in the first third of the run",
             "effective rank of the embeddings in the first third of the run, divided by that at "
             "step 0",
-            "for a network with batch normalisation, this number is 0.62 at 100 times the usual "
-            "learning rate, and 1.0 at the usual learning rate (benchmarks/hosts.py)",
+            "in a network with batch normalisation, the rank fell to 62% at 100 times the usual "
+            "learning rate, and did not fall at the usual rate (benchmarks/hosts.py)",
             below=0.75,
             unit="of the first value",
         ),
@@ -245,8 +245,8 @@ DIVERGING = Verdict(
             "loss in the first third of the run",
             "loss in the first third of the run, divided by the larger of two numbers: the loss at "
             "step 0, and 5% of the loss of guessing the positive at random",
-            "we chose the limit ourselves; at 100 times the usual learning rate, a network with "
-            "batch normalisation reaches 1.9",
+            "we chose the limit; in a network with batch normalisation at 100 times the usual "
+            "learning rate, this quotient was 1.9",
             above=1.3,
             unit="of the first value",
         ),
@@ -272,7 +272,7 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump_text",
             "norm in the first third of the run",
-            "for texts: the same number as for `norm_jump`",
+            "for texts: the same number as for `norm_jump` (the row above)",
             f"each step makes the embeddings longer (see `norm_jump`); {ZOO}",
             above=4.0,
             unit="times the first value",
@@ -358,8 +358,8 @@ COLLAPSED = Verdict(
             "standard deviation per dimension at the end",
             "standard deviation of a coordinate of the normalised embeddings, averaged over the "
             "coordinates, at the end. Unlike uniformity, it exists for zero vectors too",
-            "by definition: this number is 0 if all embeddings are equal, and 1/sqrt(d) if they "
-            "are evenly spread over d dimensions",
+            "by definition: the standard deviation is 0 if all embeddings are equal, and 1/sqrt(d) "
+            "if they are evenly spread over d dimensions",
             below=1e-5,
         ),
         Threshold(

@@ -103,8 +103,8 @@ NEGATIVES_NOT_HARD = Verdict(
             "the same number as for `hardest_times_uniform`. If the loss compares cosines and "
             "`high_temperature` (the next row) is above its limit, this limit of 3 replaces the "
             "limit of 1.5",
-            "in small networks with random initial weights, this number is 1.6 to 2.2 at a "
-            "temperature of 1, 2.4 to 3.7 at 0.5, and 14 to 53 at 0.1 (benchmarks/loops.py)",
+            "small networks with random initial weights push the hardest negative 1.6 to 2.2 times "
+            "an even share at a temperature of 1, but 14 to 53 times at 0.1 (benchmarks/loops.py)",
             below=3.0,
             unit="times an even share",
         ),
@@ -285,7 +285,7 @@ NEVER_DISSIPATING = Verdict(
             "margin",
             "for a triplet loss of another library: margin divided by the largest distance that "
             "two embeddings can have",
-            "by definition: if this number is above 1, no two distances can differ by the margin",
+            "by definition: a margin above the largest distance is more than any two can differ",
             above=1.0,
             unit="times the largest possible distance",
         ),
@@ -370,7 +370,7 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative's share of the push on its anchor, at the first logged step",
             "Li et al., 2024, section 3.2.2: at a temperature near 0, only the hardest negative is "
             "pushed. For all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is "
-            "0.38 to 0.58 at a temperature of 0.05, and at least 0.96 at 0.005 or less",
+            "0.38 to 0.58 at a healthy temperature (0.05), and at least 0.96 at 0.005 or less",
             above=0.95,
             unit="of the push",
         ),
@@ -379,8 +379,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "push on the hardest negative",
             "for a loss that compares cosines: hardest negative's share of the push on its anchor, "
             "at the first logged step with a known temperature or at the end, whichever is larger",
-            "for two layers of all-MiniLM-L6-v2, the share is 0.15 to 0.29 at a temperature of "
-            "0.05, and 0.93 at 0.002. For small random networks, it is 0.7 to 0.99 at 0.002",
+            "for two layers of all-MiniLM-L6-v2, the share is 0.15 to 0.29 at a healthy "
+            "temperature (0.05), and 0.93 at 0.002. In small random networks, it is 0.7 to 0.99",
             above=0.6,
             unit="of the push",
         ),
@@ -397,8 +397,8 @@ TEMPERATURE_TOO_LOW = Verdict(
             "gradient dissipation (GD) below 0.01 at the first logged step",
             "for a loss that compares other scores, such as dot products: share of the anchors "
             "with gradient dissipation (GD) below 0.01, at the first logged step",
-            "for all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, this share is 0.07 to "
-            "0.16 at a temperature of 0.05, and at least 0.6 at 0.005 or less",
+            "for all-MiniLM-L6-v2 on docstrings with 31 to 255 negatives, the share is 0.07 to "
+            "0.16 at a healthy temperature (0.05), and at least 0.6 at 0.005 or less",
             above=0.3,
             unit="of the anchors",
         ),
@@ -407,9 +407,9 @@ TEMPERATURE_TOO_LOW = Verdict(
             "mean GD plus share of anchors with GD below 0.01, at the first logged step",
             "for a loss that compares other scores: mean gradient dissipation (GD) plus the share "
             "of the anchors with GD below 0.01, at the first logged step",
-            "at a temperature near 0, each GD is 0 or 1, so the sum is 1. For a masked language "
-            "model, the sum is 0.86 at a temperature of 0.02 (31 negatives) and 0.90 at 0.05 (63 "
-            "negatives)",
+            "at a temperature near 0, each GD is 0 or 1, so the sum is 1. For a masked "
+            "language model at healthy temperatures, the sum is 0.86 (at 0.02, with 31 negatives) "
+            "or 0.90 (at 0.05, with 63)",
             above=0.95,
             unit="of the anchors",
         ),

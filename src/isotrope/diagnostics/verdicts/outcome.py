@@ -127,7 +127,7 @@ DISSIPATED_EARLY = Verdict(
             "gradient dissipation (GD) below 0.01",
             "share of the anchors with GD below 0.01, median over the last four fifths of the "
             "logged steps",
-            f"the bound of 0.01 for GD is from the code of Li et al. (2024); {OURS}",
+            f"the number 0.01 is from the code of Li et al. (2024). For the limit of 90%: {OURS}",
             above=0.9,
             unit="of the anchors",
             measure=_dead_early,

@@ -104,7 +104,7 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest mean angle between the two views of a text",
-            "mean angle between anchors and positives at the logged step with the largest mean",
+            "largest value, over all logged steps, of the mean angle between anchors and positives",
             f"without dropout, the angle is 0, except for rounding; {ZOO}",
             below=0.001,
             unit="rad",
@@ -249,8 +249,8 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "separation",
             "how much closer positives are than negatives before training",
-            "mean angle between anchors and negatives minus mean angle between anchors and "
-            "positives, divided by the larger of the two standard deviations of these angles. The "
+            "how much larger the mean angle between anchors and negatives is than that between "
+            "anchors and positives, in units of the larger standard deviation of the angles. The "
             "list above the table says in which batches the angles are measured",
             ZOO,
             below=0.15,
@@ -259,9 +259,9 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "label_gap",
             "how much closer pairs with high labels are at the first logged step",
-            "for labelled pairs, at the first logged step: mean angle of the pairs with lower "
-            "labels minus mean angle of the pairs with higher labels, divided by the larger of "
-            "their two standard deviations",
+            "for labelled pairs, at the first logged step: how much larger the mean angle is "
+            "in pairs with lower labels than in pairs with higher labels, in units of the larger "
+            "standard deviation of the angles",
             f"{NEWER}. With 8 pairs of low and 8 of high labels, the limit is two standard errors",
             below=-1.0,
             unit="standard deviations",

@@ -30,9 +30,9 @@ class BarlowTwinsMethod(ImageMethod):
 
     Target update: There is no target network.
 
-    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
-    library lightly. As in Zbontar et al., the off-diagonal term has weight nu = 0.0051. Zbontar et
-    al. train with LARS and multiply the loss by 0.024.
+    Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
+    ``lightly`` use this recipe. As in Zbontar et al., the off-diagonal term has weight nu = 0.0051.
+    Zbontar et al. train with LARS and multiply the loss by 0.024.
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment barlow`` uses the paper's crops.
 
@@ -49,7 +49,7 @@ class BarlowTwinsMethod(ImageMethod):
         objective="barlowtwins",
         objective_settings={"barlowtwins": {"space": "batchnorm", "weight": 0.0051}},
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library `lightly`",
     )
     options_class = BarlowTwinsOptions
     options: BarlowTwinsOptions

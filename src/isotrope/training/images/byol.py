@@ -24,7 +24,7 @@ class BYOLOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     last_norm: Annotated[bool, Hyper("", "batch normalisation after the projector")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "predictor's learning rate / learning rate of the rest", above=0)
+        float, Hyper("", "predictor's learning rate, divided by that of all other parts", above=0)
     ] = 1.0
     decay: Annotated[
         float, Hyper("", "decay m of the moving average at the first step", at_least=0, at_most=1)
@@ -49,9 +49,9 @@ class BYOL(ImageMethod):
     With ``rising``, m rises to 1 along a cosine. On ImageNet, Grill et al. let m rise from 0.996 to
     1.
 
-    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
-    library lightly. Grill et al. use LARS, learning rate 0.2 at batch size 256, weight decay 1.5e-6
-    except on biases and norms, and heads of widths 4096 and 256.
+    Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
+    ``lightly`` use this recipe. Grill et al. use LARS, learning rate 0.2 at batch size 256, weight
+    decay 1.5e-6 except on biases and norms, and heads of widths 4096 and 256.
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment byol`` uses the crops of Grill et
     al. ``predictor_rate`` is the predictor's learning rate divided by that of the other parameters
@@ -70,7 +70,7 @@ class BYOL(ImageMethod):
     recipe = Recipe(
         objective="negativecosine",
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library `lightly`",
     )
     options_class = BYOLOptions
     options: BYOLOptions

@@ -43,7 +43,7 @@ class DINOOptions(Options):
         float, Hyper("", "number of epochs before the prototypes are trained", at_least=0)
     ] = 1.0
     local_crops: Annotated[
-        int, Hyper("", "number of small crops; -1: the number in --augment", at_least=-1)
+        int, Hyper("", "number of small crops; -1: as many as --augment has", at_least=-1)
     ] = -1
 
 
@@ -71,7 +71,7 @@ class DINOMethod(ImageMethod):
     Ours: The norm of the whole gradient is clipped at 3; Caron et al. clip each tensor's gradient.
     There are 2,048 prototypes, which suit small images; the paper has 65,536. By default, there are
     8 small crops for images above 64 pixels, and none for smaller images. ``local_crops`` sets
-    another number. Prototypes and crops are as in lightly's CIFAR benchmark.
+    another number. Prototypes and crops are as in ``lightly``'s CIFAR benchmark.
 
     Reference: Caron et al., 2021, algorithm 1.
     """

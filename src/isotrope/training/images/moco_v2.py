@@ -45,9 +45,9 @@ class MoCoV2(ImageMethod):
     Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99. Only
     parameters are averaged: the batch normalisations of the target compute their own statistics.
 
-    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
-    library lightly. Chen et al. use a queue of 65,536 keys, m = 0.999, temperature 0.2 and learning
-    rate 0.03.
+    Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
+    ``lightly`` use this recipe. Chen et al. use a queue of 65,536 keys, m = 0.999, temperature 0.2
+    and learning rate 0.03.
 
     Ours: Draganov et al. and Manna et al. give neither m nor the queue's size. A queue of 4,096
     keys, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's CIFAR notebook. The
@@ -70,7 +70,7 @@ class MoCoV2(ImageMethod):
             name: {"temperature": 0.07} for name in ("infonce", "dcl", "dclw", "ntxent")
         },
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library `lightly`",
     )
     options_class = MoCoV2Options
     options: MoCoV2Options

@@ -28,13 +28,13 @@ class SimCLR(ImageMethod):
 
     Heads: g is a linear layer of width 512, a ReLU and a linear layer of width 128. ``batch_norm``
     adds a batch normalisation after each linear layer, as in Chen et al. The code of Draganov et
-    al. and lightly's benchmark have no batch normalisation in the head.
+    al. and ``lightly``'s benchmark have no batch normalisation in the head.
 
     Target update: There is no target network.
 
-    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
-    library lightly. For STL-10 and Tiny-ImageNet, Manna et al. use learning rate 0.03. Draganov et
-    al. use temperature 0.5, learning rate 0.6 and weight decay 1e-6 at batch size 256.
+    Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
+    ``lightly`` use this recipe. For STL-10 and Tiny-ImageNet, Manna et al. use learning rate 0.03.
+    Draganov et al. use temperature 0.5, learning rate 0.6 and weight decay 1e-6 at batch size 256.
 
     Ours: Manna et al. do not give the momentum of SGD; 0.9 is from the benchmark. The learning rate
     changes at each step, not at each epoch.
@@ -55,7 +55,7 @@ class SimCLR(ImageMethod):
         }
         | {name: {"temperature": 0.2} for name in ("miov1", "miov2", "miov3")},
         augment="simclr",
-        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library `lightly`",
     )
     options_class = SimCLROptions
     options: SimCLROptions

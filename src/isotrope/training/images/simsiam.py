@@ -24,7 +24,7 @@ class SimSiamOptions(Options):
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     constant: Annotated[bool, Hyper("", "keep the predictor's learning rate constant")] = False
     predictor_rate: Annotated[
-        float, Hyper("", "predictor's learning rate / learning rate of the rest", above=0)
+        float, Hyper("", "predictor's learning rate, divided by that of all other parts", above=0)
     ] = 1.0
 
 
@@ -42,9 +42,9 @@ class SimSiam(ImageMethod):
 
     Target update: There is no target network.
 
-    Recipe: The recipe is that of Manna et al., 2023, section 3.2, and of the CIFAR benchmark of the
-    library lightly. On CIFAR-10, Chen and He use learning rate 0.03 times batch size / 256
-    (appendix D). Draganov et al. use learning rate 0.2 at batch size 1024, and accumulate the
+    Recipe: Manna et al., 2023, section 3.2, and the CIFAR benchmark of the Python library
+    ``lightly`` use this recipe. On CIFAR-10, Chen and He use learning rate 0.03 times batch size /
+    256 (appendix D). Draganov et al. use learning rate 0.2 at batch size 1024, and accumulate the
     gradient over 8 parts of a batch.
 
     Ours: The learning rate of the predictor decays like that of the other parameters, as in the
@@ -67,7 +67,7 @@ class SimSiam(ImageMethod):
         objective="negativecosine",
         augment="simclr",
         scaled=False,
-        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library lightly",
+        source="Manna et al., 2023, section 3.2; CIFAR benchmark of the library `lightly`",
     )
     options_class = SimSiamOptions
     options: SimSiamOptions

@@ -54,7 +54,7 @@ class VICRegMethod(ImageMethod):
         augment="vicreg",
         learning_rate=0.03,
         warmup_epochs=10,
-        source="Bardes et al., 2022; CIFAR benchmark of the library lightly",
+        source="Bardes et al., 2022; CIFAR benchmark of the library `lightly`",
     )
     options_class = VICRegOptions
     options: VICRegOptions
