@@ -491,9 +491,6 @@ def _value(result: Result, metric: str) -> float | None:
     if metric == "average - transfer":
         parts = [_value(result, part) for part in ("average", "transfer")]
         return None if None in parts else float(parts[0] or 0) - float(parts[1] or 0)
-    if metric == "dev fall":
-        parts = [_value(result, part) for part in ("dev", "dev last")]
-        return None if None in parts else float(parts[0] or 0) - float(parts[1] or 0)
     if metric == "positive cosine":
         return _number(result.details.get("looks", [{}])[-1].get(metric))
     if metric.endswith(" regained"):

@@ -3,7 +3,7 @@
 Source: Draganov et al., 2024, figure 2. Plain gradient descent on the negative cosine moves n
 random pairs in d dimensions until their mean cosine exceeds 0.999; no network is trained. The
 starts differ in one thing: the norm of all embeddings, or the angle of the pairs. The numbers are
-those of the authors' released notebook: n = 500, d = 20, learning rate 10 on the mean of n losses
+those of their later paper's notebook: n = 500, d = 20, learning rate 10 on the mean of n losses
 (0.02 for each pair), angles by moving random positives towards their anchors or away from them.
 """
 

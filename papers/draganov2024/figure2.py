@@ -19,7 +19,7 @@ from papers.paper_numbers import printed
 from papers.plots.charts import Chart, Series, charts
 
 NOTEBOOK = (6, 24, 54, 96, 385, 869, 1547, 2416, 3463, 4737, 6156, 7822, 9662)
-"""Steps by norm, in the output of the authors' released notebook, which drew other pairs."""
+"""Steps by norm, in a notebook of the authors' later paper, which drew other pairs."""
 WIDEST = 187
 """Its steps at the largest angle."""
 STARTS: dict[Scale, tuple[tuple[Start, ...], tuple[Start, ...]]] = {

@@ -47,7 +47,7 @@ def named(scale: Scale, name: str) -> list[PaperJob]:
     if "slow" in options:
         return slow(scale, method, own.pop("cut", 1), decay, **own)
     if decay is not None:
-        clipped = method == "SimCLR" and "unclipped" not in options  # as the paper has it
+        clipped = method == "SimCLR" and "unclipped" not in options
         return small_images(scale, f"{method}, decay {decay}" + ", clipped" * clipped)
     if own.get("cut") == CUT[method]:
         return small_images(scale, f"{method}, c = {CUT[method]}")
@@ -70,11 +70,7 @@ def paper(name: str, **other: Any) -> list[PaperJob]:
 def slow(
     scale: Scale, name: str, c: float = 1, decay: str | None = None, **other: Any
 ) -> list[PaperJob]:
-    """Return 4 epochs at a thirtieth of the recipe's learning rate (not a training of the paper).
-
-    A cut multiplies what a step of the same length does, as a larger learning rate does: at the
-    recipes' own there is nothing to gain by it.
-    """
+    """Return 4 epochs at a thirtieth of the usual learning rate (not a training of the paper)."""
     title = f"{name}, learning rate {_SLOW[name]}"
     if decay is not None:
         other["weight_decay"] = float(decay)

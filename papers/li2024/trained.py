@@ -129,9 +129,10 @@ def sharp_fall(scale: Scale, results: Results) -> Ruling:
     most = max(falls, key=lambda pair: falls[pair], default=None)
     numbers = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
     return Ruling(
-        f"after training the share begins to fall sharply at tau = {sharp:g}",
+        f"after training the largest relative fall of the share is to or from tau = {sharp:g} "
+        "(ours; the paper: when tau is increased to it, the share begins to decline sharply)",
         None if most is None else sharp in most,
-        f"{numbers or 'not run'}; the largest relative fall is one to or from there",
+        numbers or "not run",
     )
 
 

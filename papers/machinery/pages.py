@@ -180,15 +180,18 @@ def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
     errata = [row for row in every if row[1].erratum]
     checks = [row for row in every if row[1].check]
     words = Counter(verdict.word for _, verdict in claims)
+    open_ = [v.holds for _, v in claims if v.untestable]
     counted = ", ".join(f"{words[word]} {word}" for word in WORDS if words[word])
     ran = [verdict.holds for _, verdict in checks if verdict.holds is not None]
     lines = [f"# What became of the claims of tables and figures, at {scale} scale", ""]
     if scale == "smoke":
         lines += [f"**{MEANINGLESS}**", ""]
     lines += [
-        f"{len(claims)} claims: {counted}. {len(errata)} further ones are errata, or what the "
-        f"released code does otherwise. {ran.count(True)} of {len(ran)} checks of this software "
-        "pass. The claims of papers/claims.toml, on trained sentence embeddings and on images, are "
+        f"{len(claims)} claims: {counted}. Of those not testable here, our numbers agree with "
+        f"{open_.count(True)} and contradict {open_.count(False)}. "
+        f"{len(errata)} further ones are errata, or what the released code does otherwise. "
+        f"{ran.count(True)} of {len(ran)} checks of this software pass. "
+        "The claims of papers/claims.toml, on trained sentence embeddings and on images, are "
         "decided [elsewhere](../claims.md).",
         "",
         *_listed("Claims", claims),

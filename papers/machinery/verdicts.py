@@ -192,13 +192,12 @@ def with_kinds(artifact: str, verdicts: Sequence[Ruling], *, cpu: bool) -> list[
     kinds = _kinds()
     changed = list(verdicts)
 
-    def change(words: str, **kind: Any) -> list[int]:
+    def change(words: str, **kind: Any) -> None:
         at = [i for i, verdict in enumerate(changed) if words in verdict.claim]
         if not at or ("erratum" in kind and len(at) > 1):
             raise UnmatchedKind(f"{artifact}: {words!r} is in {len(at)} claims")
         for i in at:
             changed[i] = replace(changed[i], **kind)
-        return at
 
     for number, words in kinds["errata"].get(artifact, {}).items():
         change(words, erratum=number)
@@ -207,11 +206,6 @@ def with_kinds(artifact: str, verdicts: Sequence[Ruling], *, cpu: bool) -> list[
     for row in kinds["untestable"] if cpu else ():
         for words in row["claims"].get(artifact, ()):
             change(words, untestable=row["why"])
-    for row in kinds["caveat"] if cpu else ():
-        for words in row["claims"].get(artifact, ()):
-            for i in change(words):
-                evidence = "; ".join(filter(None, (changed[i].evidence, row["why"])))
-                changed[i] = replace(changed[i], evidence=evidence)
     return changed
 
 

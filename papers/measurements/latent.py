@@ -4,7 +4,7 @@ The paper trains SimCLR and BYOL with projections of two dimensions and draws a 
 two views of each image. Here the methods are the library's own, which its tests
 compare with their papers.
 
-SimCLR minimises DCL at temperature .5, the loss of the paper's released code (its equation 1 has
+SimCLR minimises DCL at temperature .5, the loss in the code of the authors' later paper (eq. 1 has
 the positive outside the sum, too, and no temperature). Ours, since the paper says no more: a
 network of two convolutions, heads of one hidden layer of 128, batches of 128, learning rate .01
 along the recipe's cosine (at the recipe's .06 the first epoch throws embeddings that begin at norms

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.errata_page import errata
 from docs.generate.replication_page import (
     LARGE,
     claims_page,
@@ -34,9 +35,7 @@ def test_the_pages_are_generated() -> None:
         ("results/claims.md", claims_page(judged)),
     ):
         assert (DOCS / name).read_text(encoding="utf-8") == text, "make docs"
-    assert len(replication_page(judged).split()) < 1670, (
-        "it is short"
-    )  # 20 for the curve of the starts
+    assert len(replication_page(judged).split()) < 1670, "it is short"
 
 
 def test_the_first_page_names_what_speaks_against_the_papers_too() -> None:
@@ -49,14 +48,17 @@ def test_the_first_page_names_what_speaks_against_the_papers_too() -> None:
     others = len(judged) - sum(count[word] for word in named)
     assert f" {len(judged)} claims: " in readme
     assert f", {others} other." in readme
+    numbered = sum(row.kind in ("result", "misprint") for row in errata())
+    assert f"[{numbered} errata]" in readme
+    assert f"[{numbered} errata]" in replication_page(judged_claims())
     by_id = {claim.id: judgement for claim, judgement in judged}
     encoders = (by_id, *other_encoders(DOCS.parent / "papers" / "results" / "text").values())
     for name in ("mhe", "barlowtwins", "vicreg", "mhs"):
-        first, *more = (of[f"li-table3-{name}"] for of in encoders)
-        low, high = first.interval
-        assert first.change.count == 5
-        told = "; ".join(f"{one.change.mean:.1f}" for one in more)
-        assert f"| {first.change.mean:.1f} ({low:.1f} to {high:.1f}); {told} |" in readme
+        every = [of[f"li-table3-{name}"] for of in encoders]
+        assert [one.change.count for one in every] == [5, 3, 5]
+        halves = [(high - low) / 2 for low, high in (one.interval for one in every)]
+        shown = (f"{j.change.mean:.1f} ± {h:.1f}" for j, h in zip(every, halves, strict=True))
+        assert f"| {'; '.join(shown)} |" in readme
 
 
 def test_the_words_on_top_are_those_of_the_verdicts() -> None:

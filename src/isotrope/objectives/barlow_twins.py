@@ -19,7 +19,7 @@ class BarlowTwins(
     paper=Paper(
         "Barlow Twins: Self-Supervised Learning via Redundancy Reduction",
         "Zbontar et al., 2021",
-        "Li et al., 2024, section 4, eq. 10, table 2",
+        "Li et al., 2024, appendix D.2, eq. 10, table 2",
     ),
 ):
     r"""Pull positives together and decorrelate the coordinates of l2-normalised embeddings.

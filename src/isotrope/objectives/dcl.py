@@ -53,9 +53,9 @@ class DCL(
     Gradient: dissipation GD = 1; weight W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     ratio R = 1. An anchor without negatives is only pulled, so R is not defined. With
     ``views="both"``, h_i is also a negative of the other anchors, so their losses have a gradient
-    on h_i too. GD, W and R do not include this gradient (the residual). In eq. 5, 10 and 43, Nie et
-    al. (2023) print the division by tau outside the exponential; it belongs inside. Yeh et al.
-    (2021) and Manna et al. (2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
+    on h_i too. GD, W and R do not include this gradient (the residual). Eq. 5, 10 and 43 of Nie
+    et al. (2023, errata E13) have the division by tau outside the exponential; it belongs inside.
+    Yeh et al. (2021) and Manna et al. (2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -190,7 +190,7 @@ class DCLPlus(
     with InfoNCE at the same temperature.
 
     The loss is the mean over all anchors, including those with GD_i = 0. In eq. 11, the norm of the
-    gradient's attracting part, Nie et al. (2023) print sin theta_ij'; sin theta_ii' is correct.
+    attracting gradient, Nie et al. (2023) print sin theta_ij' for sin theta_ii' (errata E14).
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -39,8 +39,7 @@ class InfoNCE(
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Li et al., 2024, eq. 1 and table 1. Only the rows of the first view are anchors, as
-    in SimCSE. Manna et al. (2023, supplement, table 2) write the loss as -s_ii'/tau plus the
-    logarithm of the denominator.
+    in SimCSE.
 
     Example:
         >>> import torch

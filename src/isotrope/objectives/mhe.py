@@ -20,7 +20,7 @@ class MHE(
     paper=Paper(
         "Learning with Hyperspherical Uniformity",
         "Liu et al., 2021; for sentences: Li et al., 2024",
-        "Li et al., 2024, section 4, eq. 7, 8, table 2",
+        "Li et al., 2024, appendix D.2, eq. 7, 8, table 2",
     ),
 ):
     r"""Pull the positive, and spread the anchors over the sphere by lowering their energy U.

@@ -22,7 +22,7 @@ class MHS(
     paper=Paper(
         "Learning with Hyperspherical Uniformity",
         "Liu et al., 2021; for sentences: Li et al., 2024",
-        "Li et al., 2024, section 4, eq. 7, 9, table 2",
+        "Li et al., 2024, appendix D.2, eq. 7, 9, table 2",
     ),
 ):
     r"""Pull the positive, and push away the nearest other anchor.

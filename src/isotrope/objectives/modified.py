@@ -166,7 +166,7 @@ class Modified(Surrogate):
 
 
 class ModifiedBarlowTwins(
-    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, section 4, eq. 18, table 2")
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, eq. 6, 18, table 2")
 ):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
@@ -184,10 +184,10 @@ class ModifiedBarlowTwins(
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: Li et al., 2024, section 4, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects the new parts (ablation: table 5). With
-    ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With ``step="GD+W"``, the
-    pull is 2/N.
+    Reference: Li et al., 2024, eq. 6, 18 (appendix E) and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` selects the replaced parts, as in the ablation in
+    table 5. With ``step="GD"``, W and the pull are those of Barlow Twins at nu = 30. With
+    ``step="GD+W"``, the pull is 2/N.
 
     Example:
         >>> import torch

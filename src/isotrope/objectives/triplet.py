@@ -93,7 +93,7 @@ class MPT(
 
     The loss is the mean over all anchors, including those with GD_i = 0. Li et al. (2024) write MPT
     as a triplet loss with max d(h_i, h'_j), but the hardest negative is the nearest, so min is
-    correct. Nie et al. (2023, eq. 20) print GD_i = 1[s_ii' + max s_ik' < m]; a minus is correct.
+    correct. Eq. 20 of Nie et al. (2023, errata E16) has a plus where a minus is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives. A maximum below 0 counts as 0: L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')).
@@ -145,7 +145,7 @@ class MET(
     an additional part along h_i, which the normalisation removes.
 
     A distance below 0.01 is clamped at 0.01, and its pair has no gradient. Li et al. (2024,
-    appendix D) and Nie et al. (2023, eq. 21) print the wrong sign: 1[d_ii' - min_k d_ik' < m].
+    appendix D) and Nie et al. (2023, eq. 21, errata E16) print GD_i with the wrong sign.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
@@ -189,8 +189,8 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     for the hardest negative j (the first if several are equal), 0 for all others; ratio R_i = sin
     theta_ij' / sin theta_ii' for this j.
 
-    An angle within 0.01 of 0 or pi is clamped; its pair neither pulls nor pushes. Nie et al. (2023,
-    eq. 22) print GD_i with the wrong sign, as 1[theta_ii' - min_k theta_ik' < m].
+    An angle within 0.01 of 0 or pi is clamped; its pair neither pulls nor pushes. Eq. 22 of
+    Nie et al. (2023, errata E16) has GD_i with the wrong sign.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives. A minimum above pi/2 counts as pi/2: L_i = max(0, m + theta_ii' - min(pi/2, min_{k !=

@@ -37,7 +37,7 @@ class BarlowTwinsGrad(
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, section 4, eq. 10. Their code calls this loss Barlow Twins.
+    Reference: Li et al., 2024, appendix D.2, eq. 10. Their code calls this loss Barlow Twins.
 
     Example:
         >>> import torch

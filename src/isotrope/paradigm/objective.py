@@ -367,7 +367,7 @@ class Objective:
     def parts(self) -> "Parts":
         """The attracting and the repelling part of the loss, as two objectives.
 
-        Their gradients add up to that of the objective. Draganov et al. (2024, section 3) and Manna
+        Their gradients add up to that of the objective. Draganov et al. (2024, eq. 1) and Manna
         et al. (2023, supplement, table 2) split losses in this way.
         """
         from isotrope.paradigm.forms import Part, Parts  # forms defines Objectives itself

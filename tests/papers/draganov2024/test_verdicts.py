@@ -193,7 +193,8 @@ def test_figure3(factor: float, holds: bool) -> None:
 
 def test_figure4() -> None:
     def space(clusters: float, opposite: float, poles: bool) -> Result:
-        rows = looks([0, 1, 16], clusters=[clusters] * 3, opposite_halves=[0.3, opposite, 0.01])
+        shares = {"opposite_halves": [0.3, opposite, 0.01], "far_opposite": [0.1, 0.1, 0.01]}
+        rows = looks([0, 1, 16], clusters=[clusters] * 3, **shares)
         anchors = [[1.0, 0.1], [1.0, -0.1], [-1.0 if poles else 1.0, 0.0]]
         pairs = {"1": {"anchors": anchors, "positives": anchors}}
         return Result("latent", "x", {}, {"looks": rows, "pairs": pairs})

@@ -75,7 +75,7 @@ class Augment:
         jitter_together: If True, an image gets all four changes in random order, or none of them,
             as in torchvision's ``RandomApply([ColorJitter])``. If False, each change has the
             probability ``jitter_probability``, and brightness comes first, then contrast,
-            saturation and hue, as in the code of Draganov et al. (2024).
+            saturation and hue, as in the code of Draganov et al.'s later paper.
         grey: Probability of converting to grey.
         blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest standard deviation of the blur, in pixels.

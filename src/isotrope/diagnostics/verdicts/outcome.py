@@ -231,7 +231,7 @@ ANISOTROPIC_START = Verdict(
             "mean cosine of different texts",
             "mean cosine of different texts. The diagnosed model embeds the texts; for a run, its "
             "saved model embeds them",
-            f"{OURS}. For pretrained BERT, the mean is about 0.5 (Li et al., 2024, figure 5)",
+            OURS,
             above=0.6,
             measure=lambda case: None if case.probe is None else case.probe["mean_cosine"],
         ),
