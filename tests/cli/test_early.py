@@ -17,7 +17,7 @@ from isotrope.training.settings import TrainSettings
 
 CASES = {
     "train nowhere.txt --output new": "nowhere.txt: no such file",
-    "train texts.txt --output used": "choose another output folder: used is not empty",
+    "train texts.txt --output used": "choose another output folder: used has files, but no run",
     "train texts.txt --output texts.txt": "give a folder as output: texts.txt is a file",
     "train texts.txt --output new --objective infonec": "did you mean 'infonce'?",
     "train texts.txt --output new --objective.temprature 1": "did you mean 'temperature'?",
@@ -32,7 +32,7 @@ CASES = {
     "search /nowhere texts.txt query": "there is no folder '/nowhere'",
     "diagnose /nowhere": "there is no folder '/nowhere'",
     "evaluate /nowhere --retrieval texts.txt": "there is no folder '/nowhere'",
-    "train-images digits --output used": "choose another output folder: used is not empty",
+    "train-images digits --output used": "choose another output folder: used has files, but no run",
     "train-images digits --output new --objective met --objective.margn 1": "mean 'margin'?",
     "encode model nowhere.txt -o out.npy": "nowhere.txt: no such file",
     "encode model texts.txt -o out.csv": "--output out.csv must end in .npy",

@@ -132,7 +132,7 @@ CASES: list[tuple[str, Maker, str]] = [
         content("id,body\n1,a\n"),
         "no column has a usual name, such as text or anch",
     ),
-    ("twice.csv", content("text,text\na,b\n"), "rename a column; two columns are called 'text'"),
+    ("twice.csv", content("text,text\na,b\n"), "rename a column; two are called 'text'"),
     (
         "endless.csv",
         content('text\n"' + "x\n" * 200_000),

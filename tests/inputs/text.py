@@ -56,7 +56,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
         "negative.csv",
         "anchor,positive,positive\na,b,c\n",
         [],
-        "rename a column; two columns are called 'positive'",
+        "rename a column; two are called 'positive'",
     ),
     ("header.tsv", "anchor\tpositive\n", ["--columns", "anchor,positive"], "holds no text"),
     ("bomb.jsonl", '{"text": "' + "x" * 2_000_000 + '"}\n', [], "longer than 1,000,000"),

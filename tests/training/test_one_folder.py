@@ -94,7 +94,9 @@ def test_what_is_refused_leaves_no_lock(quick: dict, tmp_path: Path) -> None:
     (tmp_path / "run" / "notes").write_text("mine")
     before = (tmp_path / "run").stat().st_mtime_ns
     for resume in (False, True):
-        with pytest.raises(InputError, match=r"continue the run in|has no config"):
+        with pytest.raises(
+            InputError, match=r"continue the run in|has no config|has files, but no run"
+        ):
             fit(**quick, resume=resume)
     assert (tmp_path / "run").stat().st_mtime_ns == before
 

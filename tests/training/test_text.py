@@ -455,7 +455,7 @@ def test_a_file_is_of_scored_pairs_if_it_has_their_column(tmp_path: Path) -> Non
 def test_single_texts_are_not_trained_on_the_prompt_of_passages(quick: dict, capsys) -> None:
     fit(**{**quick, "max_steps": 1}, passage_prompt="passage: ")
     said = capsys.readouterr().err
-    assert "passage_prompt='passage: ' (both views of a text get the query prompt" in said
+    assert "passage_prompt='passage: ' (training uses only the query prompt" in said
     same = {"query_prompt": "text: ", "passage_prompt": "text: "}
     fit(**{**quick, "max_steps": 1, "output": quick["output"] + "-same"}, **same)
     assert "passage_prompt=" not in capsys.readouterr().err

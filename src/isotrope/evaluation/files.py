@@ -292,7 +292,8 @@ def _places_and_texts(
         return [r.id or r.line for r in records], [r.texts[0] for r in records]
     if not len(corpus):
         raise InputError("give a corpus with at least one text: this one is empty")
-    return range(len(corpus)), ["" if isinstance(t, np.ndarray) else t for t in corpus]
+    texts = [""] * len(corpus) if isinstance(corpus, np.ndarray) else list(corpus)
+    return range(len(texts)), texts
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:

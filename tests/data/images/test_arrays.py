@@ -129,7 +129,7 @@ class TestNpz:
             ),
             ({"x": X, "y": np.eye(6)}, r"give one label for each .* 'y' has the shape \(6, 6\)"),
             ({"x": X, "y": np.int64(3)}, r"give one label .* 'y' has the shape \(\)"),
-            ({"x": X, "y": Y / 2}, "give integers or names in 'y', not float64"),
+            ({"x": X, "y": Y / 2}, "save 'y' as integers or names, not float64"),
             (
                 {"x": X, "y": Y + 1, "class_names": np.array(["a", "b", "c"])},
                 "from 0 to 2, .* from 1 to 3",
