@@ -80,7 +80,7 @@ def test_a_page_reads_as_on_github(site: Path) -> None:
     train = (site / "commands" / "train.html").read_text(encoding="utf-8")
     assert '<code><span class="whole">--device</span> auto|cpu|cuda|mps</code>' in train
     notation = (site / "notation.html").read_text(encoding="utf-8")
-    assert "|W_in| / Σ_j |W_ij|" in notation
+    assert "|W_ik| / Σ_j |W_ij|" in notation
     assert "<strong>weight</strong> (W_ij), <strong>pull</strong> (Σ_j W_ij R_ij)" in notation
     assert "(Σ_j W_ij R_ij) h'_i  +  extra_i )" in notation, "an indented block is as it is"
     assert "theta' &lt;- m theta'" in (site / "methods" / "byol.html").read_text(encoding="utf-8")
