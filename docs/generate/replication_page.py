@@ -65,8 +65,8 @@ _SHORT: dict[str, str] = {
     "lead over SimCLR is not clear. BYOL is ahead of MIOv3 in the paper and behind it here, where "
     "BYOL is not better than pixels.",
     "Draganov et al. 2024": "Dividing the initial weights is a *cut*. In the paper, cuts raise "
-    "the accuracy. Trainings without a warm-up do not test this: the code of the authors' later "
-    "paper has a warm-up ([details](#what-the-results-depend-on)).",
+    "the accuracy. With a warm-up, they raise it here at small learning rates, but not at larger "
+    "ones ([details](#what-the-results-depend-on)).",
 }
 _PAGE = """# Do the papers replicate?
 
