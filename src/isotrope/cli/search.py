@@ -21,7 +21,7 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-If the file has a column _id or id, a hit has this id instead of its line.
+If a column _id or id has an id for each text, a hit has this id instead of its line.
 
 With --embeddings, a search takes seconds, even in a long file. The matrix must have a row for each
 line of the file. The command encodes a few lines again. If these embeddings differ from the matrix,

@@ -160,7 +160,7 @@ def spelled(spelling: Spelling) -> Iterator[None]:
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate with a similar name or with ``word`` as alias; None if there is none."""
+    """Return the candidate that has a similar name, or the alias ``word``; otherwise None."""
     names = list(candidates)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]

@@ -108,8 +108,7 @@ class Views:
         anchors: Embeddings of one view, n x d.
         positives: Embeddings of the other view, m x d. The positive of anchor i is row
             ``offset + i``. m exceeds n if the positives of several processes were gathered.
-        negatives: Additional negatives of all anchors, q x d, such as hard negatives or the
-            embeddings of a queue. None if there are none.
+        negatives: None, or additional negatives of all anchors, q x d: hard negatives or a queue.
         offset: Row of ``positives`` with the positive of anchor 0.
         groups: Group of each row of ``positives``, m integers. Two rows of the same group
             (near-identical texts) are never pushed apart. None if there are no groups.

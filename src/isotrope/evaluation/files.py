@@ -50,9 +50,9 @@ class Hit(NamedTuple):
 
     Attributes:
         score: Cosine with the query, from -1 to 1.
-        place: Id of the text, if its file has a column ``_id`` or ``id``. Otherwise the line of the
-            file or the number of the picture, counted from 1. For a list or a matrix, the index,
-            counted from 0.
+        place: Id of the text, if a column ``_id`` or ``id`` has one for each. Otherwise the line of
+            the file or the number of the picture, counted from 1. For a list or a matrix, the
+            index, counted from 0.
         text: The text, or the path of the picture; empty if only embeddings were given.
     """
 
@@ -289,7 +289,8 @@ def _places_and_texts(
             raise InputError(f"write the query in UTF-8; this query is not UTF-8: {query!r:.60}")
     if isinstance(corpus, (str, Path)):
         records = list(_records(Path(corpus), columns))
-        return [r.id or r.line for r in records], [r.texts[0] for r in records]
+        named = all(r.id for r in records)  # lines and ids of one file could be taken for another
+        return [r.id if named else r.line for r in records], [r.texts[0] for r in records]
     if not len(corpus):
         raise InputError("give a corpus with at least one text: this one is empty")
     texts = [""] * len(corpus) if isinstance(corpus, np.ndarray) else list(corpus)

@@ -371,7 +371,7 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
 
 
 def read_diagnosis(folder: Path) -> Diagnosis | None:
-    """Read the diagnosis of a run folder; None if there is none."""
+    """Read the diagnosis of a run folder, or return None if the run was not diagnosed."""
     path = RunFolder(folder).diagnosis
     if not os.path.lexists(path):
         return None
