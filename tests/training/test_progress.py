@@ -9,6 +9,7 @@ import pytest
 from isotrope.cli.main import guarded
 from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
+from isotrope.training.progress import Progress
 
 from .conftest import IMAGES, sentences
 
@@ -94,6 +95,19 @@ def test_without_a_terminal_a_line_for_each_logged_step_and_score(
     assert len(told) == len(expected), told
     for line, pattern in zip(told, expected, strict=True):
         assert re.fullmatch(pattern, line), (line, pattern)
+
+
+def test_the_time_left_is_that_of_both_trainings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter((0.0, 0.0, 20.0))
+    monkeypatch.setattr("isotrope.training.progress.time.monotonic", lambda: next(now))
+    progress = Progress(steps=10, bar=False, lines=True, twice=True)
+    progress.begin(0)
+    progress.step(10)
+    progress.logged(10, 0.5)  # 20 seconds for ten steps: as many for the second training
+    expected = "step 10 of 10: loss 0.5, 00:20 left for both trainings"
+    assert capsys.readouterr().err.splitlines() == [expected]
 
 
 @pytest.mark.usefixtures("terminal")

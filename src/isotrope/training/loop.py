@@ -63,6 +63,7 @@ class TrainingTask(ABC):
         columns: Columns of metrics.csv; the last is the number of records per second.
         clip: Norm above which gradients are clipped; None if gradients are never clipped.
         dev: Object that measures the dev score during the run.
+        twice: Whether a second training follows this one.
     """
 
     kind: ClassVar[str]
@@ -77,6 +78,7 @@ class TrainingTask(ABC):
     fingerprint: str
     clip: float | None
     dev: Dev
+    twice: bool = False
 
     # differs between text and images
 
@@ -119,7 +121,8 @@ class TrainingTask(ABC):
         """Run the remaining steps, write the files of the run, and return the outcome."""
         output, module, first = self.output, self.module, rank() == 0
         module.train()  # the encoder is in evaluation mode, and the trainer does not change it
-        progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
+        bar = self.settings.progress
+        progress = Progress(steps=module.steps, bar=bar, lines=lines, twice=self.twice)
         trainer = trainer_of(self.settings, module, output, self.clip)
         between = self._between(progress, trainer)
         if first and "tensorboard" in self.settings.logger:

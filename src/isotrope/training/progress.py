@@ -25,8 +25,8 @@ class Progress:
         shown: Whether the bar is shown.
     """
 
-    def __init__(self, *, steps: int, bar: bool, lines: bool) -> None:
-        self.steps = steps
+    def __init__(self, *, steps: int, bar: bool, lines: bool, twice: bool = False) -> None:
+        self.steps, self._twice = steps, twice
         self.shown = bar and sys.stderr.isatty() and rank() == 0
         self._lines = (bar or lines) and not self.shown
         self._done, self._first, self._began = 0, 0, time.monotonic()
@@ -45,7 +45,7 @@ class Progress:
         self._bar = tqdm(
             total=self.steps,
             initial=step,
-            desc="train",
+            desc="train 1 of 2" if self._twice else "train",
             unit="step",
             file=sys.stderr,
             disable=not self.shown,
@@ -81,6 +81,8 @@ class Progress:
 
     def _line(self, step: int, state: str) -> None:
         left, done = self.steps - self._done, self._done - self._first
+        left += self.steps if self._twice else 0
         each = (time.monotonic() - self._began) / max(done, 1)
-        still = f"{tqdm.format_interval(left * each)} left" if left and done > 1 else ""
+        both = " for both trainings" if self._twice else ""
+        still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 1 else ""
         warn(f"step {step:,} of {self.steps:,}: {', '.join(filter(None, (state, still)))}")

@@ -205,6 +205,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             curves=held_out_curves(settings, module, stores),
             data=None if watch is None else watch.fingerprint,
         ),
+        twice=settings.refit and not without_mean(settings),
         batches=batches,
         watch=watch,
         general=similarities(encoder) if settings.encoder != "scratch" and rank() == 0 else None,
