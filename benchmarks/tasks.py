@@ -10,14 +10,14 @@ C. the same trainer tuned by hand: the setting of GRID that is best on the dev p
 D. ``isotrope train PAIRS`` without a flag.
 
     python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D] [--seeds 0 1 2]
-        [--data DIR] [--device cuda]
-    python -m benchmarks.tasks show [--encoder NAME] [--device cuda]
+        [--data DIR] [--device cuda] [--pairs N]
+    python -m benchmarks.tasks show [--encoder NAME] [--device cuda] [--pairs N]
 
 B and C use ``ObjectiveLoss(model, "infonce", temperature=0.05)``, whose value and gradient equal
 those of ``MultipleNegativesRankingLoss``; it embeds rows of similar length together and is faster,
 so C's processor time is a lower bound. Texts are cut at the encoder's own limit. Each cell is one
-line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` (on a GPU: ``ENCODER/cuda/TASK.jsonl``). It is kept,
-so a run that was stopped continues.
+line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` (on a GPU: ``ENCODER/cuda/TASK.jsonl``; with another
+number of pairs: ``ENCODER/pairs-N/TASK.jsonl``). It is kept, so a run that was stopped continues.
 Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths;
 those whose ``origin`` is ``baseline`` were made earlier by another script with the same settings
 (on an Intel processor) and hold the means alone, so a difference from them has no interval.
@@ -61,11 +61,11 @@ def grid(task: str) -> list[tuple[float, int]]:
     return LONG_GRID if task in LONG else GRID
 
 
-def sample(folder: Path, seed: int) -> list[list[str]]:
+def sample(folder: Path, seed: int, count: int = PAIRS) -> list[list[str]]:
     """Return the training pairs of a seed."""
     pairs = [row for row in fields(folder / "train.tsv.gz") if len(row) == 2]
     random.Random(seed).shuffle(pairs)
-    return pairs[:PAIRS]
+    return pairs[:count]
 
 
 class Judge:
@@ -254,6 +254,7 @@ def run(
     folder: Path,
     seeds: Sequence[int] = SEEDS,
     device: str = "cpu",
+    count: int = PAIRS,
 ) -> None:
     """Make the missing cells of a task."""
     import torch
@@ -262,7 +263,7 @@ def run(
     torch.set_num_threads(1)
     file, path, judge = folder / f"{task}.jsonl", weights(encoder), Judge(data, task)
     while cell := missing(task, settings, stored(file), seeds):
-        pairs, start = sample(data / "tasks" / task, cell["seed"]), time.perf_counter()
+        pairs, start = sample(data / "tasks" / task, cell["seed"], count), time.perf_counter()
         if cell["by"] == UNTRAINED:
             model, spent = SentenceTransformer(path, device=device), 0.0
         elif cell["by"] == OURS:
@@ -363,11 +364,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCD"))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, choices=SEEDS)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help="pairs to train on")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--cells", type=Path, default=CELLS, help="folder of the results")
     options = parser.parse_args(arguments)
     folder = options.cells / Path(options.encoder).name
     folder = folder / options.device if options.device != "cpu" else folder
+    folder = folder / f"pairs-{options.pairs}" if options.pairs != PAIRS else folder
     if options.action == "show":
         show(options.encoder, folder)
     for task in options.task:
@@ -379,6 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             folder,
             options.seeds,
             options.device,
+            options.pairs,
         )
 
 
