@@ -198,7 +198,7 @@ def test_a_folder_without_a_model(tmp_path):
         resolve(tmp_path)
 
 
-def test_a_run_folder_means_its_model(folder, tmp_path):
+def test_a_run_folder_means_its_model(folder, tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.yaml").write_text("seed: 0\n")
@@ -207,7 +207,13 @@ def test_a_run_folder_means_its_model(folder, tmp_path):
     ):
         resolve(run)
     shutil.copytree(folder, run / "model")
-    assert resolve(str(run)) == run / "model"
+    assert [resolve(str(run)), resolve(run)] == [run / "model"] * 2
+    (told,) = capsys.readouterr().err.splitlines()  # once, however often the model is opened
+    assert told.startswith(f"warning: the training in {run} has not ended, and its model may still")
+    ended = shutil.copytree(run, tmp_path / "ended")
+    (ended / "result.json").write_text("{}")
+    assert resolve(ended) == ended / "model"
+    assert capsys.readouterr().err == ""
 
 
 def spoil(folder, name, content):

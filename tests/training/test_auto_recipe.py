@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
@@ -16,7 +17,13 @@ from isotrope.data.text.views import FEWEST, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training.auto_recipe import with_recipe
-from isotrope.training.changes import general_sentences, kept, next_step, similarities
+from isotrope.training.changes import (
+    advise_first,
+    general_sentences,
+    kept,
+    next_step,
+    similarities,
+)
 from isotrope.training.refit import refitted
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
@@ -130,6 +137,8 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
             torch.testing.assert_close(mean[name], value.lerp(second[name], 0.5))
     assert any(not torch.equal(first[name], second[name]) for name in first)
     again = train(TrainSettings.read({**given, **held, "refit": True}), resume=True)
+    without = train(TrainSettings.read({**given, **held}), resume=True)  # --no-refit may be added
+    assert without.result.details["refit"] == again.result.details["refit"]
     assert again.result.details["model"] == outcome.result.details["model"]
     assert outcome.result.details["model"] != alone.result.details["model"]
     assert "mean of two trainings" in (output / "model" / "README.md").read_text()
@@ -236,8 +245,15 @@ def test_a_larger_budget_trains_longer_and_then_twice(
         with_recipe(TrainSettings.read({**given, "minutes": m}), resume=False)[1]
         for m in (1e-4, 1e4)
     ]
-    assert notes[0].startswith("first of all, train longer: --minutes 0.0001 has time for")
+    assert notes[0].startswith("train longer: --minutes 0.0001 has time for")
     assert notes[1] == ""
+    begun = TrainSettings.read({**given, "minutes": 1e-4})
+    Path(begun.output).mkdir()
+    (Path(begun.output) / "config.yaml").write_text(begun.to_yaml())
+    capsys.readouterr()
+    assert with_recipe(begun, resume=True) == (begun, "")  # a resumed run keeps what it chose
+    assert capsys.readouterr().err == ""
+    Path(begun.output, "config.yaml").unlink()
     assert (own.log_every, chosen(path, tmp_path / "run", epochs=80.0).log_every) == (1, 10)
     with pytest.raises(InputError, match="recipe"):
         chosen(path, tmp_path / "run", minutes=5, recipe="papers")
@@ -262,6 +278,12 @@ def test_what_to_try_next() -> None:
     few = replace(short, truncated_share=0.0)
     assert "or add pairs: 100 pairs are few" in next_step(few, 32, DevHistory("dev"))
     assert "; then look for wrong pairs" in next_step(short, 512, DevHistory("dev"))
+    result = Result("train", "run", {}, details={"next": next_step(few, 32, DevHistory("dev"))})
+    advise_first(result, "train longer: why")
+    assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
+    result.details["next"] = ""
+    advise_first(result, "train longer: why")
+    assert result.details["next"] == "next, train longer: why"
     easy = DevHistory("dev", "trained")
     for step in (0, 8):
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))

@@ -100,14 +100,21 @@ def test_without_a_terminal_a_line_for_each_logged_step_and_score(
 def test_the_time_left_is_that_of_both_trainings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = iter((0.0, 0.0, 20.0))
-    monkeypatch.setattr("isotrope.training.progress.time.monotonic", lambda: next(now))
+    now = [0.0]
+    monkeypatch.setattr("isotrope.training.progress.time.monotonic", lambda: now[0])
     progress = Progress(steps=10, bar=False, lines=True, twice=True)
     progress.begin(0)
-    progress.step(10)
-    progress.logged(10, 0.5)  # 20 seconds for ten steps: as many for the second training
-    expected = "step 10 of 10: loss 0.5, 00:20 left for both trainings"
-    assert capsys.readouterr().err.splitlines() == [expected]
+    for step in range(1, 11):
+        now[0] += 20
+        progress.step(step)  # a line a minute, although no step is logged
+    progress.logged(10, 0.5)  # ten steps took 200 seconds, and ten more will follow
+    both = "left for both trainings"
+    assert capsys.readouterr().err.splitlines() == [
+        f"step 3 of 10: 05:40 {both}",
+        f"step 6 of 10: 04:40 {both}",
+        f"step 9 of 10: 03:40 {both}",
+        f"step 10 of 10: loss 0.5, 03:20 {both}",
+    ]
 
 
 @pytest.mark.usefixtures("terminal")

@@ -125,7 +125,6 @@ def evaluate(settings: EvaluateSettings) -> int:
     for model in models:
         if not is_bm25(model):
             existing(model)
-            _tell_unfinished(RunFolder(model))
     place, card = _card_of(models, settings)
     for file in filter(None, (settings.csv, settings.queries)):  # before anything is scored
         check_outputs(file.parent, [file.name], [*settings.data.values()])
@@ -147,16 +146,6 @@ def evaluate(settings: EvaluateSettings) -> int:
         print(f"the scores are written to {card}", file=sys.stderr)
     _show(result, settings)
     return 0
-
-
-def _tell_unfinished(run: RunFolder) -> None:
-    """Print a note if the training of a run folder has not ended."""
-    if run.config.is_file() and not run.result.is_file():
-        print(
-            f"{run.path}: to finish the training, repeat the training command with --resume. The "
-            "scores below are of the best model so far, which may be the model before training",
-            file=sys.stderr,
-        )
 
 
 def _tell_known(models: Sequence[str], settings: EvaluateSettings) -> None:

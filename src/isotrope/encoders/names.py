@@ -9,7 +9,9 @@ import contextlib
 import importlib.util
 import os
 import re
+import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,16 @@ def hub_name(name: str) -> str | None:
     return name if _HUB_ID.fullmatch(name) and ".." not in name else None
 
 
+@cache
+def _tell_unfinished(run: Path) -> None:
+    """Print once that the training of a run folder has not ended."""
+    print(
+        f"warning: the training in {run} has not ended, and its model may still be the original "
+        "one. To finish the training, repeat the training command with --resume",
+        file=sys.stderr,
+    )
+
+
 def model_folder(path: Path) -> Path:
     """Return the model folder at ``path``: the folder itself, or ``model/`` in a run folder."""
     if not path.is_dir():
@@ -82,6 +94,8 @@ def model_folder(path: Path) -> Path:
                 f"finish the training with `isotrope train --resume`: {path} is a run folder "
                 f"without a model in {run.model}"
             )
+        if not run.result.exists():
+            _tell_unfinished(path)
         path = run.model
     if not _is_model(path):
         raise InputError(

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, held_out_together
@@ -80,7 +81,7 @@ class _Facts:
 def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings, str]:
     """Choose the settings that are not given, and print the choices.
 
-    Returns: All settings, and a sentence to print at the end, which is empty if time sufficed.
+    Returns: All settings, and advice for the next training, which is empty if time sufficed.
     """
     given = settings.model_fields_set
     planned = recipe_applies(settings)
@@ -94,6 +95,8 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
             )
         return settings, ""
     check_folder(Path(settings.output), settings, resume=resume)
+    if RunFolder(settings.output).config.is_file():  # the run goes on with what was chosen
+        return settings, ""
     encoder = encoder_of(settings)
     warn("choosing settings: reading the data, and measuring the encoder on a part of it")
     facts = _facts(encoder, settings)
@@ -104,7 +107,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
     for line in _explained(facts, made):
         warn(line)
     short = next((c.why.partition("; ")[2] for c in made if c.name == "epochs"), "")
-    return chosen, f"first of all, train longer: {short}" if short else ""
+    return chosen, f"train longer: {short}" if short else ""
 
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
@@ -221,6 +224,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     epochs = _within(wanted, facts, settings)
     if epochs < wanted:
         why += f"; --minutes {settings.minutes:g} has time for {epochs:g} of {wanted:g} epochs"
+        why += ", and for no second training"
     steps = int(epochs * facts.records * (1 - facts.held_out) / _batch(facts))
     often = [Choice("log_every", max(1, steps // _ROWS), "the training has few steps")]
     return [

@@ -174,6 +174,8 @@ def model_card(
     way = f"; saved at {settings.between:.0%} of the way from the original weights"
     name = settings.loss or settings.objective.replace(",", ", ")
     what = f"A sentence embedding model: isotrope trained {base} with {name}."
+    if step == 0 and judgement is None:
+        what = f"The unchanged embedding model {base}: a training with {name} has not ended yet."
     if rejected:
         what = f"The unchanged embedding model {base}: training with {name} made it no better."
     return _TEMPLATE.format(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.legible import shortened
+from isotrope.core.result import Result
 from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
@@ -106,6 +107,12 @@ def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
         )
     found = list(_advice(report, positions, history))
     return f"next, {'; then '.join(found[:2])}" if found else ""
+
+
+def advise_first(result: Result, advice: str) -> None:
+    """Put advice before the advice with which a training ends."""
+    rest = str(result.details.get("next") or "").removeprefix("next, ")
+    result.details["next"] = f"next, {advice}" + (f"; then {rest}" if rest else "")
 
 
 def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterator[str]:

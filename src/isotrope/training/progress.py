@@ -8,6 +8,8 @@ from tqdm import tqdm
 
 from isotrope.core.distributed import rank
 
+_SILENT = 60.0  # seconds after which a step is told without a terminal
+
 
 def warn(line: str) -> None:
     """Print a line on stderr, above the progress bar if a bar is shown.
@@ -29,7 +31,8 @@ class Progress:
         self.steps, self._twice = steps, twice
         self.shown = bar and sys.stderr.isatty() and rank() == 0
         self._lines = (bar or lines) and not self.shown
-        self._done, self._first, self._began = 0, 0, time.monotonic()
+        self._done, self._first = 0, 0
+        self._began = self._told = time.monotonic()
         self._loss = self._dev = ""
         self._bar: Any = None
 
@@ -41,7 +44,7 @@ class Progress:
     def begin(self, step: int) -> None:
         """Start the bar at ``step``, the first step that this process runs."""
         self._done = self._first = step
-        self._began = time.monotonic()
+        self._began = self._told = time.monotonic()
         self._bar = tqdm(
             total=self.steps,
             initial=step,
@@ -56,6 +59,8 @@ class Progress:
         """Advance by one step."""
         self._done = step
         self._bar.update(1)
+        if self._lines and time.monotonic() - self._told >= _SILENT:
+            self._line(step, self._loss)
 
     def logged(self, step: int, loss: float) -> None:
         """Show the loss of a logged step."""
@@ -85,4 +90,5 @@ class Progress:
         each = (time.monotonic() - self._began) / max(done, 1)
         both = " for both trainings" if self._twice else ""
         still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 1 else ""
+        self._told = time.monotonic()
         warn(f"step {step:,} of {self.steps:,}: {', '.join(filter(None, (state, still)))}")

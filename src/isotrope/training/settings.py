@@ -62,15 +62,8 @@ class RunSettings(Settings, ABC):
     places = ("files", "plugin", "output", "dev", "encoder", "data", "classes", "groups")
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
     free: ClassVar[frozenset[str]] = frozenset(
-        {
-            "output",
-            "checkpoint_every",
-            "keep_every",
-            "progress",
-            "device",
-            "devices",
-            "logger",
-        }
+        {"output", "checkpoint_every", "keep_every", "progress", "device", "devices", "logger"}
+        | {"refit"}  # decides only what follows the steps
     )
 
     output: str = in_run(
@@ -325,8 +318,8 @@ class TrainSettings(RunSettings):
     epochs: float = in_steps(1.0, "Number of epochs, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
-        "Number of minutes that the training may take. --recipe auto measures the time of a step. "
-        "If time is short, there are fewer epochs and no second training (--refit).",
+        "Minutes that the command may take. --recipe auto plans them with the measured time of a "
+        "step. If time is short, there are fewer epochs and no second training (--refit).",
         gt=0,
         used=Used(
             lambda planned: planned,

@@ -44,11 +44,12 @@ from isotrope.measures.judgement import DevHistory, Judgement, refit_line
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
+from isotrope.training import changes
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
-from isotrope.training.changes import changed_queries, kept, learnt, next_step, similarities
+from isotrope.training.changes import similarities
 from isotrope.training.early_checks import as_begun, check_not_taken
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
@@ -100,11 +101,11 @@ def train(
     settings = with_temperature(settings, resume=resume)
     work = functools.partial(_train, callbacks=callbacks)
     outcome = run(settings, work, resume=resume, lines=lines)
+    if short and not outcome.exit_code:
+        changes.advise_first(outcome.result, short)
+        outcome.result.save(RunFolder(outcome.output).result)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
-    outcome = refitted(settings, outcome, again)
-    if short:
-        warn(short)
-    return outcome
+    return refitted(settings, outcome, again)
 
 
 def _train(
@@ -401,9 +402,9 @@ class TextTask(TrainingTask):
                 "fingerprint": dev.weights.get(dev.timer.steps if best is None else best[0]),
                 "start": dev.weights.get(0),
             },
-            "kept": kept(self.general, module.encoder, dev.history),
-            "queries": changed_queries(self.watch, dev.history),
-            "next": next_step(report, module.encoder.positions, dev.history),
+            "kept": changes.kept(self.general, module.encoder, dev.history),
+            "queries": changes.changed_queries(self.watch, dev.history),
+            "next": changes.next_step(report, module.encoder.positions, dev.history),
             "dev": None
             if best is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
@@ -490,7 +491,7 @@ def summary(outcome: Outcome) -> str:
         else ""
     )
     own = shlex.quote(str(outcome.output))
-    lines = [*learnt(outcome.result.details, own), refit_line(outcome.result.details)]
+    lines = [*changes.learnt(outcome.result.details, own), refit_line(outcome.result.details)]
     notes = "".join(f"{line}\n" for line in lines if line)
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
