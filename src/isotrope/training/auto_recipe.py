@@ -41,11 +41,14 @@ _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
-_TIMED = 32  # records whose forward and backward pass is timed
+_TIMED = 16  # records whose forward and backward pass is timed
+_MEASURING = 0.05  # share of --minutes after which no further batch or pass is measured
+_SHORTEST = 64  # tokens to which --minutes may shorten texts, so that an epoch is possible
 _RECORDS = 1_000_000  # records that are read to choose settings
 _TEMPERATURE = 0.05
 _ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
-_PLANNED = 0.8  # share of --minutes for reading and for the steps; the rest: scoring and saving
+_PLANNED = 0.9  # share of --minutes for reading, steps and scores; the rest: imports and saving
+_FEW = 10  # steps; after fewer, the trained model must be better to be saved
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
 
@@ -75,6 +78,7 @@ class _Facts:
     loss: float | None  # InfoNCE of pairs before training; None if it was not measured
     seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
     spent: float  # seconds that reading and measuring took
+    tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     scored: bool = False  # whether the pairs have scores
 
 
@@ -145,37 +149,48 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     found = list(seen.values())
     if len(marks) == 1 and marks != {""} and columns == 2:
         raise InputError(ONE_GROUP.format(len(found)))
-    share = _share(len(found))
-    seconds = 0.0
+    share, until = _share(len(found)), began + 60 * _MEASURING * (settings.minutes or math.inf)
+    seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
-        given = "max_length" in settings.model_fields_set
-        limit = min(settings.max_length if given else encoder.max_length, encoder.max_length)
-        seconds = len(found) * _seconds(found, encoder, limit)
+        few = found[:: max(1, len(found) // _TIMED)][:_TIMED]
+        limit = _limit(settings, encoder)
+        texts = [record[side] for side in (0, -1) for record in few]
+        tokens = np.minimum(encoder.token_counts(texts), limit)
+        seconds = len(found) * _seconds(few, encoder, limit, until)
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
         held_out, spent = share if usable >= FEWEST else 0.0, time.monotonic() - began
-        return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent)
+        return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent, tokens)
     together = held_out_together(records_of(settings, ""), share, settings.seed)
     count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
     scored = reading.kind == "scored pairs"
-    loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder)
+    loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder, until)
     linked = float(sizes[sizes > 1].sum() / len(found))
     held_out = share if count >= FEWEST else 0.0
     apart, spent = together is not None, time.monotonic() - began
-    return _Facts(len(found), columns, held_out, linked, apart, loss, seconds, spent, scored)
+    return _Facts(
+        len(found), columns, held_out, linked, apart, loss, seconds, spent, tokens, scored
+    )
 
 
-def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int) -> float:
+def _limit(settings: TrainSettings, encoder: SentenceEncoder) -> int:
+    """Return the number of tokens after which texts are cut, before --minutes shortens them."""
+    given = "max_length" in settings.model_fields_set
+    return min(settings.max_length if given else encoder.max_length, encoder.max_length)
+
+
+def _seconds(
+    few: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
+) -> float:
     """Return the measured seconds of a forward and backward pass for one record.
 
-    The median of several passes counts: the first one warms up, and other programs slow some.
+    The median of two to seven passes counts: the first one warms up, and other programs slow some.
     """
-    few = records[:: max(1, len(records) // _TIMED)][:_TIMED]
-    took = []
-    for _ in range(7):
+    took: list[float] = []
+    while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
         start = time.perf_counter()
         for side in (0, -1):
             rows, _ = encoder.tokenize([record[side] for record in few], limit)
@@ -192,20 +207,20 @@ def _share(records: int) -> float:
 
 
 def _loss(
-    pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder
+    pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder, until: float
 ) -> float | None:
     """Return the mean InfoNCE, scaled to batches of 64; None without pairs of different groups."""
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
-    views = [
-        torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs]))
-        for side, prompt in enumerate(own_prompts(encoder))
-    ]
-    found = []
+    found: list[float] = []
     for start in range(0, max(1, len(pairs) - _BATCH + 1), _BATCH):
         part = slice(start, start + _BATCH)
         own = torch.from_numpy(groups[part])
-        if len(own.unique()) > 1:
-            loss = float(objective(views[0][part], views[1][part], groups=own))
+        if len(own.unique()) > 1 and (not found or time.monotonic() < until):
+            views = (
+                torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs[part]]))
+                for side, prompt in enumerate(own_prompts(encoder))
+            )
+            loss = float(objective(*views, groups=own))
             found.append(loss * math.log(_BATCH) / math.log(len(own)))
     return float(np.mean(found)) if found else None
 
@@ -221,7 +236,9 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     why = state if facts.loss is None else f"{state} (InfoNCE without dropout: {facts.loss:.2f})"
     wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
     wanted = settings.epochs if "epochs" in settings.model_fields_set else wanted
-    epochs = _within(wanted, facts, settings)
+    length = _length(_limit(settings, encoder), min(1.0, wanted), facts, settings)
+    shorter = f"--minutes {settings.minutes} has no time for an epoch with longer texts"
+    epochs = _within(wanted, facts, settings, length)
     if epochs < wanted:
         why += f"; --minutes {settings.minutes:g} has time for {epochs:g} of {wanted:g} epochs"
         why += ", and for no second training"
@@ -231,10 +248,14 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
-        Choice("max_length", encoder.max_length, "the encoder's own limit"),
+        Choice(
+            "max_length",
+            length,
+            "the encoder's own limit" if length == encoder.max_length else shorter,
+        ),
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
-        *_watched(facts, settings),
+        *_watched(facts, settings, few=steps < _FEW),
         *(_twice(facts, settings) if epochs == wanted else []),
         *(often if steps < 10 * _ROWS else []),
         Choice("batch_size", _batch(facts), "in a batch, each pair is compared with all others"),
@@ -255,35 +276,48 @@ def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings
     ]
 
 
-def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> float:
+def _length(longest: int, epochs: float, facts: _Facts, settings: TrainSettings) -> int:
+    """Return the largest limit of tokens, halved if needed, with which so many epochs fit."""
+    length = longest
+    if "max_length" in settings.model_fields_set:
+        return length
+    while length >= 2 * _SHORTEST and _within(epochs, facts, settings, length) < epochs:
+        length //= 2
+    return length
+
+
+def _within(epochs: float, facts: _Facts, settings: TrainSettings, length: int) -> float:
     """Return the epochs that fit into ``--minutes``; a second training needs what is left."""
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _PLANNED
-    fit = max(planned - facts.spent, planned / 10) / max(facts.seconds, 1e-9)
-    return float(f"{min(epochs, fit):.3g}")
+    scores = facts.seconds * facts.held_out * 2 / 3  # two forward passes; a step takes three
+    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
+    left = max(planned - facts.spent - scores, planned / 10)
+    return float(f"{min(epochs, left / max(shorter * facts.seconds, 1e-9)):.3g}")
 
 
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
+    length = _length(min(_limit(settings, encoder), 128), 1.0, facts, settings)
     return [
-        Choice("max_length", min(encoder.max_length, 128), "within the encoder's own limit"),
+        Choice("max_length", length, "within the encoder's own limit"),
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
-        Choice("epochs", _within(1.0, facts, settings), "each text is seen once"),
+        Choice("epochs", _within(1.0, facts, settings, length), "each text is seen once"),
         Choice("between", 0.5, "the saved weights lie midway between original and trained weights"),
     ]
 
 
-def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
+def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    why = "the original model is saved if the trained one is worse"
+    why = f"the original model is saved if the trained one is {'not better' if few else 'worse'}"
     if facts.columns > 1 and facts.held_out:
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
-        ends.append(Choice("prefer", "trained", why))
+        ends.append(Choice("prefer", "best" if few else "trained", why))
     if "dev" in settings.model_fields_set:
         return ends
     held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
