@@ -90,7 +90,7 @@ def test_the_page(tmp_path: Path) -> None:
         "Images",
     ):
         assert words in page.text
-    for words in ("Dev score", "Dev best", "Samples /"):
+    for words in ("Dev score", "Dev chosen", "Samples /"):
         assert words not in page.text
     assert source.count('class="number best"') == 1
     assert json.loads(page.scripts[0][1])["runs"][1]["method"] == "simsiam, cut 9"

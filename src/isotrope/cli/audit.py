@@ -82,7 +82,8 @@ def audit(settings: AuditCommandSettings) -> int:
     if others:
         raise InputError(
             "give one data set, and audit each other data set by a command of its own, because a "
-            f"training batch comes from a single data set; found {len(settings.data)}"
+            f"training batch comes from a single data set; found "
+            f"{', '.join(map(str, settings.data))}"
         )
     images = _is_images(data)
     settings.check_used(pictures=images)

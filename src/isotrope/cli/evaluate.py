@@ -48,9 +48,9 @@ all pairs for each first text. The fewer texts are ranked, the higher the scores
 will rank other texts too, name a file with these texts as --corpus: single texts, or pairs, of
 which only the second text is ranked. --retrieval also takes a folder with the files queries.jsonl
 and corpus.jsonl ({"_id": ..., "text": ...} on each line), or queries.tsv and corpus.tsv
-(id<TAB>text); and qrels.tsv (query id, document id, gain; with or without a header). The files may
-end in .gz. To compare with BM25, which ranks texts by the words they share with the query, write
-bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
+(id<TAB>text); and qrels.tsv or qrels/test.tsv (query id, document id, gain; with or without a
+header). The files may end in .gz. To compare with BM25, which ranks texts by the words they share
+with the query, write bm25 as a model: --compare bm25 runs/p (needs the extra bm25).
 
 --labels takes labelled texts (label<TAB>text): a training file, with a test file in --labels-test;
 a single file, of which a fifth is the test part; or a folder with the files train and test. --knn

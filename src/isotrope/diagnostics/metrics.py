@@ -23,15 +23,16 @@ METRICS = (
     ),
     Metric(
         "dev_best",
-        "Best dev score",
-        "highest dev score of the run, including step 0",
+        "Dev score of the chosen step",
+        "highest dev score of the run, including step 0; with --prefer trained, the score of the "
+        "trained model, unless the original one was saved",
         logs=(),
-        heading="Dev best",
+        heading="Dev chosen",
     ),
     Metric(
         "dev_best_step",
-        "Best step",
-        "step at which the best score was measured",
+        "Chosen step",
+        "step of this score",
         logs=(),
         heading="At step",
         digits=0,
@@ -39,7 +40,7 @@ METRICS = (
     Metric(
         "dev_final",
         "Last dev score",
-        "dev score after the last step (the saved model is the one with the best score)",
+        "dev score after the last step",
         logs=(),
         heading="Dev last step",
     ),
@@ -355,12 +356,13 @@ METRICS = (
         "dev",
         "Dev score",
         "score on held-out data",
-        "The score on held-out data during training. Step 0 is the model before training; the "
-        "model with the highest score was saved.",
+        "The score on held-out data during training. Step 0 is the model before training. The "
+        "model with the highest score was saved or, with --prefer trained, the trained model, "
+        "unless it was clearly worse.",
         logs=("text", "doctor"),
         panel=Panel(
             "training",
-            "Dashed line: score before training. Dot: best step, whose model was saved (with "
+            "Dashed line: score before training. Dot: step whose model was saved (with "
             "--refit, the mean of this model and a second one).",
             kind="score",
             place=-2,

@@ -84,7 +84,10 @@ def headline(runs: Sequence[Run]) -> str:
     if not step or (start is not None and score <= start):
         leads = {"worse": "Training made it worse", "within noise": "No change beyond noise"}
         lead = leads.get(run.outcome, "No gain")
-        return f"{lead}: the best model is the one before training (step 0)."
+        if not step or start is None:
+            return f"{lead}: the best model is the one before training (step 0)."
+        scores = f"{number(score, digits)}, and the model before training {number(start, digits)}"
+        return f"{lead}: the saved model (step {step:,.0f}) has {scores}."
     where = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {step:,.0f}"
     gain = (
         f", {_signed(score - start, digits)} over the model before training"

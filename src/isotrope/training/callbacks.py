@@ -279,7 +279,8 @@ class Dev:
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
         at = self.history.best
         best = f"best {self.scores[at]:.2f} at step {at:,}"
-        self.progress.scored(step, f"{self.history.name} {value:.2f}", change, best)
+        shown = change if self.history.saved == "trained" else best
+        self.progress.scored(step, f"{self.history.name} {value:.2f}", change, shown)
         if self.exhausted and step != self.metrics.module.steps:
             since = f"in the last {self.patience} evaluations, no score was above the {best}"
             self.progress.say(f"early stopping at step {step:,}: {since}")
@@ -398,8 +399,9 @@ class Between(TrainerCallback):
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
+        again = "; press Ctrl-C again to exit at once" if number == signal.SIGINT else ""
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        warn(f"{name}: the run saves and ends after this step; press Ctrl-C again to exit at once")
+        warn(f"{name}: the run saves and ends after this step{again}")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object

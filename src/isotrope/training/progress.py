@@ -72,7 +72,7 @@ class Progress:
             self._bar.set_postfix_str(state, refresh=False)
 
     def scored(self, step: int, score: str, change: str, best: str) -> None:
-        """Show a dev score: name and value, change since the start, and best score so far."""
+        """Show a dev score: name and value, change since the start, and best score or change."""
         self._dev = f"{score}, {best}"
         if self._lines:
             self._line(step, self._dev)

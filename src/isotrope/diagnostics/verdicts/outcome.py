@@ -462,7 +462,11 @@ NOT_ENOUGH_SEEN = Verdict(
         ),
     ),
     Change(
-        "--log-every 1 (or train longer, then diagnose again)",
+        lambda case: (
+            "--epochs or --max-steps (a longer training, then diagnose again)"
+            if case.settings.get("log-every") == 1
+            else "--log-every 1 (or train longer, then diagnose again)"
+        ),
         "Doctor(every=1) or a longer training; if no step has numbers, an encoder that makes one "
         "vector for each text",
     ),
