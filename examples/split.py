@@ -5,7 +5,8 @@
 Pairs that share a text, directly or through other pairs, stay together, so that no test text is
 trained on. If an answer has three or more questions on average, as in a FAQ, this is impossible.
 Then only questions are split, and the test asks new questions about known answers. Texts that
-differ only in case and punctuation count as one text. The parts are train.jsonl and test.jsonl.
+differ only in case and punctuation count as one text. The parts are train.jsonl and test.jsonl, in
+the current folder or in --output; existing files are not replaced.
 """
 
 import argparse
@@ -23,10 +24,18 @@ def main() -> None:
     """Write both parts, and print their sizes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="tsv, csv, jsonl or parquet")
-    parser.add_argument("--columns", type=lambda names: names.split(","), help="query,answer")
+    parser.add_argument(
+        "--columns",
+        type=lambda names: names.split(","),
+        help="the columns of question and answer: question,answer",
+    )
+    parser.add_argument("--output", type=Path, default=Path(), help="folder for both parts")
     parser.add_argument("--share", type=float, default=0.1, help="share of pairs to test with")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    train, test = options.output / "train.jsonl", options.output / "test.jsonl"
+    if train.exists() or test.exists():
+        parser.error(f"remove {train} and {test} first, or choose another --output")
     records = list(read([options.file], columns=options.columns))
     tested = held_out_together(records, options.share, options.seed)
     what = "no text of a test pair is in train.jsonl"
@@ -37,9 +46,10 @@ def main() -> None:
         chosen = {question for question, taken in zip(different, drawn, strict=True) if taken}
         tested = np.array([question in chosen for question in questions])
         what = "no question of test.jsonl is in train.jsonl, but answers are in both"
-    for name, part in (("train.jsonl", ~tested), ("test.jsonl", tested)):
+    options.output.mkdir(parents=True, exist_ok=True)
+    for file, part in ((train, ~tested), (test, tested)):
         lines = [record_line(records[i].texts, {}) for i in np.flatnonzero(part)]
-        Path(name).write_text("".join(lines), encoding="utf-8")
+        file.write_text("".join(lines), encoding="utf-8")
     print(f"{(~tested).sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
 
 
