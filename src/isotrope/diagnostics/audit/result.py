@@ -190,7 +190,11 @@ class Audit(ABC):
             for (i, j), known in itertools.islice(self._suspected(), LISTED)
         ]
         more += f"\n{_EVIDENCE}" if self.suspects else ""
-        more += f" The first {LISTED} are listed." if self.suspects > LISTED else ""
+        more += (
+            f" The first {LISTED} are listed, and all are in audit.json (--output)."
+            if self.suspects > LISTED
+            else ""
+        )
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
         return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)

@@ -161,7 +161,11 @@ class TextAudit(Audit):
                 (self.names[row], *(shortened(text, _WIDTH) for text in pair))
                 for row, pair in zip(rows, texts, strict=True)
             ]
-            note = f"The first {LISTED} are listed." if len(self.found["apart"]) > LISTED else ""
+            note = (
+                f"The first {LISTED} are listed, and all are in audit.json (--output)."
+                if len(self.found["apart"]) > LISTED
+                else ""
+            )
             headings = ("line", "text", "its positive")
             yield TitledTable("Rows that are apart", note, headings, cells)
 
