@@ -278,18 +278,23 @@ def test_what_ended_a_run_is_told_from_its_consequences() -> None:
         verdict(gone, gone)
 
 
+@pytest.mark.parametrize(("flags", "how"), [([], "with --resume"), (["--resume"], "again")])
 def test_a_lost_process_is_one_line_and_exit_code_75(
-    quick: dict, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quick: dict,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    how: str,
 ) -> None:
     def gone(*_: object, **__: object) -> None:
         raise RuntimeError("[../third_party/gloo/pair.cc:534] Connection closed by peer")
 
     monkeypatch.setattr("isotrope.training.text._train", gone)
     command = ["train", *quick["files"], "--recipe", "papers", "--output", quick["output"]]
-    assert guarded(command) == launching.REQUEUE
+    assert guarded([*command, *flags]) == launching.REQUEUE
     assert capsys.readouterr().err == (
         "isotrope: error: this process ended because another process of the run ended; run "
-        "the same command with --resume to start again: there is no checkpoint\n"
+        f"the same command {how} to start again: there is no checkpoint\n"
     )
 
 

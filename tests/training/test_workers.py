@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from isotrope.core.errors import InputError, LostProcess, MissingExtra
+from isotrope.core.spelling import as_flag, spelled
 from isotrope.training import launch
 from isotrope.training.launch import each
 from tests.patience import MINUTES, wait_until
@@ -87,6 +88,10 @@ def broken(item: str) -> str:
     return item
 
 
+def refusing(kind: type[InputError | LostProcess]) -> None:
+    raise kind("use fewer `--workers` if memory is short: a process died")
+
+
 def environment(item: int) -> str:
     return " ".join(os.environ.get(n, "") for n in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"))
 
@@ -140,6 +145,17 @@ def test_a_killed_process_is_told_and_the_other_one_finishes(tmp_path: Path) -> 
     with pytest.raises(LostProcess, match=r"SIGKILL, often for lack of memory: try fewer jobs"):
         found.extend(item.name for item, _ in each(killed, items, 2))
     assert found == ["slow"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_has_the_same_message_with_any_number_of_jobs(jobs: int) -> None:
+    for spelling, said in ((None, "use fewer workers if"), (as_flag, "use fewer --workers if")):
+        with spelled(spelling) if spelling else nullcontext():
+            ((_, refused),) = each(refusing, [InputError], jobs)
+            with pytest.raises(LostProcess) as lost:
+                list(each(refusing, [LostProcess], jobs))
+            expected = f"{said} memory is short: a process died"
+            assert [str(refused), str(lost.value)] == [expected] * 2
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

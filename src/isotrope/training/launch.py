@@ -363,8 +363,10 @@ def _share(place: int, jobs: int) -> dict[str, str]:
 
 
 def _failure(kind: str, value: int | str) -> Exception:
-    """Return the error of a process whose exit code or traceback is ``value``."""
+    """Return the error of a process whose exit code, message or traceback is ``value``."""
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
+    if kind == "gone":
+        return LostProcess(value)
     how = _killed(value, ": try fewer `--jobs`") if isinstance(value, int) else None
     return LostProcess(f"a process {how or 'ended unexpectedly'}; {_GOES_ON}")

@@ -184,12 +184,14 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         lost = _lost(error)
         if lost is None and not is_peer_failure(error):
             raise
-        what = lost or "this process ended because another process of the run ended"
+        ended = "this process ended because another process of the run ended"
+        what = lost.args[0] if lost else ended
         saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
         )
-        raise LostProcess(f"{what}; run the same command with `--resume` to {then}") from error
+        how = "again" if resume else "with `--resume`"
+        raise LostProcess(f"{what}; run the same command {how} to {then}") from error
 
 
 def _lost(error: BaseException | None) -> LostProcess | None:

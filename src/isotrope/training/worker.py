@@ -55,9 +55,9 @@ def _answer(order: bytes) -> bytes:
         return pickle.dumps(("done", task(item)))
     except InputError as error:
         kind = Diverged if isinstance(error, Diverged) else InputError
-        return pickle.dumps(("failed", kind(str(error))))
+        return pickle.dumps(("failed", kind(error.text())))
     except LostProcess as error:
-        return pickle.dumps(("gone", str(error)))
+        return pickle.dumps(("gone", error.args[0]))
     except Exception:
         return pickle.dumps(("bug", traceback.format_exc()))
 
