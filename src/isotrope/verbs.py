@@ -219,12 +219,10 @@ def sweep(
 
 def _words(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
     """Return the settings to vary in the format of ``--vary``."""
-    words = []
-    for name, values in vary.items():
-        spelled = name if "." in name else name.replace("_", "-")
-        listed = values if isinstance(values, str) else ",".join(map(_word, values))
-        words.append(f"{spelled}={listed}")
-    return words
+    return [
+        f"{name}={values if isinstance(values, str) else ','.join(map(_word, values))}"
+        for name, values in vary.items()
+    ]
 
 
 def _word(value: object) -> str:

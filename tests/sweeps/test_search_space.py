@@ -4,8 +4,9 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.sweeps.search_space import Span, Varied, read_varied
+from isotrope.sweeps.spec import RUNS
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import RunSettings, TrainSettings
 
 
 def read(text: str) -> Varied:
@@ -17,6 +18,17 @@ def test_values_stay_as_they_are_typed() -> None:
     assert read("learning_rate=1e-5") == Varied("learning-rate", ("1e-5",))
     assert read("objective.dissipation=margin:0.3,none").values == ("margin:0.3", "none")
     assert read_varied("method.decay=0.9,0.99", ImageSettings).name == "method.decay"
+
+
+@pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
+def test_a_name_with_a_dot_is_kept_and_all_others_are_flags(settings: type[RunSettings]) -> None:
+    dotted = settings.dotted_names()
+    assert any("_" in name for name in dotted)
+    for name in [*dotted, "objective.my_data.margin", "objective.my-data.margin"]:
+        assert read_varied(f"{name}=1,2", settings).name == name
+    for name in settings.model_fields.keys() - {"output", "seed", "progress", "devices"}:
+        read = {read_varied(f"{way}=1,2", settings).name for way in (name, name.replace("_", "-"))}
+        assert read == {name.replace("_", "-")}
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,29 @@ from typing import Any
 import pytest
 
 from isotrope.core.errors import CannotResume, InputError
+from isotrope.core.image_methods import METHODS
 from isotrope.core.result import Result
+from isotrope.paradigm import registry
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
 from isotrope.sweeps.sweep import Trial, best_of, existing, ranked, sweep
-from isotrope.training.settings import TrainSettings
+from isotrope.training.images.settings import ImageSettings, options_of
+from isotrope.training.settings import RunSettings, TrainSettings
 from tests.refused import refused_setting
 from tests.sweeps.pretended import pretend, score
 
 BASE = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7"}
 
 
-def spec(tmp_path: Path, texts: list[str], base: dict[str, Any] = BASE, **more: Any) -> Sweep:
+def spec(
+    tmp_path: Path,
+    texts: list[str],
+    base: dict[str, Any] = BASE,
+    cls: type[RunSettings] = TrainSettings,
+    **more: Any,
+) -> Sweep:
     own = {"seeds": [0, 1], "vary": texts, "output": tmp_path / "sweep", **more}
-    return plan(TrainSettings, base, SweepSettings.read(own))
+    return plan(cls, base, SweepSettings.read(own))
 
 
 RATES = ["learning-rate=1e-5,3e-5,1e-4"]
@@ -182,6 +191,38 @@ def test_a_folder_with_a_sweep_of_other_runs_is_refused(
     with pytest.raises(CannotResume, match="objective_settings"):
         sweep(spec(tmp_path, RATES, base={**BASE, "objective.temperature": "0.1"}))
     sweep(spec(tmp_path, BOTH, base={**BASE, "objective.temperature": "0.1"}))
+
+
+def first_run(one: Sweep) -> Any:
+    return one.run({setting.name: setting.values[0] for setting in one.varied}, 0)
+
+
+def test_every_option_of_a_method_can_be_varied(tmp_path: Path) -> None:
+    for name in METHODS:
+        usual = options_of(name)
+        texts = [f"method.{key}={value}" for key, value in vars(usual).items()]
+        base = {"data": "digits", "method": name}
+        settings = first_run(spec(tmp_path, texts, base=base, cls=ImageSettings))
+        assert settings.method_settings.keys() == vars(usual).keys()
+        assert options_of(name, settings.method_settings) == usual
+
+
+def test_every_setting_of_an_objective_can_be_varied(tmp_path: Path) -> None:
+    for name in registry.names():
+        usual = registry.build(name)
+        values = dict(usual.hyperparameters())
+        texts = [f"objective.{key}={value}" for key, value in values.items()]
+        settings = first_run(spec(tmp_path, [*texts, "epochs=1"], {**BASE, "objective": name}))
+        assert settings.objective_settings.keys() == values.keys()
+        assert registry.build(name, settings.objective_settings).hyperparameters() == values
+
+
+def test_data_sets_with_similar_names_are_not_mixed_up(tmp_path: Path) -> None:
+    base = {**BASE, "files": ["a_b=x", "a-b=y"], "objective.a-b.margin": "1", "max-steps": "9"}
+    one = spec(tmp_path, ["objective.a_b.margin=2,3", "max_steps=4,5"], base=base)
+    settings = first_run(one)
+    assert settings.objective_settings == {"a-b.margin": 1, "a_b.margin": 2}
+    assert settings.max_steps == 4
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Varied:
 def read_varied(text: str, settings: type[RunSettings]) -> Varied:
     """Parse ``NAME=VALUES``."""
     name, equals, values = text.partition("=")
-    name = flag(name.strip())
+    name = spelled(settings, name.strip())
     if not name or not equals or not values.strip():
         raise SettingError(
             "takes NAME=VALUE,VALUE,... or NAME=LOW..HIGH",
@@ -95,6 +95,11 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
         return Varied(name, *_values(values, integers=_takes_whole(settings, name)))
     except ValueError as error:
         raise SettingError(str(error), setting="vary", value=text) from error
+
+
+def spelled(settings: type[RunSettings], name: str) -> str:
+    """Return the name of a setting's flag; names with a dot, as ``method.frozen_epochs``, stay."""
+    return name if dotted_key(settings, name) else flag(name)
 
 
 def _takes_whole(settings: type[RunSettings], name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.settings import Settings, Used, setting
-from isotrope.sweeps.search_space import Varied, read_varied
+from isotrope.sweeps.search_space import Varied, read_varied, spelled
 from isotrope.training import launch
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -86,8 +86,7 @@ class Sweep:
 
     def run(self, values: Values, seed: int) -> RunSettings:
         """Return the settings of one run."""
-        varied = {name.replace("_", "-") for name in values}
-        base = {k: v for k, v in self.base.items() if k.replace("_", "-") not in varied}
+        base = {k: v for k, v in self.base.items() if spelled(self.settings, k) not in values}
         values_of_run = {**base, **values, "seed": seed, "progress": False}
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
