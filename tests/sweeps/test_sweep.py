@@ -13,6 +13,7 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.image_methods import METHODS
 from isotrope.core.result import Result
 from isotrope.paradigm import registry
+from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
 from isotrope.sweeps.sweep import Trial, best_of, existing, ranked, sweep
@@ -223,6 +224,25 @@ def test_data_sets_with_similar_names_are_not_mixed_up(tmp_path: Path) -> None:
     settings = first_run(one)
     assert settings.objective_settings == {"a-b.margin": 1, "a_b.margin": 2}
     assert settings.max_steps == 4
+
+
+@pytest.mark.parametrize(
+    ("cls", "base", "metric", "names"),
+    [
+        (TrainSettings, {**BASE, "dev": "auto"}, "dev_best", ("dev", *HELD_OUT_BY)),
+        (TrainSettings, BASE, "dev_best", ("dev",)),
+        (ImageSettings, {"data": "d"}, "knn_best", ("data", "classes", "holdout", "knn_images")),
+        (ImageSettings, {"data": "d"}, "linear", ("data", "classes", "holdout")),
+    ],
+)
+def test_settings_that_change_the_scored_data_are_refused_in_each_spelling(
+    tmp_path: Path, cls: Any, base: dict[str, Any], metric: str, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        for written in {name, name.replace("_", "-")}:
+            one = spec(tmp_path, [f"{written}=1,2"], base=base, cls=cls, metric=metric)
+            with refused_setting("vary", value=name.replace("_", "-")):
+                sweep(one)
 
 
 @pytest.mark.parametrize(

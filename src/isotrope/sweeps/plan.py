@@ -6,6 +6,7 @@ from pathlib import Path
 
 from isotrope.core.errors import SettingError, nearest
 from isotrope.core.files import check_outputs
+from isotrope.core.settings import flag
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.spec import TABLES, Sweep, Values
@@ -67,11 +68,12 @@ def _check_scored(spec: Sweep) -> None:
         if spec.base.get("dev") == "auto":
             remedies |= dict.fromkeys(HELD_OUT_BY, "give `--dev` a file instead of auto")
     elif spec.metric.startswith(("knn_", "linear")):
-        names = ("data", "classes", "holdout", "knn_images")
+        names = ["data", "classes", "holdout", *["knn_images"] * (spec.metric != "linear")]
         score = f"`--metric {spec.metric}`"
         remedies = dict.fromkeys(names, "make one sweep for each value")
     else:
         return
+    remedies = {flag(name): remedy for name, remedy in remedies.items()}
     for setting in spec.varied:
         if setting.name in remedies:
             raise SettingError(
