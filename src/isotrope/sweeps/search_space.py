@@ -27,14 +27,7 @@ _FIXED = {
 
 @dataclass(frozen=True)
 class Span:
-    """A range of numbers.
-
-    Attributes:
-        low: The lower end, inclusive.
-        high: The upper end, inclusive.
-        log: Whether the scale is logarithmic.
-        integers: Whether values are whole numbers.
-    """
+    """A range of numbers; both ends belong to it."""
 
     low: float
     high: float
@@ -59,13 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Varied:
-    """A setting to vary, with a list or a range of values.
-
-    Attributes:
-        name: The name of the setting's flag.
-        values: The listed values, in order; empty if values are drawn from ``span``.
-        span: Range to draw from; None if values are listed.
-    """
+    """A setting to vary: its flag, and listed values or the range to draw from."""
 
     name: str
     values: tuple[str, ...] = ()

@@ -65,14 +65,9 @@ class Sweep:
     """The plan of a sweep.
 
     Attributes:
-        settings: Settings class of the runs, for text or for images.
         base: Settings that all runs share: a dict from flags or YAML keys to values.
-        chosen: Settings of the sweep itself.
-        varied: Settings to vary.
         sampler: ``grid``, ``random`` or ``tpe``; ``grid`` if ``trials`` allows every combination.
-        metric: Name of the number in a run's result by which trials are compared.
         highest: Whether a higher value of ``metric`` is better.
-        jobs: Number of runs at a time.
     """
 
     settings: type[RunSettings]

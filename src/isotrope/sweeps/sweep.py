@@ -104,12 +104,7 @@ def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
-    """Train the runs that are not finished, and return all trials.
-
-    Args:
-        spec: The plan of the sweep.
-        report: Function that receives a line for each finished run.
-    """
+    """Train the runs that are not finished, and return all trials."""
     check_sweep(spec)
     output = spec.chosen.output
     with exclusive_lock(output, f"measuring into {output}", " (`--show` prints the finished runs)"):

@@ -49,15 +49,7 @@ class NonFiniteGuard:
             self._stop(step, _WHATS[worst - 1])
 
     def check_gradient(self, step: int, norm: float, scale: float | None, device: str) -> None:
-        """Check the gradient before the update.
-
-        Args:
-            step: Number of the step.
-            norm: Norm of the gradient.
-            scale: Factor by which a float16 loss was multiplied; None without a factor. If a
-                gradient overflows because of it, torch skips the step and reduces the factor.
-            device: Device for communication with other processes.
-        """
+        """Check the gradient before the update; torch skips a float16 step that overflows."""
         overflows = scale is not None and scale > 1
         if all_reduce_max(int(not (overflows or math.isfinite(norm))), device):
             self._stop(step, "the gradient is")

@@ -37,14 +37,7 @@ def audit(
     own_encoder: ImageEncoder | None = None,
     progress: bool = False,
 ) -> PictureAudit:
-    """Audit the pictures of a training; nothing is written.
-
-    Args:
-        settings: Settings of the training. The settings of the optimiser have no effect.
-        own: Settings of the audit.
-        own_encoder: Encoder of the user. None if ``settings.encoder`` names the encoder.
-        progress: Whether to show progress bars on stderr.
-    """
+    """Audit the pictures of a training; nothing is written."""
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))
     objective = checked_objective(task.module.objective)

@@ -272,11 +272,6 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
     """Return a dict with the logged numbers of a batch: ``observe.measure``, and ``norm_backbone``.
 
     ``norm_backbone`` is the mean norm of the encoder's features on all processes.
-
-    Args:
-        objective: Objective of the training.
-        views: Embeddings of all processes, as passed to the objective.
-        features: Features of the encoder in this process.
     """
     dtype = torch.promote_types(features.dtype, torch.float32)
     norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)
