@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from torch import Tensor, nn
 
 from isotrope.core.hyper import Hyper, Paper
@@ -11,7 +10,6 @@ from isotrope.core.views import Views
 from isotrope.encoders.heads import predictor, projector
 from isotrope.encoders.momentum import Momentum
 from isotrope.training.images.method import ImageMethod, Options
-from isotrope.training.optimisers import build_optimizer
 from isotrope.training.recipe import Recipe
 
 
@@ -86,6 +84,7 @@ class BYOL(ImageMethod):
             last_norm="plain" if self.options.last_norm else "none",
         )
         self.predictor = predictor(d, hidden, batch_norm=norm)
+        self.own_rate = self.predictor, self.options.predictor_rate, False
         self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
@@ -94,17 +93,6 @@ class BYOL(ImageMethod):
         t1, t2 = (self.targets(self.target, crop) for crop in crops)
         return [Views(p1, t2), Views(p2, t1)]
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        """Return the optimiser of the run, with a separate learning rate for the predictor."""
-        return build_optimizer(
-            self,
-            self.plan,
-            predictor=self.predictor,
-            times=self.options.predictor_rate,
-            fused=not self.scaled,
-        )
-
     def after_step(self) -> None:
         """Update the moving averages."""
-        decay, rising = self.options.decay, self.options.rising
-        self.follow(self.target, self.projector, decay, rising=rising)
+        self.follow(self.target, self.projector, rising=self.options.rising)

@@ -166,8 +166,7 @@ class DINOMethod(ImageMethod):
     def after_step(self) -> None:
         """Update the teacher and the centre."""
         assert self._outputs is not None
-        decay, rising = self.options.decay, self.options.rising
-        self.follow(self.teacher, self.head, decay, rising=rising)
+        self.follow(self.teacher, self.head, rising=self.options.rising)
         rows = self._outputs.new_tensor(float(len(self._outputs)))
         mean = all_reduce_sum(self._outputs.sum(dim=0)) / all_reduce_sum(rows)
         self.middle.lerp_(mean.to(self.middle.dtype), 1 - self.options.centre)

@@ -85,6 +85,8 @@ class ImageMethod(nn.Module, ABC):
         measured: Dict of the numbers of the last step; empty if this step was not logged.
         seen: The views from which the last loss was computed.
         gradient_norm: Norm of the gradient in the last step, before clipping.
+        own_rate: Predictor with its own learning rate, the factor of this rate, and whether it is
+            constant. ``build`` may set it.
     """
 
     name: ClassVar[str]
@@ -125,6 +127,7 @@ class ImageMethod(nn.Module, ABC):
         self.gradient_norm: float | None = None
         self.cut = 1.0
         self._features: Tensor | None = None
+        self.own_rate: tuple[nn.Module | None, float, bool] = (None, 1.0, False)
         with seeded(step_seed(seed, 0, _HEADS)):
             self.build()
         if world_size() > 1:
@@ -198,10 +201,10 @@ class ImageMethod(nn.Module, ABC):
         projections: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
         return projections
 
-    def follow(self, target: Momentum, head: nn.Module, decay: float, *, rising: bool) -> None:
+    def follow(self, target: Momentum, head: nn.Module, *, rising: bool) -> None:
         """Update a moving average of encoder and head; with ``rising``, the decay rises to 1."""
-        if rising:
-            decay = cosine(decay, 1.0, self.step / self.plan.steps)
+        progress = self.step / self.plan.steps
+        decay = cosine(target.decay, 1.0, progress) if rising else target.decay
         target.update(nn.Sequential(self.encoder, head), decay)
 
     # the step
@@ -264,7 +267,15 @@ class ImageMethod(nn.Module, ABC):
     def optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the run; ``before_update`` sets the learning rate of a step."""
         # a fused step divides float16 gradients by their scale, but only after clipping
-        return build_optimizer(self, self.plan, fused=not self.scaled)
+        predictor, times, constant = self.own_rate
+        return build_optimizer(
+            self,
+            self.plan,
+            predictor=predictor,
+            times=times,
+            constant=constant,
+            fused=not self.scaled,
+        )
 
 
 @torch.no_grad()

@@ -106,5 +106,4 @@ class MoCoV3(ImageMethod):
 
     def after_step(self) -> None:
         """Update the key encoder."""
-        decay, rising = self.options.decay, self.options.rising
-        self.follow(self.target, self.projector, decay, rising=rising)
+        self.follow(self.target, self.projector, rising=self.options.rising)

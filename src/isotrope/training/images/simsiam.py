@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.encoders.heads import predictor, projector
 from isotrope.training.images.method import ImageMethod, Options
-from isotrope.training.optimisers import build_optimizer
 from isotrope.training.recipe import Recipe
 
 
@@ -83,6 +81,7 @@ class SimSiam(ImageMethod):
             last_norm="plain" if norm else "none",
         )
         self.predictor = predictor(d, self.options.bottleneck, batch_norm=norm)
+        self.own_rate = self.predictor, self.options.predictor_rate, self.options.constant
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return one pair for each crop: its prediction, and the other's detached projection."""
@@ -91,14 +90,3 @@ class SimSiam(ImageMethod):
             Views(self.predictor(z), other.detach()),
             Views(self.predictor(other), z.detach()),
         ]
-
-    def optimizer(self) -> torch.optim.Optimizer:
-        """Return the optimiser of the run, with a separate learning rate for the predictor."""
-        return build_optimizer(
-            self,
-            self.plan,
-            predictor=self.predictor,
-            times=self.options.predictor_rate,
-            constant=self.options.constant,
-            fused=not self.scaled,
-        )
