@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
-import transformers
 from sentence_transformers.sentence_transformer.training_args import (
     SentenceTransformerTrainingArguments,
 )
@@ -238,29 +237,17 @@ def trainer_of(
         "dataloader_drop_last": True,  # all batches have the same size
     }
     with _quiet():
+        arguments = SentenceTransformerTrainingArguments(**given)
+        arguments._n_gpu = min(1, arguments.n_gpu)  # otherwise torch's DataParallel uses all GPUs
         if isinstance(module, ImageMethod):
-            arguments = _one_device(TrainingArguments(**given))
-            return ImageTrainer(model=module, args=arguments, data_collator=cast("Any", _as_it_is))
+            return ImageTrainer(model=module, args=arguments)
         losses: dict[str, nn.Module] = {**module.losses}
         return TextTrainer(
             model=module.model,
-            args=_one_device(SentenceTransformerTrainingArguments(**given)),
+            args=arguments,
             loss=losses if len(losses) > 1 else next(iter(losses.values())),
-            data_collator=cast("Any", _as_it_is),
+            data_collator=cast("Any", lambda batch: batch),
         )
-
-
-Arguments = TypeVar("Arguments", bound=TrainingArguments)
-
-
-def _one_device(arguments: Arguments) -> Arguments:
-    """Return the arguments for one device per process, without torch's DataParallel."""
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
-
-
-def _as_it_is(batch: object) -> object:
-    return batch
 
 
 def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
@@ -303,19 +290,17 @@ def _closing(between: Between) -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Mute the libraries' messages on the training; the run prints its own."""
-    level = transformers.logging.get_verbosity()
-    others = [logging.getLogger(name) for name in ("sentence_transformers", "accelerate")]
-    levels = [logger.level for logger in others]
-    transformers.logging.set_verbosity_error()
-    for logger in others:
+    names = ("transformers", "sentence_transformers", "accelerate")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="(transformers|accelerate|torch.utils).*")
             yield
     finally:
-        transformers.logging.set_verbosity(level)
-        for logger, before in zip(others, levels, strict=True):
+        for logger, before in zip(loggers, levels, strict=True):
             logger.setLevel(before)
 
 
