@@ -207,8 +207,6 @@ class Dev:
     """
 
     metrics: Metrics
-    timer: Timer
-    progress: Progress
     keep: Callable[[int], str]
 
     def __init__(
@@ -228,11 +226,9 @@ class Dev:
         self.keeps_best = history.saved != "last"
         self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
 
-    def attach(
-        self, metrics: Metrics, timer: Timer, progress: Progress, keep: Callable[[int], str]
-    ) -> None:
-        """Set the objects that receive the scores, and the function that saves the best model."""
-        self.metrics, self.timer, self.progress, self.keep = metrics, timer, progress, keep
+    def attach(self, metrics: Metrics, keep: Callable[[int], str]) -> None:
+        """Set the object that receives the scores, and the function that saves the best model."""
+        self.metrics, self.keep = metrics, keep
 
     @property
     def scores(self) -> dict[int, float]:
@@ -266,7 +262,7 @@ class Dev:
         if self.curves is not None:
             self.metrics.add(step, {**self.curves()})
         if isinstance(self.score, str):
-            self.timer.rest(time.perf_counter() - start)
+            self.metrics.timer.rest(time.perf_counter() - start)
             return
         evaluation = self.score()
         value = evaluation.value
@@ -280,11 +276,11 @@ class Dev:
         at = self.history.best
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         shown = change if self.history.saved == "trained" else best
-        self.progress.scored(step, f"{self.history.name} {value:.2f}", change, shown)
+        self.metrics.progress.scored(step, f"{self.history.name} {value:.2f}", change, shown)
         if self.exhausted and step != self.metrics.module.steps:
             since = f"in the last {self.patience} evaluations, no score was above the {best}"
-            self.progress.say(f"early stopping at step {step:,}: {since}")
-        self.timer.rest(time.perf_counter() - start)
+            self.metrics.progress.say(f"early stopping at step {step:,}: {since}")
+        self.metrics.timer.rest(time.perf_counter() - start)
 
     def begin(self, step: int) -> None:
         """Score the model before training."""
@@ -371,8 +367,7 @@ class Between(TrainerCallback):
     a second Ctrl-C, the run ends at once, without a checkpoint. Early stopping also ends the run.
 
     Args:
-        watched: In the first process, a tuple of the progress display, the metrics, and a function
-            to call with the number of the first step. None in other processes, which print nothing.
+        metrics: The log of the run; None in all processes but the first, which print nothing.
 
     Attributes:
         save: Function that writes a checkpoint at once; set by the trainer.
@@ -388,10 +383,10 @@ class Between(TrainerCallback):
         checkpoints: Checkpoints,
         dev: Dev,
         data: str,
-        watched: tuple[Progress, Metrics, Callable[[int], None]] | None,
+        metrics: Metrics | None,
     ) -> None:
         self.module, self.timer, self.checkpoints, self.dev = module, timer, checkpoints, dev
-        self.data, self.watched = data, watched
+        self.data, self.metrics = data, metrics
         self.signal: int | None = None
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -409,11 +404,11 @@ class Between(TrainerCallback):
         """Begin metrics.csv, and score the original model; with ``--keep-every``, also save it."""
         step = state.global_step
         self.timer.begin()
-        if self.watched is not None:
-            progress, metrics, start = self.watched
-            progress.begin(step)
-            start(step)
-            metrics.begin(step)
+        if self.metrics is not None:
+            self.metrics.progress.begin(step)
+            folder = self.metrics.path.parent
+            write_provenance(folder, step, seed=self.module.seed, data=self.data)
+            self.metrics.begin(step)
             self.dev.begin(step)
         if step == 0 and self.checkpoints.keep is not None:
             self.save()
@@ -428,10 +423,9 @@ class Between(TrainerCallback):
         """Log and score; end the run if a signal asked for it, or if scores no longer rise."""
         step = state.global_step
         self.timer.step()
-        if self.watched is not None:
-            progress, metrics, _start = self.watched
-            progress.step(step)
-            metrics.step(step - 1)
+        if self.metrics is not None:
+            self.metrics.progress.step(step)
+            self.metrics.step(step - 1)
             self.dev.step(step)
         # only the first process knows the score
         reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0, args.device)
@@ -446,20 +440,20 @@ class Between(TrainerCallback):
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         state = {"data": self.data, "timer": self.timer.state_dict()}
-        if self.watched is not None:
-            state |= {"metrics": self.watched[1].state_dict(), "dev": self.dev.state_dict()}
+        if self.metrics is not None:
+            state |= {"metrics": self.metrics.state_dict(), "dev": self.dev.state_dict()}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the state of a checkpoint; refuse to continue if the data have changed."""
         _check_unchanged("data", state["data"], self.data)
         self.timer.load_state_dict(state["timer"])
-        if self.watched is not None:
-            self.watched[1].load_state_dict(state["metrics"])
+        if self.metrics is not None:
+            self.metrics.load_state_dict(state["metrics"])
             self.dev.load_state_dict(state["dev"])
 
     def close(self) -> None:
         """Close the bar, and write the last row."""
-        if self.watched is not None:
-            self.watched[0].close()
-            self.watched[1].close()
+        if self.metrics is not None:
+            self.metrics.progress.close()
+            self.metrics.close()

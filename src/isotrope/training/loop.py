@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -30,14 +29,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.device import find_device
-from isotrope.training.callbacks import (
-    Between,
-    Dev,
-    Metrics,
-    Timer,
-    worker_gone,
-    write_provenance,
-)
+from isotrope.training.callbacks import Between, Dev, Metrics, Timer, worker_gone
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.launch import REQUEUE, handling
@@ -167,16 +159,15 @@ class TrainingTask(ABC):
             keep=settings.keep_every,
             last=self.module.steps,
         )
-        self.dev.attach(metrics, timer, progress, self.keep)
-        start = partial(write_provenance, output, seed=settings.seed, data=self.fingerprint)
-        watched = (progress, metrics, start) if rank() == 0 else None
-        return Between(self.module, timer, checkpoints, self.dev, self.fingerprint, watched)
+        self.dev.attach(metrics, self.keep)
+        own = metrics if rank() == 0 else None
+        return Between(self.module, timer, checkpoints, self.dev, self.fingerprint, own)
 
     def result(self) -> Result:
         """Return the result of the run so far."""
         settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
-        timer, newest, judgement = dev.timer, dev.metrics.newest, dev.judgement()
+        timer, newest, judgement = dev.metrics.timer, dev.metrics.newest, dev.judgement()
         return Result(
             kind=self.kind,
             name=self.output.name,

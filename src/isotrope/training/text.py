@@ -399,7 +399,7 @@ class TextTask(TrainingTask):
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
             "model": {
-                "fingerprint": dev.weights.get(dev.timer.steps if best is None else best[0]),
+                "fingerprint": dev.weights.get(best[0] if best else dev.metrics.timer.steps),
                 "start": dev.weights.get(0),
             },
             "kept": changes.kept(self.general, module.encoder, dev.history),
