@@ -8,6 +8,7 @@ from isotrope.core.errors import SettingError, nearest
 from isotrope.core.files import check_outputs
 from isotrope.core.settings import flag
 from isotrope.diagnostics.metrics import MEASURED
+from isotrope.paradigm import registry
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.spec import TABLES, Sweep, Values
 from isotrope.training.early_checks import check_folder, check_given
@@ -97,8 +98,6 @@ def _every(spec: Sweep) -> Iterator[Values]:
 def _check_objective(settings: RunSettings) -> None:
     """Build the objective, without opening the data."""
     check_given(settings)
-    from isotrope.paradigm import registry
-
     registry.load_plugins(settings.plugin)
     if isinstance(settings, TrainSettings):
         from isotrope.training.auto_temperature import without_auto
