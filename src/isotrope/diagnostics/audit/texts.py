@@ -81,11 +81,11 @@ class TextAudit(Audit):
     @property
     def title(self) -> str:
         """One line on the audited data, encoder and objective."""
-        what = "texts" if self.rows.views == "dropout" else "pairs"
+        what = "texts" if self.rows.columns < 2 else "pairs"
         if self.rows.columns > 2:
             what += " with hard negatives"
-        sides = [len(np.unique(self.rows.marks[:, side])) for side in (0, 1)]
-        if self.rows.views != "dropout" and min(sides) < len(self.rows):
+        sides = [len(np.unique(marks)) for marks in self.rows.marks.T[:2]]
+        if len(sides) > 1 and min(sides) < len(self.rows):
             what += f" ({sides[0]:,} different anchors, {sides[1]:,} different positives)"
         return (
             f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
@@ -166,16 +166,18 @@ class TextAudit(Audit):
                 if len(self.found["apart"]) > LISTED
                 else ""
             )
-            headings = ("line", "text", "its positive")
+            headings = ("line", "text", "its positive")[: len(cells[0])]
             yield TitledTable("Rows that are apart", note, headings, cells)
 
     def advice(self) -> Iterator[str]:
         """Yield what to change before a training, most important first."""
         found, n = self.found, len(self.rows)
         if len(found["apart"]):
+            single = "dropout changes such a text more than another text differs from it"
+            pair = "the two texts of such a row may not belong together"
             yield (
-                f"Check {self.rows.name} at the lines {self._some(found['apart'])}: the two texts "
-                "of such a row may not belong together."
+                f"Check {self.rows.name} at the lines {self._some(found['apart'])}: "
+                f"{single if self.rows.columns < 2 else pair}."
             )
         limit, most = self.limits
         if len(found["cut"]) > _CUT * n:
