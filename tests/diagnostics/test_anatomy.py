@@ -427,6 +427,36 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
     assert [row["norm"] is None for row in rows] == [False, True, False, False]
 
 
+def test_rows_of_notes_alone_are_no_logged_steps() -> None:
+    """A trainer logs the norm of the gradient, or a score, at steps that are not measured."""
+    said: list[str] = []
+    doctor = isotrope.Doctor(every=2, say=said.append)
+    for step in range(3):
+        observed(doctor, users_loss(*batch()), step=10 * step)
+        doctor.anatomy.note(10 * step + 9, gradient_norm=2.0)
+        doctor.anatomy.note(10 * step + 10, dev=70.0 + step)
+    plain = Doctor(every=2)
+    for step in range(3):
+        observed(plain, users_loss(*batch()), step=10 * step)
+    case, expected = doctor.anatomy.case(), plain.anatomy.case()
+    assert [row["step"] for row in case.rows] == [0, 10, 20]
+    assert case.scores == [(10, 70.0), (20, 71.0), (30, 72.0)]
+    assert [row["loss"] for row in case.rows] == [row["loss"] for row in expected.rows]
+    assert repr(doctor) == "Doctor(every=2), 3 steps measured"
+    assert diagnose(case).verdict == diagnose(expected).verdict
+
+
+def test_a_verdict_waits_for_three_measured_steps() -> None:
+    said: list[str] = []
+    doctor = isotrope.Doctor(every=1, say=said.append)
+    still = torch.ones(12, 20, dtype=torch.float64, requires_grad=True)
+    for step in range(3):
+        observed(doctor, users_loss(still, still))
+        assert (len(said) > 1) == (step == 2), said
+        doctor.anatomy.note(step + 100, dev=1.0)
+        doctor.anatomy.note(step + 200, dev=1.0)
+
+
 def test_a_resumed_loop_keeps_the_score_of_its_checkpoint(tmp_path: Path) -> None:
     """It is not computed again; what else was measured there, is."""
     anchors, positives = batch(8, 16)

@@ -61,7 +61,8 @@ class Anatomy:
             determine it. Without a temperature, GD would contain the unknown factor 1/temperature.
 
     Attributes:
-        rows: A list with one dict for each measured batch. The keys are ``COLUMNS``, described in
+        rows: A list with one dict for each measured batch, and for each other step that has a
+            score or another noted number. The keys are ``COLUMNS``, described in
             :mod:`isotrope.diagnostics.metrics`. A value that was not measured is None.
         objective: The objective of isotrope that the loss contains; None for any other loss.
         settings: Known settings of the training, named like the flags of ``isotrope train``.
@@ -101,6 +102,12 @@ class Anatomy:
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def measured(self) -> list[Row]:
+        """The rows of measured batches, in the order of steps; a diagnosis counts only these."""
+        rows = sorted(self.rows, key=lambda row: row["step"] or 0)
+        return [row for row in rows if row["loss"] is not None]
 
     def due(self, step: int | None = None) -> bool:
         """Return whether to measure ``step``; None stands for the next step of the training."""
@@ -282,7 +289,7 @@ class Anatomy:
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
         settings |= {name: value for name, value in stated.items() if value is not None}
-        rows, notes = self.rows, []
+        rows, notes = self.measured, []
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
         if any(above):
             often = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
@@ -311,7 +318,7 @@ class Anatomy:
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
             case,
-            scores=_scores(case.rows),
+            scores=_scores(self.rows),
             losses=tuple(losses),
             notes=(*case.notes, *notes),
             words=self.words,
@@ -339,7 +346,7 @@ class Anatomy:
 
 def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float]]:
     """Return the dev scores out of 100; if all lie between -1 and 1, they are multiplied by 100."""
-    scores = [(int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None]
+    scores = sorted((int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None)
     unit = 100.0 if all(abs(score) <= 1 for _, score in scores) else 1.0
     return [(step, unit * score) for step, score in scores]
 

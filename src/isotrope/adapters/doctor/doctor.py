@@ -115,11 +115,11 @@ class Doctor:
 
     @property
     def rows(self) -> list[Row]:
-        """The measurements by column, one row per measured step."""
+        """The measurements by column, one row per measured step (see ``Anatomy.rows``)."""
         return self.anatomy.rows
 
     def __repr__(self) -> str:
-        return f"Doctor(every={self.anatomy.every}), {len(self.rows)} steps measured"
+        return f"Doctor(every={self.anatomy.every}), {len(self.anatomy.measured)} steps measured"
 
     def __str__(self) -> str:
         return str(self.diagnose())
@@ -225,7 +225,7 @@ class Doctor:
 
     def _judge(self) -> None:
         """Report the verdict if it changed. With more rows, this is checked less often."""
-        looks = len(self.rows)
+        looks = len(self.anatomy.measured)
         if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
             return
         diagnosis = self.diagnose()
