@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 from isotrope.diagnostics import Angles, dissipation, gradient_norm, hardest_share, ratio
-from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs, check_computable
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, check_computable
 from isotrope.diagnostics.simulation.landscape import check
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
@@ -86,7 +86,7 @@ def test_several_positives_share_their_negatives(
     angles: AnglePairs, asked: tuple[str, ...]
 ) -> None:
     positive = torch.rand(3, N, dtype=torch.float64)
-    pairs = RowPairs(positive, angles)
+    pairs = AnglePairs(positive, angles.similarity(), whole=False)
     assert len(pairs.views.anchors) == 3 * N
     torch.testing.assert_close(pairs.positive.view(3, N), positive)
     name, *arguments = asked
@@ -96,7 +96,7 @@ def test_several_positives_share_their_negatives(
 
 
 def test_the_dissipation_of_row_statistics_needs_no_matrix(angles: AnglePairs) -> None:
-    pairs = RowPairs(angles.positive[None], angles)
+    pairs = AnglePairs(angles.positive, angles.similarity(), whole=False)
     assert pairs.similarity().shape == (N, 1)
     assert pairs.negative().shape == (N, 1)
     torch.testing.assert_close(
@@ -105,7 +105,7 @@ def test_the_dissipation_of_row_statistics_needs_no_matrix(angles: AnglePairs) -
 
 
 def test_what_is_made_of_embeddings_is_unknown_and_no_number(angles: AnglePairs) -> None:
-    for pairs in (angles, RowPairs(angles.positive[None], angles)):
+    for pairs in (angles, AnglePairs(angles.positive, angles.similarity(), whole=False)):
         views = pairs.views
         assert len(views.anchors) == N
         product = (pairs.columns() * views.own).sum(dim=1) + angles.positive
@@ -155,17 +155,3 @@ class Placed(InfoNCE, register=False):
 def test_places_in_the_batch_are_refused() -> None:
     with pytest.raises(InputError, match="measure Placed on embeddings"):
         dissipation([Placed()], Angles([0.4], [0.5], batches=2))
-
-
-@pytest.mark.parametrize("shapes", [((3, 1), (3, 2)), ((3,), (2, 2)), ((3,), (3,))], ids=str)
-def test_shapes_that_do_not_fit(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    with pytest.raises(
-        ValueError, match="b similarities to positives and b x k to negatives; found"
-    ):
-        AnglePairs(*(torch.zeros(shape) for shape in shapes))
-
-
-@pytest.mark.parametrize("shapes", [((0,), (0, 2)), ((3,), (3, 0))], ids=str)
-def test_nobody_to_simulate(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match="at least one anchor and one negative"):
-        AnglePairs(*(torch.zeros(shape) for shape in shapes))

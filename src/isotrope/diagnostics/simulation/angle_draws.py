@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
@@ -147,9 +147,49 @@ def means(
         angles: Distributions of the angles.
         draws: How the batches are drawn.
     """
-    mean = _Mean(measure, objectives, of_rows, angles, draws)
-    (mean.shared if draws.common else mean.independent)()
-    return mean.sums.mean_and_error()
+    sums, p = _Sums(len(objectives), *map(len, (angles.positive, angles.negative))), angles.positive
+
+    def shared() -> None:
+        """Shift one set of batches to every pair of means."""
+        for to_positive, others in _draws(angles, draws.seed):
+            positive = torch.stack([_cosines(mu, angles.spread_positive, to_positive) for mu in p])
+            for j, mu_neg in enumerate(angles.negative):
+                negative = _cosines(mu_neg, angles.spread_negative, others)
+                rows = AnglePairs(positive, negative, whole=False)
+                for o, objective in enumerate(objectives):
+                    if of_rows[o]:
+                        value, defined = measure(objective, rows)
+                        sums.add(
+                            (o, slice(None), j), *(x.view(len(p), -1) for x in (value, defined))
+                        )
+                        continue
+                    for i, own in enumerate(positive):
+                        sums.add((o, i, j), *measure(objective, AnglePairs(own, negative)))
+                draws.progress(len(p) * len(to_positive) / angles.batches)
+
+    def of_row(i: int) -> None:
+        """Draw batches for every pair of means with the same mu_pos."""
+        for j, mu_neg in enumerate(angles.negative):
+            for to_positive, others in _draws(angles, draws.seed, i, j):
+                positive = _cosines(p[i], angles.spread_positive, to_positive)
+                negative = _cosines(mu_neg, angles.spread_negative, others)
+                whole, rows = (AnglePairs(positive, negative, whole=x) for x in (True, False))
+                for o, objective in enumerate(objectives):
+                    sums.add((o, i, j), *measure(objective, rows if of_rows[o] else whole))
+
+    if draws.common:
+        shared()
+        return sums.mean_and_error()
+    threads = torch.get_num_threads()
+    # each thread computes rows of the grid: one cell is too little work for torch's threads
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(of_row, range(len(p))):
+                draws.progress(len(angles.negative))
+    finally:
+        torch.set_num_threads(threads)
+    return sums.mean_and_error()
 
 
 def _draws(angles: Angles, *seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -165,64 +205,3 @@ def _draws(angles: Angles, *seed: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _cosines(mean: float, spread: float, normal: Tensor) -> Tensor:
     return (normal * spread).add_(mean).cos_()
-
-
-class _Mean:
-    """Computes the mean of a measure over drawn batches; :func:`means` has the arguments."""
-
-    def __init__(
-        self,
-        measure: Measure,
-        objectives: Sequence[Objective],
-        of_rows: Sequence[bool],
-        angles: Angles,
-        draws: Draws,
-    ) -> None:
-        self.measure, self.objectives, self.of_rows = measure, objectives, of_rows
-        self.angles, self.draws = angles, draws
-        self.sums = _Sums(len(objectives), len(angles.positive), len(angles.negative))
-
-    def shared(self) -> None:
-        """Shift one set of batches to every pair of means."""
-        angles, p = self.angles, len(self.angles.positive)
-        for to_positive, others in _draws(angles, self.draws.seed):
-            positive = torch.stack(
-                [_cosines(mu, angles.spread_positive, to_positive) for mu in angles.positive]
-            )
-            for j, mu_neg in enumerate(angles.negative):
-                negative = _cosines(mu_neg, angles.spread_negative, others)
-                rows = AnglePairs(positive[0], negative)
-                for o, objective in enumerate(self.objectives):
-                    if self.of_rows[o]:
-                        value, defined = self.measure(objective, RowPairs(positive, rows))
-                        self.sums.add((o, slice(None), j), value.view(p, -1), defined.view(p, -1))
-                        continue
-                    for i in range(p):
-                        pairs = AnglePairs(positive[i], negative)
-                        self.sums.add((o, i, j), *self.measure(objective, pairs))
-                self.draws.progress(p * len(to_positive) / angles.batches)
-
-    def independent(self) -> None:
-        """Draw batches for every pair of means."""
-        threads = torch.get_num_threads()
-        # each thread computes rows of the grid: one cell is too little work for torch's threads
-        torch.set_num_threads(1)
-        try:
-            with ThreadPoolExecutor(threads) as pool:
-                for _ in pool.map(self._row, range(len(self.angles.positive))):
-                    self.draws.progress(len(self.angles.negative))
-        finally:
-            torch.set_num_threads(threads)
-
-    def _row(self, i: int) -> None:
-        angles = self.angles
-        for j, mu_neg in enumerate(angles.negative):
-            for to_positive, others in _draws(angles, self.draws.seed, i, j):
-                pairs = AnglePairs(
-                    _cosines(angles.positive[i], angles.spread_positive, to_positive),
-                    _cosines(mu_neg, angles.spread_negative, others),
-                )
-                alone = RowPairs(pairs.positive[None], pairs)
-                for o, objective in enumerate(self.objectives):
-                    of = alone if self.of_rows[o] else pairs
-                    self.sums.add((o, i, j), *self.measure(objective, of))

@@ -1,5 +1,6 @@
 """Implements ``Pairs``, from which objectives compute their components, for given angles."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -70,82 +71,22 @@ class AnglePairs(Pairs):
     the view of the negatives, has no effect, because both views have the same k negatives.
 
     Args:
-        positive: Cosines of the angles between anchors and positives, b values.
-        negatives: Cosines of the angles between anchors and negatives, b x k, k >= 1.
+        positive: Cosines of the angles to the positives: b values, or p x b for p anchors that
+            share each of the b rows of negatives (only if not ``whole``).
+        negatives: Cosines of the angles to the negatives, b x k, k >= 1.
+        whole: Whether weights are needed. If not, the matrix has only each anchor's hardest
+            negative, to save memory. Gradient dissipation is then exact if it depends only on
+            statistics such as the largest similarity; weights have no meaning.
     """
 
     backend = "angles"
 
-    def __init__(self, positive: Tensor, negatives: Tensor) -> None:
-        if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
-            raise ValueError(
-                "give b similarities to positives and b x k to negatives; found shapes "
-                f"{tuple(positive.shape)} and {tuple(negatives.shape)}"
-            )
-        if not len(positive) or not negatives.shape[1]:
-            raise ValueError(
-                "give at least one anchor and one negative; found the shape "
-                f"{tuple(negatives.shape)}"
-            )
-        super().__init__(_embeddings(len(positive), positive))
-        self._positive = positive
-        self._negatives = negatives
-        # objectives with the same temperature share a sum
-        self._sums: dict[float | Tensor, Tensor] = {}
-        self._largest: Tensor | None = None
-
-    def of(self, views: Views) -> Pairs:
-        return EagerPairs(views)  # of unknown embeddings, as all that these pairs can show
-
-    @property
-    def positive(self) -> Tensor:
-        return self._positive
-
-    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
-        if temperature not in self._sums:
-            value = torch.logsumexp(self._negatives / temperature, dim=1)
-            self._sums[temperature] = value
-        return self._sums[temperature]
-
-    def _hardest(self, against: Against) -> Tensor:
-        if self._largest is None:
-            self._largest = self._negatives.amax(dim=1)
-        return self._largest
-
-    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
-        return softplus(self._negatives / temperature).sum(dim=1)
-
-    def _count(self, against: Against) -> Tensor:
-        return torch.full_like(self._positive, self._negatives.shape[1])
-
-    def _similarity(self, against: Against) -> Tensor:
-        return self._negatives
-
-    def _negative(self, against: Against) -> Tensor:
-        return torch.ones((), dtype=torch.bool).expand(self._negatives.shape)
-
-    def _columns(self, against: Against) -> Tensor:
-        return self.views.anchors
-
-
-class RowPairs(Pairs):
-    """Anchors that share negatives: for each of b rows of negatives, p anchors and their positives.
-
-    To save memory, only statistics of the negatives' similarities are kept, such as the largest
-    and the log-sum-exp. Gradient dissipation is exact if it depends only on such statistics.
-    Weights have no meaning.
-
-    Args:
-        positive: Cosines of the angles to the positives, p x b.
-        rows: Pairs with the negatives of the b rows.
-    """
-
-    backend = "angles"
-
-    def __init__(self, positive: Tensor, rows: Pairs) -> None:
-        self._positive = positive
-        self._rows = rows
+    def __init__(self, positive: Tensor, negatives: Tensor, *, whole: bool = True) -> None:
         super().__init__(_embeddings(positive.numel(), positive))
+        self._positive, self._negatives, self._whole = positive, negatives, whole
+        # objectives with the same temperature share a sum
+        self._logsum = functools.cache(lambda tau: torch.logsumexp(negatives / tau, dim=1))
+        self._largest = functools.cache(lambda: negatives.amax(dim=1))
 
     def _each(self, statistic: Tensor) -> Tensor:
         return statistic.expand(self._positive.shape).flatten()
@@ -158,22 +99,23 @@ class RowPairs(Pairs):
         return self._positive.flatten()
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
-        return self._each(self._rows.logsumexp(temperature, against))
+        return self._each(self._logsum(temperature))
 
     def _hardest(self, against: Against) -> Tensor:
-        return self._each(self._rows.hardest(against))
+        return self._each(self._largest())
 
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
-        return self._each(self._rows.softplus(temperature, against))
+        return self._each(softplus(self._negatives / temperature).sum(dim=1))
 
     def _count(self, against: Against) -> Tensor:
-        return self._each(self._rows.count(against))
+        return torch.full_like(self.positive, self._negatives.shape[1])
 
     def _similarity(self, against: Against) -> Tensor:
-        return self.hardest(against)[:, None]
+        return self._negatives if self._whole else self.hardest(against)[:, None]
 
     def _negative(self, against: Against) -> Tensor:
-        return torch.ones(self._positive.numel(), 1, dtype=torch.bool)
+        columns = self._negatives.shape[1] if self._whole else 1
+        return torch.ones((), dtype=torch.bool).expand(self._positive.numel(), columns)
 
     def _columns(self, against: Against) -> Tensor:
         return self.views.anchors

@@ -16,7 +16,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.rounding import same
 from isotrope.diagnostics.simulation.angle_draws import USUAL, Angles, Draws, Floats, means
-from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs, probe
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, probe
 from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.modified import Modified
@@ -114,7 +114,7 @@ def _is_of_rows(objective: Objective) -> bool:
     """Test on many angles whether the dissipation depends only on statistics of the negatives."""
     # ``coupling`` does not tell this: an uncoupled anchor may still use each of its similarities.
     rows, _ = probe()
-    alone = RowPairs(rows.positive[None], rows)
+    alone = AnglePairs(rows.positive, rows.similarity(), whole=False)
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
         return False  # its weights are for other columns, as many as there are anchors
     return same(_dissipation(objective, rows), _dissipation(objective, alone))
