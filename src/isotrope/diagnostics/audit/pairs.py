@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from isotrope.core.views import unit
 from isotrope.data.order import Order
@@ -93,7 +92,7 @@ def _done(
         terms = objective.components(pairs)
         opposed = pairs.negative(terms.against).any(dim=1)
         done[rows] = opposed & (terms.dissipation < DEAD)
-    return _array(done)
+    return np.asarray(done)
 
 
 def _outlying(lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -131,8 +130,3 @@ def _script(text: str) -> str:
 def _script_of(letter: str) -> str:
     name = unicodedata.name(letter, "").partition(" ")[0]
     return _ONE_SCRIPT.get(name, name)
-
-
-def _array(values: Tensor) -> NDArray[np.bool_]:
-    array: NDArray[np.bool_] = values.numpy()
-    return array

@@ -395,10 +395,11 @@ def _among(
     strong = torch.zeros(n, keep, dtype=torch.bool)
     draw = torch.Generator().manual_seed(seed)
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    meeting = _Meeting(embedded, objective, draw)
     with bar(n, "push", "rows", show=progress) as done:
         for rows in order.split(max(1, _COLUMNS // keep)):
-            strength, mean, total, alone = meeting(rows, near[rows], _DRAWN)
+            strength, mean, total, alone = _meeting(
+                embedded, objective, draw, rows, near[rows], _DRAWN
+            )
             push[rows], force[rows], strong[rows] = strength, mean[:, -keep:], alone >= _AGAIN
             row_force[rows], mass = mean.double().sum(dim=1), mass + total
             done(len(rows))
@@ -407,7 +408,8 @@ def _among(
     with bar(len(again), "push of one", "pairs", show=progress) as done:
         for piece in again.split(_ANCHORS) if len(again) else ():
             rows, slots = piece.unbind(dim=1)
-            strength, mean, *_ = meeting(rows, near[rows, slots][:, None], _COLUMNS - len(rows))
+            own, count = near[rows, slots][:, None], _COLUMNS - len(rows)
+            strength, mean, *_ = _meeting(embedded, objective, draw, rows, own, count)
             push[rows, slots], force[rows, slots] = strength[:, 0], mean[:, -1]
             done(len(rows))
     push, places = push.sort(dim=1, descending=True, stable=True)
@@ -415,51 +417,43 @@ def _among(
     return _book(near, push, force.gather(1, places), row_force, mass / n)
 
 
-@dataclass(frozen=True)
-class _Meeting:
-    """Compares rows with each other, with random rows, and each with given other rows."""
+def _meeting(
+    embedded: Embedded,
+    objective: Objective,
+    draw: torch.Generator,
+    rows: Tensor,
+    own: Tensor,
+    count: int,
+) -> tuple[Tensor, Tensor, float, Tensor]:
+    """Compare n rows with each other, with ``count`` random rows, and each row with given rows.
 
-    embedded: Embedded
-    objective: Objective
-    draw: torch.Generator
-
-    def __call__(
-        self, rows: Tensor, own: Tensor, count: int
-    ) -> tuple[Tensor, Tensor, float, Tensor]:
-        """Return four values: push of the given rows (n x k), force of all (n x m), and two more.
-
-        The third is the sum of all weights. The fourth (n x k) estimates the push of each given row
-        without the other given rows, whose share is removed from the softmax's denominator. 1 is
-        the largest possible push.
-
-        Args:
-            rows: Numbers of n rows; a row may occur several times.
-            own: Given rows for each of the n rows, n x k; -1 for none.
-            count: Number of random rows.
-        """
-        embedded, keep = self.embedded, own.shape[1]
-        drawn = torch.randint(len(embedded), (count,), generator=self.draw).unique()
-        columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
-        twice = (own[:, :, None] == columns).any(
-            dim=1
-        )  # given rows that are also among ``columns``
-        again = torch.ones(len(rows), dtype=torch.bool)
-        again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
-        twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)
-        both: list[tuple[Tensor, Tensor]] = []
-        for views in _directions(embedded, rows, columns, grouped=True):
-            vectors = embedded.positives if not both else embedded.anchors
-            views = replace(views, negatives=vectors[:keep])
-            pairs = self.objective.compare(views, "eager")
-            others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
-            pairs = _Beside(pairs, others.masked_fill_(own < 0, -torch.inf))
-            pairs.similarity()[:, : len(columns)].masked_fill_(twice, -torch.inf)
-            both.append(_pushes(self.objective, pairs))
-        mass = sum(float(of[1].sum()) for of in both) / 2
-        first, second = (of[0] for of in both)
-        strength = (first * second)[:, -keep:].sqrt_()
-        alone = torch.ones_like(strength)
-        for part in (first[:, -keep:], second[:, -keep:]):
-            rest = (mass / len(rows) - part.sum(dim=1, keepdim=True)).clamp_min(0)
-            alone *= part / (rest + part).clamp_min(1e-12)
-        return strength, first.add_(second).div_(2), mass, alone.sqrt_()
+    A row may occur several times. Return four values: push of the given rows ``own`` (n x k; -1 for
+    none), force of all (n x m), sum of all weights, and an estimate (n x k) of the push of each
+    given row without the other given rows, whose share is removed from the softmax's denominator.
+    1 is the largest possible push.
+    """
+    keep = own.shape[1]
+    drawn = torch.randint(len(embedded), (count,), generator=draw).unique()
+    columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
+    # given rows that are also among ``columns``
+    twice = (own[:, :, None] == columns).any(dim=1)
+    again = torch.ones(len(rows), dtype=torch.bool)
+    again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
+    twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)
+    both: list[tuple[Tensor, Tensor]] = []
+    for views in _directions(embedded, rows, columns, grouped=True):
+        vectors = embedded.positives if not both else embedded.anchors
+        views = replace(views, negatives=vectors[:keep])
+        pairs = objective.compare(views, "eager")
+        others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
+        pairs = _Beside(pairs, others.masked_fill_(own < 0, -torch.inf))
+        pairs.similarity()[:, : len(columns)].masked_fill_(twice, -torch.inf)
+        both.append(_pushes(objective, pairs))
+    mass = sum(float(of[1].sum()) for of in both) / 2
+    first, second = (of[0] for of in both)
+    strength = (first * second)[:, -keep:].sqrt_()
+    alone = torch.ones_like(strength)
+    for part in (first[:, -keep:], second[:, -keep:]):
+        rest = (mass / len(rows) - part.sum(dim=1, keepdim=True)).clamp_min(0)
+        alone *= part / (rest + part).clamp_min(1e-12)
+    return strength, first.add_(second).div_(2), mass, alone.sqrt_()

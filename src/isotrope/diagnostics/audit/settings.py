@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from isotrope.core.hyper import hypers
 from isotrope.data.text.batches import Batches
@@ -107,13 +106,6 @@ def recommend(table: Sequence[Setting]) -> list[Recommendation]:
     return found
 
 
-def _batches(count: int, batch_size: int, seed: int, most: int) -> list[Tensor]:
-    """Return the rows of the first batches of an epoch, drawn as in training."""
-    drawn = Batches(range(count), batch_size, seed)
-    steps = range(min(drawn.steps_per_epoch, most))
-    return [torch.from_numpy(drawn.at(step)) for step in steps]
-
-
 @torch.no_grad()
 def _begun(
     embedded: Embedded,
@@ -124,10 +116,9 @@ def _begun(
     own: bool,
     seed: int,
 ) -> Setting:
-    drawn = _batches(len(embedded), size, seed, max(1, _ANCHORS // size))
-    measured = []
-    for rows in drawn:
-        pairs = objective.compare(embedded.batch(rows))
+    drawn, measured = Batches(range(len(embedded)), size, seed), []
+    for step in range(min(drawn.steps_per_epoch, max(1, _ANCHORS // size))):
+        pairs = objective.compare(embedded.batch(torch.from_numpy(drawn.at(step))))
         terms = objective.components(pairs)
         measured.append({**summary(terms, pairs), "above_bound": above_bound(terms, pairs)})
     numbers = {}
