@@ -13,7 +13,7 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.measures.alignment import alignment
 from isotrope.measures.dimension_std import dimension_std
-from isotrope.measures.effective_rank import rank_of_moment
+from isotrope.measures.effective_rank import effective_rank
 from isotrope.measures.norms import mean_norm
 from isotrope.measures.opposite_halves import opposite_halves
 from isotrope.measures.uniformity import uniformity
@@ -64,7 +64,7 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(views.anchors))
     if len(views.anchors) > 1:
-        numbers["effective_rank"] = _effective_rank(views.anchors)
+        numbers["effective_rank"] = effective_rank(views.anchors)
     if objective is not None and not objective.has_terms:
         numbers["embedding_gradient"] = _embedding_gradient(objective, views)
     if objective is not None and objective.space == "logits":
@@ -92,7 +92,7 @@ def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
     if len(raw) > 1:
-        numbers["effective_rank"] = _effective_rank(raw)
+        numbers["effective_rank"] = effective_rank(raw)
         numbers["uniformity"] = float(uniformity(raw))
         numbers["std"] = float(dimension_std(raw))
     return numbers
@@ -165,15 +165,6 @@ def _spread(views: Views) -> dict[str, float | None]:
         "far_opposite": float(opposite_halves(anchors, positives, 7 * math.pi / 8)),
         "std": float(dimension_std(anchors)) if several else None,
     }
-
-
-def _effective_rank(anchors: Tensor) -> float:
-    """Return the effective rank, from X X^T or X^T X, whichever is smaller."""
-    x = anchors.cpu().double()  # Apple's GPUs have no float64
-    if not bool(x.isfinite().all()):
-        return math.nan
-    x = x - x.mean(dim=0)
-    return float(rank_of_moment(x @ x.T if len(x) < x.shape[1] else x.T @ x))
 
 
 def angles(pairs: Pairs) -> dict[str, float | None]:
