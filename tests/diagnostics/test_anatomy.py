@@ -429,14 +429,12 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
 
 def test_rows_of_notes_alone_are_no_logged_steps() -> None:
     """A trainer logs the norm of the gradient, or a score, at steps that are not measured."""
-    said: list[str] = []
-    doctor = isotrope.Doctor(every=2, say=said.append)
-    for step in range(3):
+    doctor, plain = Doctor(every=2), Doctor(every=2)
+    for step in (2, 0, 1):
         observed(doctor, users_loss(*batch()), step=10 * step)
         doctor.anatomy.note(10 * step + 9, gradient_norm=2.0)
         doctor.anatomy.note(10 * step + 10, dev=70.0 + step)
-    plain = Doctor(every=2)
-    for step in range(3):
+    for step in (2, 0, 1):
         observed(plain, users_loss(*batch()), step=10 * step)
     case, expected = doctor.anatomy.case(), plain.anatomy.case()
     assert [row["step"] for row in case.rows] == [0, 10, 20]

@@ -10,7 +10,7 @@ import pytest
 
 from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.diagnostics.doctor import diagnose
-from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
+from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
@@ -396,7 +396,7 @@ def test_steps_of_a_loss_of_pairs_do_not_count_as_negatives_of_another_loss() ->
     softmax = {**SOUND, "negatives": 31.0, "hardest_share": 0.08}
     pairs = {**SOUND, "negatives": 0.0, "hardest_share": None, "dissipation": None, "dead": None}
     rows = [{**(pairs if step % 2 else softmax), "step": step} for step in range(12)]
-    found = diagnose(of_rows(rows))
+    found = diagnose(RunEvidence(rows=rows))
     assert found.verdict == (HEALTHY,)
     times = {number.name: number.number for number in found.numbers}["hardest_times_uniform"]
     assert 2.7 < times < 2.9  # 31 * 0.08, brought to 62 negatives
@@ -405,20 +405,20 @@ def test_steps_of_a_loss_of_pairs_do_not_count_as_negatives_of_another_loss() ->
 def test_of_one_negative_none_is_harder() -> None:
     """The hardest of one has all of the push at any temperature."""
     rows = case(negatives=1.0, hardest_share=1.0, start={"negatives": 1.0}).rows
-    found = diagnose(of_rows(rows))
+    found = diagnose(RunEvidence(rows=rows))
     assert found.verdict == (HEALTHY,)
     assert "hardest_times_uniform" not in {number.name for number in found.numbers}
 
 
 def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
     rows = case(hardest_share=0.02, dissipation=1.0).rows
-    found = diagnose(of_rows(rows, settings={"batch-size": 64}))
+    found = diagnose(RunEvidence(rows=rows, settings={"batch-size": 64}))
     assert found.verdict == ("negatives-not-hard",)
     assert "If the loss has a temperature" in found.findings[0].detail
-    assert diagnose(of_rows(rows)).verdict == (HEALTHY,)
+    assert diagnose(RunEvidence(rows=rows)).verdict == (HEALTHY,)
     alike = case(false_negatives=0.9).rows
-    assert diagnose(of_rows(alike)).verdict == ("false-negatives",)
-    assert diagnose(of_rows(alike, settings={"kind": "images"})).verdict == (HEALTHY,)
+    assert diagnose(RunEvidence(rows=alike)).verdict == ("false-negatives",)
+    assert diagnose(RunEvidence(rows=alike, kind="images")).verdict == (HEALTHY,)
 
 
 def test_a_loss_of_ones_own_that_stops_pulling_at_a_margin_is_not_losing() -> None:
@@ -625,17 +625,17 @@ def test_a_log_of_numbers_that_are_none_is_no_healthy_one(broken: float) -> None
 def test_what_was_not_looked_at_is_not_healthy() -> None:
     assert diagnose(RunEvidence()).verdict == ("not-enough-seen",)
     for rows in ([], [{"step": 0.0, **SOUND}], [{"step": 0.0}, {"step": 10.0, "loss": 2.0}]):
-        found = diagnose(of_rows(rows))
+        found = diagnose(RunEvidence(rows=rows))
         assert found.verdict == ("not-enough-seen",)
     course = [{"step": i, **SOUND} for i in range(3)]
-    assert diagnose(of_rows(course)).verdict == (HEALTHY,)
-    two = replace(of_rows(course[:2]), probe={"uniformity": -3.0, "mean_cosine": 0.1})
+    assert diagnose(RunEvidence(rows=course)).verdict == (HEALTHY,)
+    two = replace(RunEvidence(rows=course[:2]), probe={"uniformity": -3.0, "mean_cosine": 0.1})
     assert diagnose(two).verdict == ("not-enough-seen",)
     assert diagnose(
         RunEvidence(kind="text", probe={"uniformity": -3.0, "mean_cosine": 0.1})
     ).verdict == (HEALTHY,)
     dead = {**SOUND, "positive_mean": 0.0}
-    assert diagnose(of_rows([{"step": 0.0, **dead}])).verdict == ("dead-views",)
+    assert diagnose(RunEvidence(rows=[{"step": 0.0, **dead}])).verdict == ("dead-views",)
 
 
 def test_embeddings_of_zeros_are_collapsed() -> None:
@@ -852,7 +852,7 @@ def test_pairs_learnt_by_heart_are_separated_from_the_second_epoch_on(
         angles = {"positive_mean": 1.4 - 0.15 * lead, "negative_mean": 1.4}
         row = {**SOUND, **angles, "negative_std": 0.15, "step": step, "loss": 6 / (1 + lead)}
         rows.append({**row, "epoch": float(step // 16)})
-    assert diagnose(of_rows(rows)).verdict[0] == verdict
+    assert diagnose(RunEvidence(rows=rows)).verdict[0] == verdict
 
 
 def test_pairs_learnt_by_heart_are_found_although_single_batches_differ_by_chance() -> None:
@@ -865,7 +865,7 @@ def test_pairs_learnt_by_heart_are_found_although_single_batches_differ_by_chanc
             angles = {"positive_mean": 1.4 - 0.15 * lead, "negative_mean": 1.4}
             row = {**SOUND, **angles, "negative_std": 0.15, "step": step}
             rows.append({**row, "epoch": float(step // 16), "loss": 6 - 1.2 * (step // 16)})
-        found += diagnose(of_rows(rows)).verdict[0] == "unrelated-positives"
+        found += diagnose(RunEvidence(rows=rows)).verdict[0] == "unrelated-positives"
     assert found >= 19
 
 
@@ -876,7 +876,7 @@ def test_an_encoder_that_is_destroyed_at_once_had_related_pairs(seed: int) -> No
         lead = 2.0 * 0.5**step + 0.18 * chance.gauss()
         angles = {"positive_mean": 1.4 - 0.15 * lead, "negative_mean": 1.4}
         rows.append({**SOUND, **angles, "negative_std": 0.15, "step": step, "loss": 2.0})
-    assert "unrelated-positives" not in diagnose(of_rows(rows)).verdict
+    assert "unrelated-positives" not in diagnose(RunEvidence(rows=rows)).verdict
 
 
 def watched(

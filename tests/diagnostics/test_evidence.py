@@ -7,7 +7,7 @@ import pytest
 from isotrope.core.errors import DataError, InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.doctor import diagnose
-from isotrope.diagnostics.evidence import RunEvidence, of_rows, of_run
+from isotrope.diagnostics.evidence import RunEvidence, of_run
 from isotrope.objectives.infonce import InfoNCE
 from tests.refused import refused
 from tests.reports.folders import OLD, write_run
@@ -53,11 +53,11 @@ def test_rows_of_one_step_are_one_and_the_last_line_may_be_cut(tmp_path: Path) -
 
 
 def test_early_and_end_are_medians(tmp_path: Path) -> None:
-    case = of_rows([{"step": i, "dead": float(i)} for i in (5, 3, 4, 0, 1, 2, 6, 7, 8)])
+    case = RunEvidence(rows=[{"step": i, "dead": float(i)} for i in range(9)])
     assert case.first("dead") == 0
     assert case.early("dead") == 2
     assert case.end("dead") == 7
-    assert of_rows([{"step": 0, "dead": 1.0}]).early("dead") is None
+    assert RunEvidence(rows=[{"step": 0, "dead": 1.0}]).early("dead") is None
 
 
 def test_the_probe_stands_in_for_what_was_not_logged() -> None:

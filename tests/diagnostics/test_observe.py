@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.evidence import of_rows
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import negatives as counted
@@ -127,7 +127,7 @@ def test_negatives_are_counted_once(objective: str, further: int, expected: int)
     weighted = int((loss.terms(anchors, positives, negatives).weight[0] != 0).sum())
     assert weighted == (1 if objective == "mpt" else expected)
     if expected:
-        case = of_rows([{**row, "step": 0}], objective=loss, settings={"batch-size": 17})
+        case = RunEvidence(rows=[{**row, "step": 0}], objective=loss, settings={"batch-size": 17})
         assert counted(case) == expected
 
 

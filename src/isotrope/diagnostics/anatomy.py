@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from isotrope.core.metrics_log import read_log
 from isotrope.core.result import json_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
-from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
+from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
@@ -315,12 +315,14 @@ class Anatomy:
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += ["gradient dissipation, weight and ratio need negatives: some steps have none"]
-        case = of_rows(rows, objective=self.objective, settings=settings)
-        return replace(
-            case,
+        return RunEvidence(
+            kind=settings.pop("kind", ""),
+            rows=rows,
             scores=_scores(self.rows),
+            settings=settings,
+            objective=self.objective,
             losses=tuple(losses),
-            notes=(*case.notes, *notes),
+            notes=tuple(notes),
             words=self.words,
         )
 

@@ -140,27 +140,6 @@ class RunEvidence:
         return None if size is None else int(size)
 
 
-def of_rows(
-    rows: Sequence[Row],
-    *,
-    objective: Objective | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> RunEvidence:
-    """Return the evidence on a training in another trainer or in the user's own loop.
-
-    Args:
-        rows: One dict for each logged step; the keys are the measured columns of metrics.csv.
-        objective: Objective of the training, if it belongs to this library.
-        settings: Known settings of the loop, named as on the command line: ``{"batch-size": 64,
-            "learning-rate": 3e-5}``. The setting ``kind`` is ``text`` or ``images``. Near-copies
-            lead to the verdict false-negatives only if ``kind`` is ``text``.
-    """
-    ordered = sorted(rows, key=lambda row: row.get("step") or 0)
-    stated = dict(settings or {})
-    kind = stated.pop("kind", "")
-    return RunEvidence(kind=kind, rows=ordered, settings=stated, objective=objective)
-
-
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     """Return the evidence in the files of a run folder; no encoder is measured."""
     folder, files = Path(folder), RunFolder(folder)
