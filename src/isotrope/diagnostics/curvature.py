@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from isotrope.core.autograd import seeded
 from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.views import Views
 from isotrope.paradigm.objective import Objective
@@ -113,13 +114,9 @@ class Hessian:
             [part for _, part in curved],
             retain_graph=True,
             allow_unused=True,
+            materialize_grads=True,
         )
-        return torch.cat(
-            [
-                v.new_zeros(p.numel()) if h is None else h.reshape(-1)
-                for p, h in zip(self.parameters, products, strict=True)
-            ]
-        )
+        return _flat(products)
 
 
 def parameter_hessian(
@@ -144,7 +141,7 @@ def parameter_hessian(
 
     def loss_of(terms: Terms) -> Callable[[], Tensor]:
         def loss() -> Tensor:
-            with _undisturbed(module), _seeded(seed, device), sdpa_kernel(SDPBackend.MATH):
+            with _undisturbed(module), seeded(seed, device), sdpa_kernel(SDPBackend.MATH):
                 return _mean(objective, terms())
 
         return loss
@@ -184,15 +181,6 @@ def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
         )
     several = [terms] if isinstance(terms, Views) else list(terms)
     return torch.stack([objective.loss(v, backend="eager") for v in several]).mean()
-
-
-@contextlib.contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw from a fixed seed, then restore the random state."""
-    devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-        torch.manual_seed(seed)
-        yield
 
 
 @contextlib.contextmanager
