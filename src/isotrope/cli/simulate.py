@@ -136,7 +136,7 @@ def _write(
 ) -> list[Path]:
     """Write the picture and the numbers; return the paths of the files."""
     from isotrope.core.files import write_all
-    from isotrope.diagnostics.simulation.landscape import as_csv
+    from isotrope.diagnostics.simulation.averages import as_csv
 
     titled = list(zip(titles, landscapes, strict=True))
     picture = _picture(settings, titled)

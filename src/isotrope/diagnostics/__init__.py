@@ -15,6 +15,7 @@ from isotrope.core import public
 if TYPE_CHECKING:
     from isotrope.diagnostics.curvature import parameter_hessian as parameter_hessian
     from isotrope.diagnostics.simulation.angle_draws import Angles as Angles
+    from isotrope.diagnostics.simulation.averages import Landscape as Landscape
     from isotrope.diagnostics.simulation.averages import dissipation as dissipation
     from isotrope.diagnostics.simulation.averages import gradient_norm as gradient_norm
     from isotrope.diagnostics.simulation.averages import hardest_share as hardest_share
@@ -23,6 +24,5 @@ if TYPE_CHECKING:
     from isotrope.diagnostics.simulation.figures import FigurePanel as FigurePanel
     from isotrope.diagnostics.simulation.figures import figure as figure
     from isotrope.diagnostics.simulation.figures import numbers as numbers
-    from isotrope.diagnostics.simulation.landscape import Landscape as Landscape
 
 public(__name__)

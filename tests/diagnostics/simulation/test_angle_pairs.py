@@ -12,7 +12,7 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 from isotrope.diagnostics import Angles, dissipation, gradient_norm, hardest_share, ratio
 from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, check_computable
-from isotrope.diagnostics.simulation.landscape import check
+from isotrope.diagnostics.simulation.averages import check
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import InfoNCE, NTXent

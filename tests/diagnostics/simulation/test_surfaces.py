@@ -11,7 +11,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.diagnostics import Angles, gradient_norm, ratio
-from isotrope.diagnostics.simulation.landscape import as_csv
+from isotrope.diagnostics.simulation.averages import as_csv
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import (
     DCL,

@@ -10,12 +10,12 @@ import numpy as np
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.simulation.angle_draws import USUAL, Angles, Draws
 from isotrope.diagnostics.simulation.averages import (
+    Landscape,
     dissipation,
     gradient_norm,
     hardest_share,
     ratio,
 )
-from isotrope.diagnostics.simulation.landscape import Landscape
 from isotrope.paradigm.registry import build
 
 Kind = Literal["dissipation", "weight", "ratio", "norm"]
