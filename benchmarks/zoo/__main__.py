@@ -28,8 +28,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.doctor import diagnose
-from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
+from isotrope.diagnostics.target import examine
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import train as train_images
 from isotrope.training.settings import TrainSettings

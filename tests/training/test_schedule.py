@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.diagnostics.examine import examine
+from isotrope.diagnostics.target import examine
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation
 from isotrope.training.fit_text import fit

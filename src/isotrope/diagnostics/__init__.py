@@ -4,7 +4,7 @@
 - ``metrics`` defines the columns of metrics.csv, ``observe`` measures them on one batch, and
   ``anatomy`` records them during a training, also in a training loop that the user wrote.
 - ``curvature`` multiplies vectors by the Hessian of a loss, and computes extreme eigenvalues.
-- ``doctor`` diagnoses a run or a model: ``examine`` measures it, ``evidence`` stores the
+- ``doctor`` diagnoses a run or a model: ``target`` measures it, ``evidence`` stores the
   measurements, ``verdicts`` has the rules, and ``findings`` prints the faults that were found.
 """
 

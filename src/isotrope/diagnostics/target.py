@@ -1,23 +1,55 @@
-"""Diagnoses a run or a model, given by its name or folder, and saves the diagnosis of a run."""
+"""Measures and diagnoses a run or a model, given by its name or folder.
 
+The log, the scores and the settings of a run are read. If the run's encoder and its training data
+still exist, the encoder is measured on a sample of the data. A model, which has no log, is only
+measured. The diagnosis of a run is saved in its folder.
+"""
+
+import ast
 import os
+import shlex
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.trust import USER, named_by
+from isotrope.data.sources import dataset_files, digests
 from isotrope.diagnostics import doctor
+from isotrope.diagnostics.anatomy import of_recording
 from isotrope.diagnostics.audit.rows import read_rows
-from isotrope.diagnostics.evidence import datasets_of
-from isotrope.diagnostics.examine import examine
+from isotrope.diagnostics.evidence import Row, RunEvidence, datasets_of, of_run
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.observe import measure
+from isotrope.diagnostics.probe import (
+    ROWS,
+    Texts,
+    embed_views,
+    measure_plain,
+    model_geometry,
+    probe_images,
+    probe_texts,
+    read_texts,
+    texts_of,
+)
+from isotrope.encoders.loading import load
+from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+
+if TYPE_CHECKING:
+    from isotrope.data.images.augment import Augment
+
+_TOKENS = 64
+"""Number of tokens to which texts are cut, unless the run has set another."""
 
 
 def diagnose(
@@ -90,3 +122,175 @@ def _keep(diagnosis: Diagnosis, path: Path) -> None:
         write_text(path, diagnosis.to_json())
     except (InputError, OSError) as error:
         print(f"isotrope: warning: the diagnosis is not saved: {error}", file=sys.stderr)
+
+
+def examine(
+    target: Path | str,
+    *,
+    data: str | None = None,
+    columns: Sequence[str] | None = None,
+    objective: Objective | None = None,
+    dataset: str = "",
+) -> RunEvidence:
+    """Return the evidence on a run, on a model, or on another training that the Doctor recorded."""
+    folder = Path(target)
+    watched = RunFolder(folder).recording()
+    if watched is not None and data is None:
+        case = of_recording(watched.path)
+        return case if objective is None else replace(case, objective=objective)
+    if not RunFolder(folder).is_run:
+        return _of_model(target, data, columns, objective)
+    case = of_run(folder, dataset)
+    case = case if objective is None else replace(case, objective=objective)
+    if not RunFolder(folder).model.is_dir():
+        if data is not None:
+            raise InputError(
+                f"leave out `--data`: {folder} has no saved model that could embed {data}"
+            )
+        return _with_note(case, "no data were embedded, because the run has no saved model")
+    try:
+        with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
+            if case.kind == "images":
+                return _images_of_run(case, folder, data, columns)
+            return _texts_of_run(case, folder, data, columns, dataset)
+    except InputError as error:
+        if data is not None:
+            raise
+        return _with_note(case, f"the saved model could not be measured: {error}")
+
+
+def _of_model(
+    target: Path | str, data: str | None, columns: Sequence[str] | None, objective: Objective | None
+) -> RunEvidence:
+    if is_image(resolve(target)):
+        if data is None:
+            raise InputError(f"give images with `--data`: the model {target} embeds images")
+        probe = _crops(target, data, {}, {}, objective)
+        notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
+        return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
+    texts = _docstrings() if data is None else read_texts([data], columns=columns)
+    encoder = load(target)
+    assert isinstance(encoder, SentenceEncoder)
+    if texts.views == "pairs":
+        query, document = saved_prompts(encoder.model)
+        encoder.check_prompts(query, document)
+        records = [(query + anchor, document + positive) for anchor, positive in texts.records]
+        texts = replace(texts, records=records)
+    views, plain = embed_views(encoder, texts, max_length=_TOKENS)
+    probe = measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
+    model = {} if data is None else model_geometry(views)
+    notes = (_texts_note(texts),)
+    return RunEvidence(kind="text", objective=objective, probe=probe, model=model, notes=notes)
+
+
+def _docstrings() -> Texts:
+    """Return pairs from Python's standard library: first sentence and rest of a docstring."""
+    pairs: dict[str, str] = {}
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        tree = ast.parse(path.read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                words = " ".join((ast.get_docstring(node) or "").split())
+                first, _, rest = words.partition(". ")
+                if min(first.count(" "), rest.count(" ")) > 3 and ">>>" not in words:
+                    pairs.setdefault(first, rest)
+    return texts_of(
+        list(pairs.items()),
+        views="pairs",
+        name="docstrings of Python's library, the default of --data",
+    )
+
+
+def _texts_of_run(
+    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
+) -> RunEvidence:
+    """Measure the saved encoder and, if the positives are other texts, the initial encoder."""
+    settings = case.settings
+    prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
+    if data is not None:
+        with named_by(USER):
+            texts = read_texts([data], columns=columns, prompts=prompts)
+    else:
+        files = dataset_files(settings["files"])[dataset]
+        texts = read_texts(
+            files,
+            columns=settings.get("columns") or None,
+            groups=settings.get("groups"),
+            views=settings.get("views", "auto"),
+            prompts=prompts,
+            guarded=True,
+            streaming="streaming" in settings,
+        )
+    options: dict[str, Any] = {
+        "dropout": settings.get("dropout"),
+        "max_length": settings.get("max-length"),
+    }
+    case = _with_note(case, _texts_note(texts))
+    before = case.details.get("data", {}).get("digests", {}) if data is None else {}
+    now = digests(files) if before else {}
+    if changed := [file for file, digest in now.items() if digest != before.get(file, digest)]:
+        case = _with_note(case, f"changed since the run: {', '.join(changed)}")
+    case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
+    began = settings.get("encoder", "scratch")
+    if texts.views == "dropout" or began == "scratch":
+        return case
+    try:
+        encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
+        return replace(case, start=probe_texts(encoder, texts, **options))
+    except InputError as error:
+        return _with_note(case, f"the initial encoder could not be measured: {error}")
+
+
+def _images_of_run(
+    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
+) -> RunEvidence:
+    probe = _crops(folder, data, case.settings, case.details, None)
+    case = _with_note(case, f"{probe['count']:.0f} images, two crops of each")
+    return replace(case, probe=probe)
+
+
+def _crops(
+    target: Path | str,
+    data: str | None,
+    settings: Mapping[str, Any],
+    details: Mapping[str, Any],
+    objective: Objective | None,
+) -> Row:
+    """Measure an encoder of images on crops like those of the training."""
+    import numpy as np
+    import torch
+
+    from isotrope.data.images.augment import two_views
+    from isotrope.data.images.sets import load_images
+    from isotrope.encoders.image import ImageEncoder
+
+    encoder = ImageEncoder.load(target)
+    size = encoder.image_size
+    with named_by(USER) if data else nullcontext():
+        images = load_images(data or settings["data"], side=size, limit=settings.get("limit"))
+    train = images.train.images
+    rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)
+    made = details.get("augments")
+    crops = [_crop(values) for values in made] if made else None
+    augments = crops or two_views(settings.get("augment") or "simclr", size)
+    pictures = torch.from_numpy(train.read(rows))
+    return probe_images(encoder, pictures, augments, objective=objective)
+
+
+def _crop(values: Mapping[str, Any]) -> "Augment":
+    """Return an augmentation from its record in result.json, which stores tuples as lists."""
+    from isotrope.data.images.augment import Augment
+
+    settings: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+    }
+    return Augment(**settings)
+
+
+def _texts_note(texts: Texts) -> str:
+    what = "pairs" if len(texts.records[0]) > 1 else "texts"
+    return f"{len(texts.records)} of {texts.read:,} {what} ({texts.name})"
+
+
+def _with_note(case: RunEvidence, note: str) -> RunEvidence:
+    return replace(case, notes=(*case.notes, note))

@@ -1,4 +1,4 @@
-"""Examining runs and models: what is probed with what, and what is said where it cannot be."""
+"""Measuring runs and models: what is probed with what, and what is said where it cannot be."""
 
 import json
 import shutil
@@ -13,10 +13,10 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import unit
-from isotrope.diagnostics import examine as subject
+from isotrope.diagnostics import target as subject
 from isotrope.diagnostics.doctor import diagnose
-from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.probe import ROWS, embed_views, probe_texts, read_texts, texts_of
+from isotrope.diagnostics.target import examine
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives.infonce import InfoNCE
