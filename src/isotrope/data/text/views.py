@@ -33,6 +33,7 @@ class Formed(NamedTuple):
         continues: Whether the anchor is also the positive of the previous training record.
         group: Group of the record; an empty text if there is none.
         scores: Scores of the record; an empty tuple if there are none.
+        line: Line of the record; of the second text if two adjacent texts are joined.
     """
 
     texts: tuple[str, ...]
@@ -40,6 +41,7 @@ class Formed(NamedTuple):
     continues: bool = False
     group: str = ""
     scores: tuple[float, ...] = ()
+    line: int = 0
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
@@ -143,7 +145,7 @@ class Former:
             return
         for number, record in enumerate(records):
             held = chosen(record.texts[0]) if self.held is None else bool(self.held[number])
-            yield Formed(record.texts, held, group=record.group, scores=record.scores)
+            yield Formed(record.texts, held, False, record.group, record.scores, record.line)
 
     def _adjacent(
         self, records: Iterable[Record], chosen: Callable[[str], bool]
@@ -164,11 +166,11 @@ class Former:
             if before is not None and not record.opens:
                 if before_chosen:
                     text_held = True
-                    yield Formed((before, text), held=True)
+                    yield Formed((before, text), held=True, line=record.line)
                 elif before_held or text_chosen:
                     self.neighbours += 1
                 else:
                     text_trained = True
-                    yield Formed((before, text), held=False, continues=before_trained)
+                    yield Formed((before, text), False, before_trained, line=record.line)
             before = text
             before_chosen, before_held, before_trained = text_chosen, text_held, text_trained

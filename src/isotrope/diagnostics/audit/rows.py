@@ -8,9 +8,9 @@ Rows form a group if they share a text (except for case and punctuation) or a va
 groups. Training does not push rows of one group apart, so the audit counts no push between them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.schemas import Reading
 from isotrope.data.sources import is_in_memory, read_all
 from isotrope.data.table import is_saved
 from isotrope.data.text.batches import unseen
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
-from isotrope.data.text.views import Former, ViewsName, resolve
+from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
 _PIECE = 64  # texts in one forward pass with dropout
@@ -184,18 +184,13 @@ def pair_rows(
     records = islice(reading, read)
     first = next(records)
     former, draw = Former(resolve(views, first), holdout=0.0, seed=0), np.random.default_rng(seed)
-    texts: list[tuple[str, ...]] = []
-    lines: list[int] = []
-    groups: list[str] = []
-    seen = _Remembered(records, first)
-    for count, formed in enumerate(former.form(seen), start=1):
-        if most is None or len(texts) < most:
-            texts.append(formed.texts)
-            lines.append(seen.last.line)
-            groups.append(formed.group)
+    kept: list[Formed] = []
+    for count, formed in enumerate(former.form(chain([first], records)), start=1):
+        if most is None or len(kept) < most:
+            kept.append(formed)
         elif (place := int(draw.integers(count))) < most:
-            texts[place], lines[place] = formed.texts, seen.last.line
-            groups[place] = formed.group
+            kept[place] = formed
+    texts = [formed.texts for formed in kept]
     if len(texts) < 2:
         raise InputError(f"give at least 2 rows with text: {name} has {len(texts)}")
     with_hard = any(len(record) > 2 for record in texts)
@@ -206,10 +201,10 @@ def pair_rows(
         ]
         for record in texts
     ]
-    grouped = [group_mark(group, own[0]) for group, own in zip(groups, texts, strict=True)]
+    grouped = [group_mark(formed.group, formed.texts[0]) for formed in kept]
     return PairedRows(
         texts,
-        np.array(lines),
+        np.array([formed.line for formed in kept]),
         former.views,
         name,
         reading.left.total(),
@@ -275,16 +270,3 @@ def _prompted(
         columns.append([prompts[1] + text for record in rows.texts for text in record[2:]])
     counts = [len(record) - 2 for record in rows.texts]
     return columns, np.repeat(np.arange(len(rows)), np.maximum(counts, 0))
-
-
-class _Remembered:
-    """Yields records; ``last`` is the one that was yielded last."""
-
-    def __init__(self, records: Iterable[Record], first: Record) -> None:
-        self.last, self._records = first, records
-
-    def __iter__(self) -> Iterator[Record]:
-        yield self.last
-        for record in self._records:
-            self.last = record
-            yield record
