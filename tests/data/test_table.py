@@ -1,5 +1,7 @@
 """Text in folders that ``datasets`` has saved."""
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -78,6 +80,40 @@ def test_damaged_tables(saved: Path) -> None:
             texts(saved)
     (saved / "state.json").write_text("[]")
     with pytest.raises(InputError, match="save this dataset again; it cannot be loaded"):
+        texts(saved)
+
+
+def rename(index: Path, key: str, name: str) -> None:
+    """Let a saved data set name another file, or another split."""
+    content = json.loads(index.read_text())
+    content[key] = [{"filename": name} if key == "_data_files" else name]
+    index.write_text(json.dumps(content))
+
+
+def test_files_outside_the_folder_are_not_read(saved: Path, tmp_path: Path) -> None:
+    (table,) = saved.glob("*.arrow")
+    private, inner = tmp_path / "private", saved / "inner"
+    for folder in (private, inner):
+        folder.mkdir()
+        (folder / table.name).write_bytes(table.read_bytes())
+    for name in (f"../private/{table.name}", str(private / table.name), f"inner/{table.name}"):
+        rename(saved / "state.json", "_data_files", name)
+        with pytest.raises(InputError, match=r"state\.json: save this dataset again; .* is a path"):
+            texts(saved)
+    parts = {"train": datasets.Dataset.from_dict({"text": ["a"]})}
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "both" / "set")
+    datasets.Dataset.from_dict({"text": ["secret"]}).save_to_disk(tmp_path / "both")
+    for name in ("..", "../../set"):
+        rename(tmp_path / "both" / "set" / "dataset_dict.json", "splits", name)
+        with pytest.raises(InputError, match=r"dataset_dict\.json: .* is a path"):
+            texts(tmp_path / "both" / "set")
+
+
+def test_a_pipe_in_place_of_a_table_is_not_opened(saved: Path) -> None:
+    (table,) = saved.glob("*.arrow")
+    table.unlink()
+    os.mkfifo(table)
+    with pytest.raises(InputError, match="to a regular file first; this is a pipe"):
         texts(saved)
 
 

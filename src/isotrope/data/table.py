@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from isotrope.core.documents import check_file
+from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
 from isotrope.core.trust import check_named, known_to_hub, why_closed
 from isotrope.data.lines import COMPRESSED, is_folder, most_unpacked, quoted, refuse_bomb
@@ -166,9 +166,32 @@ def is_saved(folder: Path) -> bool:
         return False
 
 
+def check_saved(folder: Path) -> None:
+    """Refuse a saved data set that names anything but regular files in its folder."""
+
+    def named(index: Path, key: str) -> list[Any]:
+        return read_json(index)[key] if index.is_file() else []
+
+    def beside(index: Path, name: str) -> Path:
+        if Path(name).name != name or name == "..":
+            raise InputError(
+                f"{place(index)}: save this dataset again; {quoted(name)} is a path, not a name"
+            )
+        return index.with_name(name)
+
+    index = folder / "dataset_dict.json"
+    for part in (folder, *(beside(index, split) for split in named(index, "splits"))):
+        state, info = part / "state.json", part / "dataset_info.json"
+        for table in named(state, "_data_files"):
+            check_file(beside(state, table["filename"]))
+        if info.is_file():
+            read_json(info)
+
+
 def _saved(folder: Path) -> Table:
     datasets = _module("datasets", "hub")
     try:
+        check_saved(folder)
         return table_of(datasets.load_from_disk(str(folder)), folder)
     except InputError:
         raise

@@ -1,5 +1,6 @@
 """Hugging Face dataset folders: saved, or parquet; class labels, texts, or no labels."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,29 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
     )
     unnamed = datasets.DatasetDict({"one": table(), "two": table()})
     assert "rename the training split to 'train'; splits: one, two" in message(unnamed, "unnamed")
+
+
+def test_pictures_outside_the_folder_are_not_read(tmp_path: Path) -> None:
+    for name in ("pets", "private"):
+        table().save_to_disk(tmp_path / name)
+    state = tmp_path / "pets" / "state.json"
+    content = json.loads(state.read_text())
+    (file,) = (tmp_path / "private").glob("*.arrow")
+    content["_data_files"] = [{"filename": f"../private/{file.name}"}]
+    state.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"state\.json: save this dataset again; .* is a path"):
+        load_images(tmp_path / "pets")
+
+
+def test_cells_name_only_pictures_in_the_folder(tmp_path: Path) -> None:
+    inside = save(tmp_path / "pets" / "a.png", ramp(8, 8))
+    save(tmp_path / "private" / "a.png", ramp(8, 8))
+    paths = ["a.png", str(inside), "../private/a.png", str(tmp_path / "private" / "a.png"), "a\0b"]
+    cells = [{"bytes": None, "path": path} for path in paths]
+    datasets.Dataset.from_dict({"image": cells}).to_parquet(tmp_path / "pets" / "train.parquet")
+    found = load_images(tmp_path / "pets")
+    assert found.skipped == ("row 2", "row 3", "row 4")
+    assert len(found.train.images) == 2
 
 
 def test_damaged(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ labels are in the first column of type ClassLabel, or else in ``label``, ``label
 import functools
 import glob
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import check_file, read_json
+from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet
 from isotrope.data.lines import quoted
-from isotrope.data.table import TRAIN, named_split
+from isotrope.data.table import TRAIN, check_saved, named_split
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -31,12 +32,13 @@ _IMAGE = ("image", "img", "images")
 _LABEL = ("label", "labels", "fine_label")
 
 
-def _opened(rows: "Dataset", column: str, row: int) -> Path | BinaryIO:
-    """Return the bytes or the path of the picture in one row of a column that is not decoded."""
+def _opened(folder: Path, rows: "Dataset", column: str, row: int) -> Path | BinaryIO:
+    """Return the bytes of the picture in one row, or its path, which must be in the folder."""
     cell = rows[row][column] or {}
     if cell.get("bytes") is not None:
         return io.BytesIO(cell["bytes"])
-    return Path(cell.get("path") or "")
+    path = Path(os.path.normpath(folder.absolute() / (cell.get("path") or "")))
+    return path if path.is_relative_to(os.path.normpath(folder.absolute())) else folder
 
 
 def is_table(folder: Path) -> bool:
@@ -58,23 +60,6 @@ def _by_split(folder: Path) -> dict[str, list[str]]:
     return files
 
 
-def _check_splits(folder: Path) -> None:
-    """Refuse a saved dataset with a split outside its folder, or with a pipe in place of a file."""
-    for name in _SAVED:
-        if (folder / name).is_file():
-            index = read_json(folder / name)
-            splits = index.get("splits") if isinstance(index, dict) else None
-            for split in splits if isinstance(splits, list) else ():
-                if Path(str(split)).name != split:
-                    raise InputError(
-                        f"{place(folder / name)}: save this dataset again with a name for each "
-                        f"split; the split {quoted(split)} is a path, not a name"
-                    )
-    for path in folder.rglob("*"):
-        if path.exists() and not path.is_dir():
-            check_file(path)
-
-
 def load_table(folder: Path) -> ImageSet:
     """Open a Hugging Face dataset folder."""
     with needs_extra("image", "datasets"):
@@ -86,7 +71,7 @@ def load_table(folder: Path) -> ImageSet:
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # do not report that files were read
     try:
         if any((folder / name).is_file() for name in _SAVED):
-            _check_splits(folder)
+            check_saved(folder)
             loaded = datasets.load_from_disk(str(folder))
         else:
             # with a list of files, datasets reads no card and runs no script of the folder
@@ -137,7 +122,7 @@ def _part(
             f"{place(folder)}: write the bytes of picture files (PNG or JPEG) into the column "
             f"{image!r}; the type of the column is {str(rows.features[image])[:60]}"
         ) from error
-    opened = functools.partial(_opened, encoded, image)
+    opened = functools.partial(_opened, folder, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
     return part, names, skipped
 
