@@ -146,6 +146,15 @@ CASES: list[tuple[str, Maker, str]] = [
         "each line; this line is not JSON (Untermin",
     ),
     ("deep.jsonl", content("[" * 90_000), "line 1: write one JSON object"),
+    *(
+        (
+            f"deep{depth}.json{ending}",
+            content(f'{start}{{"text": {"[" * depth}"a"{"]" * depth}}}{end}'),
+            "nested too deeply",
+        )
+        for depth in (100, 700, 5_000)
+        for ending, start, end in (("l", "", "\n"), ("", "[\n", "\n]"))
+    ),
     ("bare.jsonl", content("5\n"), "line 1: give an object such as"),
     (
         "list.jsonl",

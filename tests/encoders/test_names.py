@@ -222,9 +222,10 @@ def spoil(folder, name, content):
 
 @pytest.mark.parametrize("name", ["config.json", "modules.json", "tokenizer.json"])
 def test_a_broken_configuration_is_named(folder, name):
-    spoil(folder, name, b'{"cut": ')
-    with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); restore it"):
-        resolve(folder)
+    for content in (b'{"cut": ', b'{"deep": ' * 101 + b"1" + b"}" * 101):
+        spoil(folder, name, content)
+        with pytest.raises(InputError, match=rf"{name} is not valid JSON \(.*\); restore it"):
+            resolve(folder)
 
 
 def test_modules_without_paths(folder):

@@ -23,6 +23,7 @@ LARGEST = 1 << 28
 """Largest file that is read at once, in bytes; tokenizers' files are at most a tenth of it."""
 LARGEST_SETTINGS = 1 << 20
 """Largest file of settings, in bytes."""
+_DEEPEST = 100  # levels of lists and objects in JSON; recursive functions may follow them
 _MOST_VALUES = 100_000  # in a file of settings, after its aliases are expanded
 
 
@@ -88,15 +89,34 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
         yield arrays
 
 
+class _Decoder(json.JSONDecoder):
+    def raw_decode(self, s: str, idx: int = 0) -> tuple[object, int]:
+        """Return a value and where it ends; a flat value is not searched."""
+        try:
+            value, end = super().raw_decode(s, idx)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        level = [value] if s.count("[") + s.count("{") > _DEEPEST else []
+        for _ in range(_DEEPEST):
+            items = [item for item in level if isinstance(item, (list, dict))]
+            level = [each for i in items for each in (i.values() if isinstance(i, dict) else i)]
+        if any(isinstance(item, (list, dict)) for item in level):
+            raise ValueError("it is nested too deeply")
+        return value, end
+
+
+parse_json = _Decoder().decode
+"""Returns the value of a JSON text; raises ValueError if it is malformed or nested too deeply."""
+
+
 def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
     """Read a JSON file."""
     path = Path(path)
     text = read_text(path)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise InputError(f"{place(path)} is not valid JSON ({why}); restore it") from error
+        return parse_json(text)
+    except ValueError as error:
+        raise InputError(f"{place(path)} is not valid JSON ({error}); restore it") from error
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.core.documents import read_text
+from isotrope.core.documents import parse_json, read_text
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 
@@ -75,13 +75,13 @@ class Result:
         """Read a result that :meth:`save` wrote; raise an :class:`InputError` for other files."""
         text = read_text(path)
         try:
-            result = cls(**json.loads(text))
+            result = cls(**parse_json(text))
             if not isinstance(result.kind, str) or not isinstance(result.name, str):
                 raise TypeError("kind and name must be texts")
             for name in ("metrics", "details", "provenance"):
                 if not isinstance(getattr(result, name), dict):
                     raise TypeError(f"{name} must be an object")
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             raise InputError(
                 f"{path} is not a result of isotrope ({error}); restore it, or give another file"
             ) from error

@@ -1,13 +1,13 @@
 """Reads tables from JSON, .csv and .tsv files. Separator, header and quoting are recognised."""
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.documents import parse_json
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
@@ -151,9 +151,9 @@ def json_table(path: Path) -> Table:
                 yield number, {}
                 continue
             try:
-                value = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                what = getattr(error, "msg", type(error).__name__)
+                value = parse_json(text)
+            except ValueError as error:
+                what = getattr(error, "msg", error)
                 raise InputError(
                     f"{place(path, number)}: write one JSON object on each line; this line is not "
                     f"JSON ({what})"
@@ -178,8 +178,8 @@ def _rows(value: object) -> list[Any]:
 
 def _whole_json(path: Path) -> object:
     try:
-        return json.loads("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
-    except (ValueError, RecursionError) as error:
+        return parse_json("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
+    except ValueError as error:
         raise InputError(
             f"{place(path)}: write this file again; it is not valid JSON ({error})"
         ) from error

@@ -1,13 +1,13 @@
 """The records of a diagnosis: findings with their numbers, and how they are printed."""
 
 import html
-import json
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
+from isotrope.core.documents import parse_json
 from isotrope.core.result import json_text
 from isotrope.measures.judgement import Judgement
 
@@ -116,9 +116,9 @@ class Diagnosis:
         """Return the diagnosis that :meth:`to_json` wrote; a number that is null becomes NaN.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError, RecursionError: ``text`` is malformed.
+            ValueError, KeyError, TypeError, AttributeError: ``text`` is malformed.
         """
-        record = json.loads(text)
+        record = parse_json(text)
         if not isinstance(record["verdict"], list):
             raise TypeError("the verdict is not a list")
         losses, judgement = record.get("loss", []), record.get("judgement")

@@ -378,7 +378,7 @@ def read_diagnosis(folder: Path) -> Diagnosis | None:
     text = read_text(path)
     try:
         return Diagnosis.from_json(text)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"run `{command(folder)}` again: {path} is not a diagnosis "
             f"({type(error).__name__}: {error})"
