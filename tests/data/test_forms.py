@@ -5,7 +5,10 @@ import io
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,27 @@ def test_scores_are_kept_for_each_text() -> None:
     scored = read(SCORED, scored=True)
     assert [record.scores for record in scored] == [(i / 4,) for i in N]
     assert scored.kind == "scored pairs"
+
+
+@pytest.mark.parametrize("kind", [Decimal, np.float32, np.float16, Fraction])
+def test_numbers_of_other_libraries_are_numbers(kind: Callable[[float], Any]) -> None:
+    rows = [(f"s{i}", f"t{i}", kind(i / 4)) for i in N]
+    assert [record.scores for record in read(rows, scored=True)] == [(i / 4,) for i in N]
+    listed = [{**row, "pos_scores": [kind(0.5)], "neg_scores": [kind(0.25)] * 2} for row in FLAG]
+    assert [record.scores for record in read(listed)] == [(0.5, 0.25, 0.25)] * 4
+    grouped = [{**row, "group": kind(i / 2)} for i, row in enumerate(SCORED)]
+    marks = [r.group for r in read(grouped, columns=["sentence1", "sentence2"], groups="group")]
+    assert marks == ["0", "0.5", "1", "1.5"]
+
+
+def test_decimals_of_parquet_are_scores(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [{**row, "score": Decimal(i) / 4} for i, row in enumerate(SCORED)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "scored.parquet")
+    scored = read([tmp_path / "scored.parquet"], scored=True)
+    assert [record.scores for record in scored] == [(i / 4,) for i in N]
 
 
 def test_labels_keep_rows_together(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
-from numbers import Integral
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
 """Number of rows at the beginning of a table that decide how the table is read."""
+
+NUMBER = (Real, Decimal)
+"""Types of numbers: those of Python and numpy, and decimals, which tables may hold."""
 
 Row = tuple[int, tuple[Any, ...]]
 """Line number of a row (from 1) and its cells; a blank line has no cells."""
@@ -57,26 +61,30 @@ class Table:
 
 def missing(value: object) -> bool:
     """Return whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
-    if isinstance(value, float):
+    if isinstance(value, Real):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def whole(value: object) -> int | None:
-    """Return an integer, or a float without a fraction, as int; None for any other value.
+    """Return a number without a fraction as int; None for any other value.
 
     >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
     (1, 1, None, None, None)
     """
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, NUMBER):
+        return None
+    try:
+        found = int(value)
+    except (ValueError, OverflowError):  # NaN and infinities
+        return None
+    return found if found == value else None
 
 
 def number(value: object) -> float | None:
     """Return a finite number, or a text that spells one, as float; None for any other value."""
     try:
-        found = float(value) if isinstance(value, (str, int, float)) else math.nan
+        found = float(value) if isinstance(value, (str, *NUMBER)) else math.nan
     except (ValueError, OverflowError):  # OverflowError: an integer of JSON with 400 digits
         return None
     return found if math.isfinite(found) else None

@@ -33,7 +33,16 @@ from typing import Any, NamedTuple
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import shortened
 from isotrope.data.lines import visible
-from isotrope.data.rows import Table, cell_score, cell_text, cell_texts, missing, number, whole
+from isotrope.data.rows import (
+    NUMBER,
+    Table,
+    cell_score,
+    cell_text,
+    cell_texts,
+    missing,
+    number,
+    whole,
+)
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
 
 _OTHERS = (
@@ -462,8 +471,8 @@ def mark(value: object, path: Path, line: int, column: str) -> str:
         return _WHOLE.sub(r"\1", str(value).strip())
     if (integer := whole(value)) is not None:
         return str(integer)
-    if isinstance(value, float):
-        return repr(value)
+    if isinstance(value, NUMBER):
+        return repr(float(value))
     return cell_text(value, path, line, column)
 
 
