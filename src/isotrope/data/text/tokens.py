@@ -1,6 +1,7 @@
 """The token store: the token ids of a corpus, without duplicates, in memory-mapped files.
 
-The memory needed to build a store does not grow with the corpus. A store is a folder:
+The memory needed to build a store does not grow with the corpus, except for hashes of pairs, which
+hold out or link pairs that share a text. A store is a folder:
 
 - ``tokens.bin``: token ids of all texts, one text after the other (uint16 or uint32);
 - ``offsets.bin``: int64; the token ids of text t are ``tokens[offsets[t]:offsets[t + 1]]``;

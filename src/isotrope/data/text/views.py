@@ -4,6 +4,7 @@ The positive is the text itself (``dropout``), the next text in the document (``
 second text of the record (``pairs``).
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -84,25 +85,24 @@ def held_out_together(
     - A record has a group or only one text.
     """
     chosen = _chosen(holdout, seed)
-    marks: list[list[int]] = []
-    alone: list[bool] = []
+    marks, alone = array("Q"), bytearray()  # 17 bytes for each pair
     for record in records:
         if record.group or len(record.texts) == 1:
             return None
-        marks.append([hash64(near_identical(text)) for text in record.texts[:2]])
+        marks.extend(hash64(near_identical(text)) for text in record.texts[:2])
         alone.append(chosen(record.texts[0]))
     if not marks:
         return None
-    pairs = np.array(marks, np.uint64)
+    pairs = np.array(marks, np.uint64).reshape(-1, 2)
     if len(np.unique(pairs, axis=0)) >= QUESTIONS * len(np.unique(pairs[:, 1])):
         return None
     linked = joined_groups(pairs)
     _, first, group, size = np.unique(
         linked, return_index=True, return_inverse=True, return_counts=True
     )
-    held = np.array(alone)[first] & (size <= max(1, holdout * len(marks) / _LARGEST))
+    wanted = holdout * len(pairs)
+    held = np.frombuffer(alone, bool)[first] & (size <= max(1, wanted / _LARGEST))
     together = np.asarray(held[group], bool)
-    wanted = holdout * len(marks)
     fewest = FEWEST if wanted >= FEWEST else wanted / 4
     return together if together.sum() >= max(fewest, wanted / 4) else None
 
