@@ -5,8 +5,6 @@ import pickle
 import pytest
 
 from isotrope.core.errors import (
-    DataError,
-    FolderError,
     InputError,
     MissingExtra,
     SettingError,
@@ -81,10 +79,8 @@ def test_spellings(name: str, value: object, spellings: tuple[str, ...]) -> None
 def test_errors_survive_the_way_between_processes() -> None:
     for error in (
         SettingError("is odd", setting="lora", value=3, remedy="leave it out"),
-        DataError("is empty", path="a.txt", line=3),
-        FolderError("is a file", path="runs/a", remedy="give a folder"),
+        InputError("a.txt, line 3 is empty", remedy="give text"),
         MissingExtra("peft", extra="lora"),
     ):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), vars(again), str(again)) == (type(error), vars(error), str(error))
-    assert str(DataError("is empty", path="a.txt", line=3)) == "a.txt, line 3 is empty"

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import DataError, InputError
+from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, of_run
 from isotrope.objectives.infonce import InfoNCE
-from tests.refused import refused
 from tests.reports.folders import OLD, write_run
 
 HEADER = "step,loss,dead,dev\n"
@@ -108,14 +107,14 @@ def test_a_finished_run_is_not_in_the_middle_of_a_line(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     with (run / "metrics.csv").open("a") as handle:
         handle.write("700,0.5")
-    with refused(DataError, path=run / "metrics.csv", remedy="remove the line"):
+    with pytest.raises(InputError, match=r"metrics\.csv, line \d+: expected .*; remove the line$"):
         of_run(run)
 
 
 @pytest.mark.parametrize("step", ["1e300", "-1", "inf"])
 def test_a_step_that_no_run_has_is_refused(tmp_path: Path, step: str) -> None:
     run = unfinished(tmp_path, f"{step},1.5,0.5,\n10,1.5,0.5,\n")
-    with refused(DataError, path=run / "metrics.csv", line=2, remedy="remove the line"):
+    with pytest.raises(InputError, match=r"metrics\.csv, line 2: the step .*; remove the line$"):
         of_run(run)
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isotrope.core.errors import DataError, InputError
+from isotrope.core.errors import InputError
 from isotrope.reports.comparison import cells, columns, verdict
 from isotrope.reports.runs import read_run
-from tests.refused import refused
 from tests.reports.folders import write_run
 
 
@@ -137,7 +136,7 @@ def test_auto_dev_scores_compare_on_one_text_only(tmp_path: Path) -> None:
 def test_a_quote_that_never_ends_is_no_table(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "x")
     (folder / "metrics.csv").write_text('step,loss\n"' + "1," * 100_000 + "\n", encoding="utf-8")
-    with refused(DataError, path=folder / "metrics.csv", remedy="restore the file"):
+    with pytest.raises(InputError, match=r"metrics\.csv is not CSV \(.*\); restore the file$"):
         read_run(folder)
 
 
@@ -146,5 +145,5 @@ def test_numbers_that_no_axis_holds_were_not_measured(tmp_path: Path) -> None:
     (folder / "metrics.csv").write_text("step,loss\n1,1e308\n2,-1e308\n3,3e38\n", encoding="utf-8")
     assert np.isfinite(read_run(folder).series["loss"]).tolist() == [False, False, True]
     (folder / "metrics.csv").write_text("step,loss\n1e300,1\n", encoding="utf-8")
-    with refused(DataError, path=folder / "metrics.csv", line=2, remedy="remove the line"):
+    with pytest.raises(InputError, match=r"metrics\.csv, line 2: the step .*; remove the line$"):
         read_run(folder)

@@ -8,7 +8,7 @@ from pydantic import Field, create_model
 
 from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, as_json
-from isotrope.core.errors import FolderError, InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.settings import Used, setting
 from isotrope.data.sources import dataset_files
 from isotrope.diagnostics.audit.options import AuditSettings
@@ -90,7 +90,7 @@ def audit(settings: AuditCommandSettings) -> int:
     check_readable(*settings.plugin)
     output = settings.output
     if output is not None and output.is_file():
-        raise FolderError("is a file", path=output, remedy="give a folder as `--output`")
+        raise InputError(f"{place(output)} is a file; give a folder as `--output`")
     options = settings.model_dump(
         include=settings.model_fields_set - {"data", "output", "as_json", "plugin"}
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.command import Command
-from isotrope.core.errors import FolderError
+from isotrope.core.errors import InputError, place
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Settings, Used, setting
 
@@ -45,10 +45,8 @@ def report(settings: ReportSettings) -> int:
     """Write the report, and print its path."""
     for folder in settings.runs:
         if not folder.is_dir():
-            raise FolderError(
-                "is not a folder",
-                path=folder,
-                remedy="give the `--output` folder of `isotrope train`",
+            raise InputError(
+                f"{place(folder)} is not a folder; give the `--output` folder of `isotrope train`"
             )
     if settings.diagnose:
         _diagnose(settings.runs, settings.plugin)

@@ -28,16 +28,9 @@ class InputError(ValueError):
         self.problem = problem
         self.remedy = remedy
 
-    @property
-    def subject(self) -> str:
-        """First words of the message: the setting, file, folder or model; empty if unknown."""
-        return ""
-
     def text(self) -> str:
         """Return the message with settings in backticks; ``str`` writes flags or arguments."""
-        colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
-        about = f"{self.subject}{colon} " if self.subject else ""
-        return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
+        return f"{self.problem}{self.remedy and '; '}{self.remedy}"
 
     def __str__(self) -> str:
         return spell(self.text())
@@ -76,6 +69,11 @@ class SettingError(InputError):
             return name
         return f"{self.source}: {spell(name, as_key)}" if name else self.source
 
+    def text(self) -> str:
+        """Return the message, which begins with the setting."""
+        colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
+        return f"{self.subject}{colon} {super().text()}" if self.subject else super().text()
+
 
 class NotUsed(SettingError):
     """Some given settings have no effect; ``setting`` and ``value`` belong to the first of them."""
@@ -86,41 +84,7 @@ class NotUsed(SettingError):
         return ""
 
 
-class DataError(InputError):
-    """A data file cannot be read or used."""
-
-    def __init__(
-        self,
-        problem: str = "",
-        *,
-        path: str | Path = "",
-        line: int | None = None,
-        remedy: str = "",
-    ) -> None:
-        super().__init__(problem, remedy=remedy)
-        self.path = path
-        self.line = line
-
-    @property
-    def subject(self) -> str:
-        """The file and, if known, the line."""
-        return place(self.path, self.line)
-
-
-class FolderError(InputError):
-    """A run folder, a file in it, or an output cannot be used."""
-
-    def __init__(self, problem: str = "", *, path: str | Path = "", remedy: str = "") -> None:
-        super().__init__(problem, remedy=remedy)
-        self.path = path
-
-    @property
-    def subject(self) -> str:
-        """The path."""
-        return place(self.path)
-
-
-class CannotResume(FolderError):
+class CannotResume(InputError):
     """A run cannot be resumed: its settings differ, or its files are damaged."""
 
 

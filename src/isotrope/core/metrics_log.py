@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from isotrope.core.documents import read_text
-from isotrope.core.errors import DataError
+from isotrope.core.errors import InputError, place
 
 _LAST = 2**53  # largest step: floating-point numbers represent all integers up to it
 
@@ -22,7 +22,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
         complete: Whether the run has ended. If not, a last line without a line break is ignored.
     """
     if not os.path.lexists(path):
-        raise DataError(
+        raise InputError(
             f"give the `--output` folder of `isotrope train`; cannot find the file {path}"
         )
     text = read_text(path)
@@ -31,17 +31,15 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
     try:
         lines = list(csv.reader(text.splitlines()))
     except csv.Error as error:
-        raise DataError(f"is not CSV ({error})", path=path, remedy="restore the file") from error
+        raise InputError(f"{place(path)} is not CSV ({error}); restore the file") from error
     if not complete and not lines:
         return [], {}
     header = lines[0] if lines else []
     if "step" not in header:
-        raise DataError(
-            "the header has no column 'step'", path=path, line=1, remedy="restore the file"
-        )
+        raise InputError(f"{place(path, 1)}: the header has no column 'step'; restore the file")
     if twice := [name for i, name in enumerate(header) if name in header[:i]]:
         why = f"the header has the column {twice[0]!r} twice"
-        raise DataError(why, path=path, line=1, remedy="restore the file")
+        raise InputError(f"{place(path, 1)}: {why}; restore the file")
     rows: Rows = {}
     for number, cells in enumerate(lines[1:], start=2):
         if not cells:
@@ -52,10 +50,10 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
         except ValueError as error:
             why = f"{error}; every cell must be a number or empty"
-            raise DataError(why, path=path, line=number, remedy="remove the line") from error
+            raise InputError(f"{place(path, number)}: {why}; remove the line") from error
         step = row.pop("step", None)
         if step is None or not 0 <= step <= _LAST:
             why = "row has no step" if step is None else f"step {step:g} is not between 0 and 2^53"
-            raise DataError(f"the {why}", path=path, line=number, remedy="remove the line")
+            raise InputError(f"{place(path, number)}: the {why}; remove the line")
         rows.setdefault(step, {}).update(row)
     return [name for name in header if name != "step"], dict(sorted(rows.items()))

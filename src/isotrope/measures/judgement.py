@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from isotrope.core.documents import open_arrays
-from isotrope.core.errors import FolderError, InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.bootstrap import (
@@ -204,7 +204,7 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
         try:
             return Judgement.read(details["judgement"])
         except InputError as error:
-            raise FolderError(error.problem, path=RunFolder(folder).result) from error
+            raise InputError(f"{place(RunFolder(folder).result)}: {error.problem}") from error
     path = RunFolder(folder).dev
     return judge(DevHistory.load(path)) if path.is_file() else None
 
