@@ -102,15 +102,6 @@ class Subset:
 Rows = Iterator[tuple[Any, ...]]  # (line number, score, sentence1, sentence2)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The file of sentences, the file of scores (often the same), and the function to read them."""
-
-    path: Path
-    gold: Path
-    rows: Callable[[Path], Rows]
-
-
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
     """Return a dict from the name of each task in ``tasks`` to a list of :class:`Subset`.
 
@@ -122,7 +113,7 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
     for task in tasks:
         if task not in _PAIRS:
             raise InputError(unknown("unknown STS task", task, TASKS))
-    absent = [task for task in tasks if not _source(folder, task, "test").path.parent.is_dir()]
+    absent = [task for task in tasks if not _source(folder, task, "test")[0].parent.is_dir()]
     if absent and len(absent) == len(tasks):
         raise InputError(
             f"{place(folder)}: give SentEval's folder downstream, or a folder with files such as "
@@ -139,8 +130,8 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
 def _load_task(folder: Path, task: str) -> list[Subset]:
     subsets = []
     for name, pairs in _PAIRS[task].items():
-        source = _source(folder, task, name)
-        lacking = [path for path in (source.path, source.gold) if not path.exists()]
+        path, rows = _source(folder, task, name)
+        lacking = [file for file in (path, _gold(path)) if not file.exists()]
         if lacking and name == "dev":
             continue
         if lacking:
@@ -148,33 +139,37 @@ def _load_task(folder: Path, task: str) -> list[Subset]:
                 f"{place(lacking[0])}: add this file for the task {task}; it does not exist"
             )
         split = name if name in _SPLITS else "test"
-        subset = _load(source, task, name, split, (1 if task == "SICK-R" else 0, 5))
+        subset = _load(path, rows, task, name, split, (1 if task == "SICK-R" else 0, 5))
         if len(subset) != pairs:
             raise InputError(
-                f"{place(source.path)}: download this file again; it has {len(subset)} scored "
+                f"{place(path)}: download this file again; it has {len(subset)} scored "
                 f"pairs, but the subset {name} of {task} has {pairs}"
             )
         subsets.append(subset)
     return subsets
 
 
-def _source(folder: Path, task: str, name: str) -> _Source:
-    """Return the files of a subset in the layout of the folder."""
+def _source(folder: Path, task: str, name: str) -> tuple[Path, Callable[[Path], Rows]]:
+    """Return the file of a subset in the layout of the folder, and the function to read it."""
     sts = folder / "STS" if (folder / "STS").is_dir() else folder
     if not (sts / "STS12-en-test").is_dir() and not (sts / "STSBenchmark").is_dir():
         path = folder / task.lower().replace("-", "") / f"{name}.tsv"
         zipped = path.with_name(f"{name}.tsv.gz")
         path = zipped if zipped.exists() and not path.exists() else path
-        return _Source(path, path, _rows)
+        return path, _rows
     if task == "SICK-R":
         sick = folder / "SICK" if (folder / "SICK").is_dir() else sts.parent / "SICK"
         path = sick / _SICK_FILES[name]
-        return _Source(path, path, _sick_rows)
+        return path, _sick_rows
     if task == "STS-B":
         path = sts / "STSBenchmark" / f"sts-{name}.csv"
-        return _Source(path, path, _benchmark_rows)
-    room = sts / f"{task}-en-test"
-    return _Source(room / f"STS.input.{name}.txt", room / f"STS.gs.{name}.txt", _year_rows)
+        return path, _benchmark_rows
+    return sts / f"{task}-en-test" / f"STS.input.{name}.txt", _year_rows
+
+
+def _gold(path: Path) -> Path:
+    """Return the file with the scores, often ``path`` itself."""
+    return path.with_name(path.name.replace("STS.input.", "STS.gs."))
 
 
 def load_sts_file(path: Path | str) -> Subset:
@@ -187,11 +182,12 @@ def load_sts_file(path: Path | str) -> Subset:
     path = Path(path)
     check_file(path)
     stem = path.name.split(".")[0]
-    return _load(_Source(path, path, _rows), path.name, stem, stem if stem in _SPLITS else "all")
+    return _load(path, _rows, path.name, stem, stem if stem in _SPLITS else "all")
 
 
 def _load(
-    source: _Source,
+    path: Path,
+    rows: Callable[[Path], Rows],
     task: str,
     name: str,
     split: str,
@@ -200,19 +196,19 @@ def _load(
     scores: list[float] = []
     first: list[str] = []
     second: list[str] = []
-    for line, score, *sentences in source.rows(source.path):
+    for line, score, *sentences in rows(path):
         texts = [
-            " ".join(cell_text(cell, source.path, line, column).split())
+            " ".join(cell_text(cell, path, line, column).split())
             for cell, column in zip(sentences, COLUMNS[1:], strict=True)
         ]
         if not all(texts):
-            raise InputError(f"{place(source.path, line)}: remove this line; a sentence is empty")
-        scores.append(_score(score, scale, source.gold, line))
+            raise InputError(f"{place(path, line)}: remove this line; a sentence is empty")
+        scores.append(_score(score, scale, _gold(path), line))
         first.append(texts[0])
         second.append(texts[1])
     if len(set(scores)) < 2:
         raise InputError(
-            f"{place(source.gold)}: give at least two different scores, which a rank correlation "
+            f"{place(_gold(path))}: give at least two different scores, which a rank correlation "
             f"needs; the number of different scores in this file is {len(set(scores))}"
         )
     return Subset(task, name, split, np.array(scores), first, second)
@@ -234,7 +230,7 @@ def _rows(path: Path) -> Rows:
 
 def _year_rows(path: Path) -> Rows:
     """Yield the rows of SentEval's STS12 to STS16; their scores are in a separate file."""
-    gold = path.with_name(path.name.replace("STS.input.", "STS.gs."))
+    gold = _gold(path)
     for pair, score in zip_longest(fields(path, "sentence1<TAB>sentence2"), lines(gold)):
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
