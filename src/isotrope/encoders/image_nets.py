@@ -8,8 +8,8 @@ are smaller: by a factor of sqrt(6) if a layer has as many output channels as in
 Smaller weights before a batch norm mean a larger effective learning rate.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,25 +29,15 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 Reader: TypeAlias = Callable[[Any, Tensor], Tensor]
 
 
-class _ResNet(NamedTuple):
-    blocks: tuple[int, int, int, int]
-    layer: str
-
-
-class _ViT(NamedTuple):
-    width: int
-    heads: int
-
-
-# resnet9 has one block per stage, as in the papers on small images
+# blocks of each stage, and their kind; resnet9 has one for each stage, as in the papers
 _RESNETS = {
-    "resnet9": _ResNet((1, 1, 1, 1), "basic"),
-    "resnet18": _ResNet((2, 2, 2, 2), "basic"),
-    "resnet34": _ResNet((3, 4, 6, 3), "basic"),
-    "resnet50": _ResNet((3, 4, 6, 3), "bottleneck"),
+    "resnet9": ((1, 1, 1, 1), "basic"),
+    "resnet18": ((2, 2, 2, 2), "basic"),
+    "resnet34": ((3, 4, 6, 3), "basic"),
+    "resnet50": ((3, 4, 6, 3), "bottleneck"),
 }
-# Touvron et al. 2021, table 1: 12 layers; heads have the width 64
-_VITS = {"vit-tiny": _ViT(192, 3), "vit-small": _ViT(384, 6), "vit-base": _ViT(768, 12)}
+# width and heads; Touvron et al. 2021, table 1: 12 layers; heads have the width 64
+_VITS = {"vit-tiny": (192, 3), "vit-small": (384, 6), "vit-base": (768, 12)}
 
 ARCHITECTURES = (*_RESNETS, *_VITS)
 """The networks that :func:`build_net` knows."""
@@ -70,11 +60,11 @@ def build_net(
         seed = int(torch.randint(2**62, ()))
     with quiet_loading(seed):
         if name in _RESNETS:
-            return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
+            return _resnet(*_RESNETS[name], width or 64, _stem(stem, image_size))
         if stem != "auto":
             raise InputError(f"use the stem 'auto' for {name}: only a ResNet has a stem to choose")
-        size = _VITS[name]
-        return _vit(width or size.width, size.heads, image_size)
+        usual, heads = _VITS[name]
+        return _vit(width or usual, heads, image_size)
 
 
 def _stem(stem: str, image_size: int) -> str:
@@ -83,15 +73,15 @@ def _stem(stem: str, image_size: int) -> str:
     return ("cifar" if image_size <= 32 else "imagenet") if stem == "auto" else stem
 
 
-def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
+def _resnet(blocks: Sequence[int], layer: str, width: int, stem: str) -> nn.Module:
     from transformers import ResNetConfig, ResNetModel
 
-    expansion = 4 if size.layer == "bottleneck" else 1
+    expansion = 4 if layer == "bottleneck" else 1
     config = ResNetConfig(
         embedding_size=width,
         hidden_sizes=[expansion * width * 2**stage for stage in range(4)],
-        depths=list(size.blocks),
-        layer_type=size.layer,
+        depths=list(blocks),
+        layer_type=layer,
     )
     return channels_last(cifar_resnet(config) if stem == "cifar" else ResNetModel(config))
 
