@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsInt
 
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, quoted
@@ -72,7 +72,8 @@ def whole(value: object) -> int | None:
     >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
     (1, 1, None, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, NUMBER):
+    is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
+    if not is_number or not isinstance(value, SupportsInt):
         return None
     try:
         found = int(value)
