@@ -19,7 +19,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.core.distributed import rank, world_size
@@ -39,6 +39,28 @@ from isotrope.training.run import Outcome, backend_of, empty_result, remove_inte
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
 from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
+
+Item = TypeVar("Item")
+
+
+class Steps(IterableDataset[Item]):
+    """The batches ``at(step)`` of the steps from ``start`` to ``stop`` - 1 of a run, in order.
+
+    The batches and their order do not depend on the number of worker processes of the loader.
+    """
+
+    def __init__(self, at: Callable[[int], Item], start: int, stop: int) -> None:
+        self.at, self.start, self.stop = at, start, stop
+
+    # There is no __len__, because a trainer counts batches from the start of the run: with the
+    # number of remaining steps as the length, a resumed run would end too early.
+
+    def __iter__(self) -> Iterator[Item]:
+        """Yield the batches of this worker."""
+        worker = get_worker_info()
+        first, apart = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        for step in range(self.start + first, self.stop, apart):
+            yield self.at(step)
 
 
 @dataclass(frozen=True, kw_only=True)

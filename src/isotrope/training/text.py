@@ -51,7 +51,7 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import similarities
 from isotrope.training.early_checks import as_begun, check_not_taken
-from isotrope.training.loop import TrainingTask
+from isotrope.training.loop import Steps, TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
@@ -75,7 +75,7 @@ from isotrope.training.text_data import (
     records_of,
 )
 from isotrope.training.text_encoder import dropouts, encoder_of, prefixes_of
-from isotrope.training.text_module import Steps, TextModule, check_loss, check_scores, host_loss
+from isotrope.training.text_module import TextModule, check_loss, check_scores, host_loss
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "mlp": MLPHead,

@@ -9,7 +9,7 @@ resumed run has the same dropout masks. A loss of sentence-transformers may repl
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from torch import Tensor, nn
-from torch.utils.data import IterableDataset
 
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.errors import InputError, SettingError, nearest
@@ -37,18 +36,6 @@ OF_PAIRS = (
     *("GISTEmbedLoss", "CachedGISTEmbedLoss", "MegaBatchMarginLoss"),
 )
 """Losses of pairs. All but MegaBatchMarginLoss also take hard negatives."""
-
-
-class Steps(IterableDataset[dict[str, Any]]):
-    """The inputs of the steps from ``start`` to ``stop`` - 1 of a run, in order."""
-
-    def __init__(self, at: Callable[[int], dict[str, Any]], start: int, stop: int) -> None:
-        self.at, self.start, self.stop = at, start, stop
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the input of each step."""
-        for step in range(self.start, self.stop):
-            yield self.at(step)
 
 
 class TrainingHead(nn.Module):

@@ -1,5 +1,6 @@
 """Batches of pictures: a function of seed and step, in slices, and in order from any workers."""
 
+import functools
 import itertools
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from torch.utils.data import DataLoader
 
 from isotrope.core.errors import InputError
 from isotrope.data.images.arrays import ArrayImages
-from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
+from isotrope.data.images.batches import ImageBatch, ImageBatches
 from isotrope.data.images.records import ImagePart
 from isotrope.data.images.sets import load_images
+from isotrope.training.loop import Steps
 
 from ..pictures import folders, ramp, save
 
@@ -98,7 +100,7 @@ def test_only_the_rows_of_the_slice_are_read() -> None:
 @pytest.mark.parametrize(("start", "stop"), [(5, 12), (4, 5), (3, 3)])
 def test_any_number_of_workers_gives_the_same_order(workers: int, start: int, stop: int) -> None:
     batches = ImageBatches(part(50), 8, seed=1)
-    steps = ImageSteps(batches, start, stop, slice(1, 6))
+    steps = Steps(functools.partial(batches.at, part=slice(1, 6)), start, stop)
     with pytest.raises(TypeError):
         len(steps)  # Lightning would end a resumed run early
     found = list(DataLoader(steps, batch_size=None, num_workers=workers))
@@ -117,7 +119,7 @@ def test_files_decoded_in_workers_are_the_same_and_what_broke_is_known(tmp_path:
     found = load_images(tmp_path, side=8)
     batches = ImageBatches(found.train, 4, seed=0)
     loaded = list(
-        DataLoader(ImageSteps(batches, 0, 7), batch_size=None, num_workers=2, prefetch_factor=1)
+        DataLoader(Steps(batches.at, 0, 7), batch_size=None, num_workers=2, prefetch_factor=1)
     )
     assert found.replaced == ("c1/3.png",)
     again = ImageBatches(load_images(tmp_path, side=8).train, 4, seed=0)

@@ -16,7 +16,7 @@ from isotrope.core.distributed import GlobalBatch
 from isotrope.core.errors import InputError
 from isotrope.core.image_methods import METHODS
 from isotrope.core.views import Views
-from isotrope.data.images.batches import ImageBatches, ImageSteps
+from isotrope.data.images.batches import ImageBatches
 from isotrope.data.images.records import ImagePart
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.encoders.image import ImageEncoder
@@ -26,7 +26,7 @@ from isotrope.training.callbacks import Between, Timer
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.images.method import TRACKED, ImageMethod, Options, measure
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.loop import TrainingTask, make_steps, trainer_of
+from isotrope.training.loop import Steps, TrainingTask, make_steps, trainer_of
 from isotrope.training.nan_guard import NonFiniteGuard
 from tests.measures.test_spread import entropy_rank
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
@@ -214,7 +214,7 @@ def trained(
     )
     kept = Kept(made, stop)
     checkpoints = Checkpoints(folder / "checkpoints", every=2, last=6)
-    steps = ImageSteps(ImageBatches(ImagePart(Noise(), None), 6), start, 6)
+    steps = Steps(ImageBatches(ImagePart(Noise(), None), 6).at, start, 6)
     dev = SimpleNamespace(exhausted=False)
     between = Between(made, Timer(1), checkpoints, dev, "data", None)
     trainer = trainer_of(settings, made, folder, 1.0)

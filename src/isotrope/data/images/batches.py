@@ -1,11 +1,9 @@
 """Chooses the pictures of each training step. The choice depends only on the seed and the step."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
 
 from isotrope.data.images.records import ImagePart
 from isotrope.data.text.batches import Batches
@@ -54,26 +52,3 @@ class ImageBatches:
         """
         rows = self._batches.at(step)[part or slice(None)]
         return ImageBatch(torch.from_numpy(self.images.read(rows)), step, self.size)
-
-
-class ImageSteps(IterableDataset[ImageBatch]):
-    """The batches of the steps ``start`` to ``stop - 1`` of a run, in order.
-
-    To read with k worker processes, use ``DataLoader(steps, batch_size=None, num_workers=k)``.
-    The batches and their order do not depend on k.
-    """
-
-    def __init__(
-        self, batches: ImageBatches, start: int, stop: int, part: slice | None = None
-    ) -> None:
-        self.batches, self.start, self.stop, self.part = batches, start, stop, part
-
-    # There is no __len__, because a trainer counts batches from the start of the run: with the
-    # number of remaining steps as the length, a resumed run would end too early.
-
-    def __iter__(self) -> Iterator[ImageBatch]:
-        """Yield the steps of this worker."""
-        worker = get_worker_info()
-        first, apart = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        for step in range(self.start + first, self.stop, apart):
-            yield self.batches.at(step, self.part)

@@ -26,7 +26,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.pictures import Unreadable, grey_levels
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
+from isotrope.data.images.batches import ImageBatch, ImageBatches
 from isotrope.data.images.folder import EncodedImages
 from isotrope.data.images.records import ImageSet
 from isotrope.data.images.sets import load_images
@@ -46,7 +46,7 @@ from isotrope.training.fit_text import by_name
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of
 from isotrope.training.launch import cores
-from isotrope.training.loop import TrainingTask
+from isotrope.training.loop import Steps, TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
@@ -307,9 +307,9 @@ class ImageTask(TrainingTask):
 
     def loader(self, start: int) -> DataLoader[ImageBatch]:
         """Return a loader of the batches from step ``start`` on; workers decode the images."""
-        dataset = ImageSteps(self.batches, start, self.module.steps, rows_of(self.batches.size))
+        at = functools.partial(self.batches.at, part=rows_of(self.batches.size))
         return DataLoader(
-            dataset,
+            Steps(at, start, self.module.steps),
             batch_size=None,
             num_workers=_worker_count(self.settings, self.images),
             pin_memory=find_device(self.settings.device).type == "cuda",
