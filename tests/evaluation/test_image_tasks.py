@@ -197,6 +197,7 @@ class TestWhatIsAsked:
         assert not takes_images(tiny)
         assert not takes_images("all-MiniLM-L6-v2")
         assert not takes_images("all-MiniLM-L6-v2", ask_hub=True)
+        assert not takes_images("bm25", ask_hub=True)
         with pytest.raises(InputError, match="no/such/model"):
             takes_images("no/such/model", ask_hub=True)
         unfinished = tmp_path / "unfinished"

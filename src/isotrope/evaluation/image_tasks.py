@@ -41,12 +41,12 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
-    from isotrope.encoders.names import is_image, resolve
+    from isotrope.encoders.names import is_bm25, is_image, resolve
 
     folder = Path(model).expanduser()
     if folder.is_dir():
         return _of_images(folder) or is_image(folder)
-    return ask_hub and is_image(resolve(model))
+    return ask_hub and not is_bm25(model) and is_image(resolve(model))
 
 
 def _of_images(run: Path) -> bool:
