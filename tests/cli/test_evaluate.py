@@ -299,6 +299,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     ):
         assert re.search(words, found.out, re.MULTILINE)
     assert "all 80 training examples vote, because there are fewer than 200" in found.out
+    assert run("evaluate", runs[0]).out == found.out  # without --knn and --linear, both are done
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{**arrays, "y": arrays["y"] % 2})
     unseen = run("evaluate", runs[0], "--knn", "--labels", tmp_path / "few.npz")
@@ -312,7 +313,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (
-        ((runs[0],), "add --knn or --linear, because "),
+        (("--compare", runs[0], models[0]), "name the data to evaluate on: --sts DIR"),
         ((*runs[:1], "--labels-test", data), "needs the training part, --labels"),
         ((runs[0], "--sts", files["own"]), "own.tsv (the encoder takes pictures)"),
         (("--compare", runs[0], models[0], "--knn"), "needs labelled texts"),

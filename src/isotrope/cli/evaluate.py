@@ -182,23 +182,18 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Pa
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
-    """Refuse an evaluation without data: texts, labels, or the pictures of a run."""
-    texts, of_labels = settings.data.keys() - OF_LABELS, settings.knn or settings.linear
-    if settings.labels or (texts and not of_labels):
-        return
+    """Refuse an evaluation without data: texts, labels, or the pictures of runs."""
     from isotrope.evaluation.image_tasks import takes_images
 
+    if settings.labels is not None:
+        return
+    texts = settings.data.keys() - OF_LABELS
     pictures = not texts and all(takes_images(model) for model in models)
     settings.check_used(labelled=pictures)
-    if not pictures:
+    if not texts and not pictures:
         raise InputError(
             "name the data to evaluate on: --sts DIR, --transfer DIR, --retrieval PATH or --labels "
             "FILE"
-        )
-    if not of_labels:
-        raise InputError(
-            f"add --knn or --linear, because {models[0]} is an encoder of images; to score on "
-            "other images than the run's data, add --labels FOLDER"
         )
 
 
