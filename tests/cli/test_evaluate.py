@@ -217,6 +217,30 @@ def test_words_beside_an_encoder(run, models, tmp_path) -> None:
     assert run("evaluate", "bm25", "--sts", pairs).code == 2
 
 
+def test_bm25_has_no_score_on_labels(run, models, files) -> None:
+    """It is never looked for on the hub."""
+    for asked in (["bm25"], ["--compare", models[0], "BM25"]):
+        refused = run("evaluate", *asked, "--labels", files["labels"], "--knn")
+        assert (refused.code, refused.out) == (2, "")
+        assert "score bm25 only with --retrieval" in refused.err
+
+
+def test_retrieval_data_are_loaded_once_for_all_tables(run, models, files, monkeypatch) -> None:
+    from isotrope.data.text import retrieval_sets
+
+    loaded, load = [], retrieval_sets.load_retrieval
+
+    def counted(*arguments, **options):
+        loaded.append(arguments)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(retrieval_sets, "load_retrieval", counted)
+    asked = ["--retrieval", files["pairs"], "--queries", files["pairs"].with_name("queries.csv")]
+    found = run("evaluate", "--compare", *models, *asked)
+    assert found.code == 0, found.err
+    assert len(loaded) == len(models) + 1
+
+
 def test_what_smaller_vectors_cost(run, models, files) -> None:
     asked = ["--retrieval", files["pairs"], "--dimensions", "128", "4", "--precision", "float32"]
     found = run("evaluate", models[0], *asked, "int8", "binary")
@@ -239,6 +263,13 @@ def test_what_smaller_vectors_cost(run, models, files) -> None:
         refused = run("evaluate", *words, "--retrieval", files["pairs"])
         assert (refused.code, refused.out) == (2, "")
         assert f"{flag} takes one text encoder" in refused.err
+
+
+@pytest.mark.parametrize("asked", [["--precision", "float32"], ["--dimensions", "128"]])
+def test_vectors_that_are_not_smaller_are_scored(run, models, files, asked) -> None:
+    found = run("evaluate", models[0], "--retrieval", files["pairs"], *asked)
+    assert found.code == 0, found.err
+    assert found.out == run("evaluate", models[0], "--retrieval", files["pairs"]).out
 
 
 def test_what_is_refused(run, models, files, tmp_path, cache) -> None:

@@ -130,12 +130,13 @@ def evaluate(settings: EvaluateSettings) -> int:
         check_outputs(file.parent, [file.name], [*settings.data.values()])
     smaller = bool(settings.dimensions or settings.precision)
     results = _smaller(models, settings) if smaller else _each(models, settings)
-    _tell_known(models, settings)
-    result = _compared(results, settings) if smaller or settings.compare else results[0]
-    if settings.queries is not None:
+    searched = _searched(settings)
+    _tell_known(models, [] if searched is None else searched.queries)
+    result = _compared(results, settings, searched) if len(results) > 1 else results[0]
+    if settings.queries is not None and searched is not None:
         from isotrope.evaluation.retrieval import by_query
 
-        of_queries = by_query(results, _searched(settings))
+        of_queries = by_query(results, searched)
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
         from isotrope.training.card import add_scores
@@ -148,12 +149,11 @@ def evaluate(settings: EvaluateSettings) -> int:
     return 0
 
 
-def _tell_known(models: Sequence[str], settings: EvaluateSettings) -> None:
+def _tell_known(models: Sequence[str], queries: Sequence[str]) -> None:
     """Warn if queries are in the data of a run, where scores are higher than on new queries."""
     from isotrope.evaluation.retrieval import known_queries
 
-    for model in models if settings.retrieval is not None else ():
-        queries = _searched(settings).queries
+    for model in models if queries else ():
         if known := known_queries(RunFolder(model), queries):
             print(
                 f"{model}: {known:,} of the {len(queries):,} queries are in the data of this run, "
@@ -220,20 +220,22 @@ def _each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
     return [_evaluated(model, settings) for model in models]
 
 
-def _compared(results: "Sequence[Result]", settings: EvaluateSettings) -> "Result":
+def _compared(
+    results: "Sequence[Result]", settings: EvaluateSettings, searched: "RetrievalSet | None"
+) -> "Result":
     from isotrope.evaluation.compare import compare
 
     found = compare(results)
-    if settings.retrieval is not None and settings.compare:
-        found.details["queries"] = _queries(results, settings)
+    if searched is not None and settings.compare:
+        found.details["queries"] = _queries(results, searched)
     return found
 
 
-def _queries(results: "Sequence[Result]", settings: EvaluateSettings) -> list[dict[str, Any]]:
+def _queries(results: "Sequence[Result]", data: "RetrievalSet") -> list[dict[str, Any]]:
     """Return how many queries each model ranks better or worse than the first, and which most."""
     import numpy as np
 
-    data, found = _searched(settings), []
+    found = []
     with np.errstate(divide="ignore"):  # rank 0: not among those that were ranked
         inverse = [np.where(r.items["rank"] > 0, 1 / r.items["rank"], 0.0) for r in results]
     before = inverse[0]
@@ -260,10 +262,11 @@ def _queries(results: "Sequence[Result]", settings: EvaluateSettings) -> list[di
     return found
 
 
-def _searched(settings: EvaluateSettings) -> "RetrievalSet":
+def _searched(settings: EvaluateSettings) -> "RetrievalSet | None":
     from isotrope.data.text.retrieval_sets import load_retrieval
 
-    assert settings.retrieval is not None
+    if settings.retrieval is None:
+        return None
     return load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
 
 
