@@ -28,19 +28,18 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import named_by
 from isotrope.encoders.names import is_bm25
-from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
+from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.options import OF_LABELS, Evaluation
 from isotrope.evaluation.retrieval import BM25, own_prompts
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
     Task,
-    finish,
-    join,
     labelled_tasks,
     retrieval_tasks,
     sts_tasks,
     transfer_tasks,
+    with_average,
 )
 
 
@@ -105,18 +104,26 @@ def evaluate(
     if settings.results is not None and identity is not None:
         own = settings.results == "auto"
         store = Store(store_folder(model) if own else Path(settings.results))
-    again = settings.again
-    finished = _finished_before(tasks, store, identity, again=again, progress=progress)
-
-    def keep(task: Task, result: Result) -> None:
-        if store is not None and identity is not None:
+    finished: dict[str, Result] = {}
+    if store is not None and not settings.again:
+        stored = {task.name: store.find(task.key(identity)) for task in tasks}
+        finished = {name: result for name, result in stored.items() if result is not None}
+        if progress and finished:
+            names = f"{', '.join(finished)} (to repeat: --again)"
+            print(f"already scored, see {store.folder}: {names}", file=sys.stderr)
+    # STS-B has sentences of the years STS12 to STS16, which are embedded once
+    memory, results = CachedEncoder(encoder, **loop), []
+    for task in tasks:
+        result = finished.get(task.name)
+        if result is None:
+            result = task.score(memory if task.kind == "sts" else encoder)
             try:
-                store.keep(task.key(identity), result)
+                if store is not None:
+                    store.keep(task.key(identity), result)
             except InputError as error:  # on a full disk, the score is still returned
                 print(f"{task.name} was scored, but not stored: {error}", file=sys.stderr)
-
-    scored = finish(tasks, encoder, keep, finished, **loop)
-    return _together(tasks, scored, encoder_name(encoder), identity, list(finished))
+        results.append(result)
+    return _together(tasks, results, encoder_name(encoder), identity, list(finished))
 
 
 vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
@@ -165,27 +172,6 @@ def _of_pictures(
         return image_tasks(own_images(model), **options)
 
 
-def _finished_before(
-    tasks: Sequence[Task],
-    store: "Store | None",
-    identity: str | None,
-    *,
-    again: bool,
-    progress: bool,
-) -> dict[str, Result]:
-    """Return the stored results of tasks by their names, and print the names."""
-    if again or store is None or identity is None:
-        return {}
-    stored = {task.name: store.find(task.key(identity)) for task in tasks}
-    finished = {name: result for name, result in stored.items() if result is not None}
-    if progress and finished:
-        print(
-            f"already scored, see {store.folder}: {', '.join(finished)} (to repeat: --again)",
-            file=sys.stderr,
-        )
-    return finished
-
-
 def _together(
     tasks: Sequence[Task],
     results: Sequence[Result],
@@ -196,7 +182,7 @@ def _together(
     """Join the Results of all tasks into one."""
     kinds = list(dict.fromkeys(task.kind for task in tasks))
     joined = [
-        join([r for task, r in zip(tasks, results, strict=True) if task.kind == kind])
+        with_average([r for task, r in zip(tasks, results, strict=True) if task.kind == kind])
         for kind in kinds
     ]
     details: dict[str, Any] = {}

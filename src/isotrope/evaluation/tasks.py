@@ -1,7 +1,7 @@
 """Makes the tasks of ``isotrope.evaluate``, scores each separately, and joins the Results."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result, provenance
 from isotrope.data.text import sts_sets, transfer_sets
 from isotrope.data.text.labelled import Features
-from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
+from isotrope.evaluation.embed import Encoder, encoder_name
 
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 3, "knn": 1, "linear": 1}
 """Version of each protocol. It is raised when the same model and data would give other numbers."""
@@ -44,7 +44,7 @@ class Task:
     score: Callable[[Encoder], Result]
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def key(self, model: str) -> dict[str, Any]:
+    def key(self, model: str | None) -> dict[str, Any]:
         """Return a dict of all that determines the scores; ``model`` is the model's fingerprint."""
         return {
             "model": model,
@@ -180,41 +180,13 @@ def classification_tasks(
     return [task(kind, function) for kind, wanted, function in protocols if wanted]
 
 
-def finish(
-    tasks: Sequence[Task],
-    encoder: Encoder,
-    keep: Callable[[Task, Result], None],
-    finished: Mapping[str, Result],
-    *,
-    progress: bool,
-    batch_size: int,
-) -> list[Result]:
-    """Score each task that is not in ``finished``; return the Results of all tasks, in order."""
-    # STS-B has sentences of the years STS12 to STS16, which are embedded once
-    memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
-    results = []
-    for task in tasks:
-        result = finished.get(task.name)
-        if result is None:
-            result = task.score(memory if task.kind == "sts" else encoder)
-            keep(task, result)
-        results.append(result)
-    return results
-
-
-def join(results: Sequence[Result]) -> Result:
-    """Join Results of one kind; add the average of the seven STS tasks or seven transfer tasks."""
-    if results[0].kind in _AVERAGES:
-        return with_average(results)
-    (result,) = results
-    return result
-
-
 def with_average(results: Sequence[Result]) -> Result:
-    """Join the Results of single STS tasks, or of single transfer tasks.
+    """Join the Results of all STS tasks, of all transfer tasks, or of the one task of another kind.
 
     If all seven tasks are there, ``average`` or ``transfer_average`` is the mean of their scores.
     """
+    if results[0].kind not in _AVERAGES:
+        return results[0]
     average, score, seven = _AVERAGES[results[0].kind]
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}
     metrics = {name: scores[score] for name, scores in tasks.items()}
