@@ -13,6 +13,7 @@ the opposite sign. Holm's method corrects the p-values for the number of compari
 import os
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,12 @@ def compare(
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
-        A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task to the
-            scores with intervals, and the verdicts ``higher``, ``lower`` or ``noise``.
+        A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task or average
+        to ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
+        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``. The models are in the given
+        order. There is a difference for each model after the first, with the verdict ``higher``,
+        ``lower`` or ``noise``. ``percent`` is True for scores from 0 to 100, False for 0 to 1.
+        ``details["same_weights"]`` has, for each group of equal models, a list of their positions.
 
     Raises:
         InputError: There are fewer than two models, or no data, or an evaluation failed.
@@ -72,27 +77,11 @@ def compare(
 def compare_results(
     results: Sequence[Result], *, resamples: int | None = None, seed: int = 0
 ) -> Result:
-    """Compare each model with the first one, by a paired bootstrap over the scored examples.
-
-    Args:
-        results: One Result of ``isotrope.evaluate`` for each model, all on the same data.
-        resamples: Number of bootstrap resamples. None means 5,000, or 100 times the number of
-            comparisons if that is more than 5,000.
-        seed: Seed of the bootstrap. The resamples depend only on the seed and the task's name.
-
-    Returns:
-        A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task or average
-        to ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
-        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``. The models are in the given
-        order. There is a difference for each model after the first, with the verdict ``higher``,
-        ``lower`` or ``noise``. ``percent`` is True for scores from 0 to 100, False for 0 to 1.
-        ``details["same_weights"]`` has, for each group of equal models, a list of their positions.
-    """
+    """Compare results of ``isotrope.evaluate``; :func:`compare` describes the Result."""
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
-    changed = _changed(results)
-    columns = {name: _column(name, rows, results, changed[name]) for name, rows in draws.items()}
+    columns = {name: _column(name, results, *drawn) for name, drawn in draws.items()}
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = in_percent(name, results[0])
@@ -147,34 +136,28 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
     return [places for places in groups.values() if len(places) > 1]
 
 
-def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np.ndarray]:
-    """Return, for every column, the score of every model in every resample (m x b)."""
+def _draws(
+    results: Sequence[Result], resamples: int, seed: int
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return, for every column, all models' scores in all resamples (m x b), and numbers (m - 1).
+
+    These are the numbers of examples on which a model's scores differ from those of the first.
+    """
+    tasks = results[0].details.get("tasks", {})
     draws = {}
-    for name, (size, statistic) in _statistics(results).items():
+    for name, (rows, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        blocks = [statistic(counts) for counts in resampled(rng, size, resamples)]
-        draws[name] = np.concatenate(blocks, axis=1)
-    ordered: dict[str, np.ndarray] = {}
+        blocks = [statistic(counts) for counts in resampled(rng, rows.shape[1], resamples)]
+        scores = np.concatenate(blocks, axis=1) * (100 if name in tasks else 1)
+        draws[name] = scores, (rows[1:] != rows[0]).sum(axis=1)
+    ordered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for average, score in _AVERAGES.items():
-        tasks = results[0].details.get("tasks", {}).items()
-        parts = {task: draws.pop(task) for task, scores in tasks if score in scores}
+        parts = {task: draws.pop(task) for task, scores in tasks.items() if score in scores}
         ordered |= parts
         if parts and average in results[0].metrics:
-            ordered[average] = np.mean(list(parts.values()), axis=0)
+            every, changed = zip(*parts.values(), strict=True)
+            ordered[average] = np.mean(every, axis=0), np.sum(changed, axis=0)
     return ordered | draws
-
-
-def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
-    """Return, for each column and model, on how many examples it differs from the first model."""
-    counts = {}
-    for name in _statistics(results):
-        rows = [result.items.get(f"{name}/cosine", result.items.get(name)) for result in results]
-        counts[name] = np.array([np.count_nonzero(row != rows[0]) for row in rows[1:]])
-    tasks = results[0].details.get("tasks", {}).items()
-    for average, score in _AVERAGES.items():
-        parts = [counts[task] for task, scores in tasks if score in scores]
-        counts[average] = np.sum(parts, axis=0)
-    return counts
 
 
 def _enough(results: Sequence[Result]) -> int:
@@ -186,32 +169,22 @@ def _enough(results: Sequence[Result]) -> int:
     return max(RESAMPLES, 100 * columns * (len(results) - 1))
 
 
-def _statistics(results: Sequence[Result]) -> dict[str, tuple[int, _Statistic]]:
-    """Return, for every column, the number of examples and the function that scores a resample."""
-    statistics: dict[str, tuple[int, _Statistic]] = {}
-    tasks = results[0].details.get("tasks", {})
+def _statistics(results: Sequence[Result]) -> dict[str, tuple[np.ndarray, _Statistic]]:
+    """Return, for every column, all models' values (m x n) and the function of a resample."""
+    statistics: dict[str, tuple[np.ndarray, _Statistic]] = {}
     for item, values in results[0].items.items():
         name, _, part = item.rpartition("/")
         if part == "gold":
-            predicted = [result.items[f"{name}/cosine"] for result in results]
-            statistics[name] = len(values), _correlation(predicted, values)
+            rows = np.stack([result.items[f"{name}/cosine"] for result in results])
+            statistics[name] = rows, partial(bootstrap_spearman, list(rows), values)
         elif all(result.metrics.get(item) is not None for result in results):
-            scale = 100.0 if item in tasks else 1.0
-            rows = np.stack([scale * result.items[item] for result in results])
-            statistics[item] = len(values), _mean(rows)
+            rows = np.stack([result.items[item] for result in results])
+            statistics[item] = rows, partial(bootstrap_mean, rows)
     return statistics
 
 
-def _correlation(predicted: Sequence[np.ndarray], gold: np.ndarray) -> _Statistic:
-    return lambda counts: 100 * bootstrap_spearman(predicted, gold, counts)
-
-
-def _mean(rows: np.ndarray) -> _Statistic:
-    return lambda counts: bootstrap_mean(rows, counts)
-
-
 def _column(
-    name: str, draws: np.ndarray, results: Sequence[Result], changed: np.ndarray
+    name: str, results: Sequence[Result], draws: np.ndarray, changed: np.ndarray
 ) -> dict[str, Any]:
     """Return one column of the table, in which p-values are not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
