@@ -238,9 +238,11 @@ def search(
         settings.check_used(pictures=True)
         if not isinstance(corpus, (str, Path)):
             raise InputError(f"give a folder of pictures to search in: {model} takes images")
-        name, folder, top = os.fspath(model), Path(corpus), settings.top
-        found = search_pictures(name, folder, queries, top=top, device=device, progress=progress)
-        hits = [[Hit(*hit) for hit in of_query] for of_query in found]
+        names = pictures_below(Path(corpus))
+        of_pictures = ImageEncoder.load(os.fspath(model), device=device)
+        vectors = of_pictures.encode(queries)
+        texts, rows = _encoded(of_pictures, Path(corpus), names, progress=progress)
+        places: Sequence[int | str] = range(1, len(texts) + 1)
     else:
         places, texts = _places_and_texts(corpus, settings.columns, queries)
         encoder: Encoder = (
@@ -267,11 +269,11 @@ def search(
         if several:
             places, texts = [places[i] for i in first.values()], list(first)
             rows = rows if len(rows) == len(first) else rows[[*first.values()]]
-        nearest, cosines = nearest_rows(vectors, rows, settings.top)
-        hits = [
-            [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
-            for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
-        ]
+    nearest, cosines = nearest_rows(vectors, rows, settings.top)
+    hits = [
+        [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
+        for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
+    ]
     return hits[0] if isinstance(query, str) else hits
 
 
@@ -408,30 +410,6 @@ def encode_pictures(
         np.save(new / files[0], rows)
         (new / files[1]).write_bytes(listed)
     return rows.shape
-
-
-def search_pictures(
-    model: str | Path,
-    folder: Path,
-    queries: Sequence[str],
-    *,
-    top: int = 10,
-    device: str = "auto",
-    progress: bool = False,
-) -> list[list[tuple[float, int, str]]]:
-    """Return, for each query, the ``top`` nearest pictures: a list of (cosine, number, path).
-
-    Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
-    """
-    names = pictures_below(folder)
-    encoder = ImageEncoder.load(model, device=device)
-    wanted = encoder.encode(queries)
-    encoded, rows = _encoded(encoder, folder, names, progress=progress)
-    places, cosines = nearest_rows(wanted, rows, top)
-    return [
-        [(cosine, i + 1, encoded[i]) for i, cosine in zip(*found, strict=True)]
-        for found in zip(places.tolist(), cosines.tolist(), strict=True)
-    ]
 
 
 def _encoded(
