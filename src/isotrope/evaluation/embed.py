@@ -37,12 +37,14 @@ def embed(
         return encoder.encode(texts)
     places: dict[str, int] = {}
     where = [places.setdefault(text, len(places)) for text in texts]
-    vectors = _encoded(encoder, list(places), batch_size, progress)
+    vectors = encode_all(encoder, list(places), batch_size, progress)
     return vectors if len(places) == len(where) else vectors[where]
 
 
-def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool) -> np.ndarray:
-    """Call the encoder on distinct texts, and check the result."""
+def encode_all(
+    encoder: Encoder, inputs: list[str] | np.ndarray, batch_size: int, progress: bool
+) -> np.ndarray:
+    """Call the encoder on texts or pictures, and check the result (n x d, float32)."""
     if not isinstance(encoder, Encoder):
         raise InputError(f"give an encoder with a method encode: {type(encoder).__name__} has none")
     taken = inspect.signature(encoder.encode).parameters
@@ -50,7 +52,7 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
     for name in ("progress", "show_progress_bar"):
         if name in taken:
             options[name] = progress
-    returned = encoder.encode(texts, **options)
+    returned = encoder.encode(inputs, **options)
     try:
         with np.errstate(over="ignore"):  # values too large for float32 are refused below
             vectors = np.asarray(returned, dtype=np.float32)
@@ -60,10 +62,10 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
             f"{encoder_name(encoder)}.encode must return an array of numbers; numpy cannot convert "
             f"the {type(returned).__name__} that it returned ({str(error)[:150]})"
         ) from error
-    if vectors.ndim != 2 or len(vectors) != len(texts):
+    if vectors.ndim != 2 or len(vectors) != len(inputs):
         raise InputError(
-            f"{encoder_name(encoder)}.encode must return one vector for each of {len(texts)} "
-            f"texts; it returned an array of shape {vectors.shape}"
+            f"{encoder_name(encoder)}.encode must return one vector for each of {len(inputs)} "
+            f"inputs; it returned an array of shape {vectors.shape}"
         )
     if not np.isfinite(vectors).all():
         raise InputError(
@@ -102,7 +104,7 @@ class CachedEncoder:
         """Return the embeddings of ``texts`` (n x d, float32)."""
         new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
-            vectors = _encoded(self.encoder, new, self._batch_size, self._progress)
+            vectors = encode_all(self.encoder, new, self._batch_size, self._progress)
             self._vectors.update(zip(new, vectors, strict=True))
         return np.stack([self._vectors[text] for text in texts])
 

@@ -3,11 +3,10 @@
 Pictures are read and encoded in blocks. Memory holds all features, and the pixels of one block.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from isotrope.core.trust import check_named
 from isotrope.data.images.records import balanced_prefix
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
-from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.embed import Encoder, encode_all, encoder_name
 from isotrope.evaluation.nearest import knn as nearest_neighbours
 from isotrope.evaluation.tasks import Task, classification_tasks
 from isotrope.measures.judgement import DevEvaluation
@@ -173,22 +172,18 @@ def image_features(
     labels = np.asarray(part.labels)
     count = len(labels) if limit is None else limit
     chosen = balanced_prefix(labels, count, len(labels))
-    taken = inspect.signature(encoder.encode).parameters
-    options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     vectors, marks = np.empty((len(chosen), 0), dtype=np.float32), np.empty(len(chosen), np.uint64)
     with bar(len(chosen), "encode", f"{what} pictures", show=progress) as done:
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
             pictures = part.images.read(index)
             marks[first : first + len(index)] = [hash64(pixels.tobytes()) for pixels in pictures]
-            rows = np.asarray(encoder.encode(pictures, **options))
-            if first == 0 and rows.ndim == 2:
+            rows = encode_all(encoder, pictures, batch_size, progress=False)
+            if first == 0:
                 vectors = np.empty((len(chosen), rows.shape[1]), dtype=np.float32)
-            if rows.shape != (len(index), vectors.shape[1]):
-                raise InputError(
-                    f"{encoder_name(encoder)}.encode must return one vector for each of "
-                    f"{len(index)} pictures; it returned an array of shape {rows.shape}"
-                )
+            if rows.shape[1] != vectors.shape[1]:
+                name = encoder_name(encoder)
+                raise InputError(f"{name}.encode must return vectors of one size for all pictures")
             vectors[first : first + len(rows)] = rows
             done(len(rows))
     return Features(vectors, labels[chosen], marks)
