@@ -160,7 +160,7 @@ def test_names_are_neither_math_nor_markup() -> None:
     )
     run = record("$x^$ <b>\N{SNOWMAN}\u4e2d and a long tail", [0, 1], dev=[1.0, 2.0])
     wide = one("dev", [run]).wide
-    assert ">$x^$ &lt;b&gt;\N{SNOWMAN}\u4e2d and a lon\u2026<" in wide
+    assert ">$x^$ &lt;b&gt;\N{SNOWMAN}\u4e2d and a l...<" in wide
 
 
 def limits(shown: ReportPanel) -> tuple[float, float]:

@@ -15,9 +15,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from isotrope.core.legible import shortened
 from isotrope.reports.plots import INK, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import SECTIONS, Quantity, Section
 from isotrope.reports.runs import Run
+from isotrope.reports.surfaces import settings
 
 # in points; a point is a CSS pixel if the picture is not scaled
 _WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150
@@ -102,7 +104,7 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
     if not drawn:
         return None
     scales, wide = {key: scale}, ""
-    if quantity.wide:
+    if quantity.kind == "score":
         wide, scales[f"{key}-wide"], _ = _picture(quantity, runs, _WIDE)
         wide = wide.replace(f"series-{key}-", f"series-{key}-wide-")
     title, note = heading(quantity, runs)
@@ -120,21 +122,15 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
 
 def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, Scale, list[Curve]]:
     """Return one picture as an ``<svg>`` element, its scale, and the curves in it."""
-    settings: dict[Any, Any] = {
+    # the width makes ids unique among the pictures of a page
+    rc_settings = settings(f"{quantity.key} {width}") | {
         "svg.fonttype": "none",
-        # makes ids unique among the pictures of a page
-        "svg.hashsalt": f"isotrope {quantity.key} {width}",
         "font.size": 11,
-        "axes.unicode_minus": True,
-        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
-        **dict.fromkeys(("xtick.color", "ytick.color", "grid.color"), INK),
-        "axes.spines.top": False,
-        "axes.spines.right": False,
         "axes.spines.left": False,
         "axes.linewidth": 0.8,
         "lines.solid_capstyle": "round",
     }
-    with mpl.rc_context(settings):
+    with mpl.rc_context(rc_settings):
         figure = Figure(figsize=(width / 72, _HEIGHT / 72), dpi=72)
         labelled = quantity.kind == "score" and width == _WIDE and len(runs) <= _MOST_LABELS
         right = _LABELS if labelled else 12
@@ -204,9 +200,7 @@ def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict
         axes.text(
             1.015, y, f"label-{index}", color=style.colour, va="center", transform=axes.transAxes
         )
-        labels[f"label-{index}"] = (
-            name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\u2026"
-        )
+        labels[f"label-{index}"] = shortened(name, _LONGEST)
     return labels
 
 

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from isotrope.core.errors import InputError, unknown
 from isotrope.core.files import write_all
+from isotrope.core.legible import shortened
 from isotrope.reports.plots import INK, SECOND, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import QUANTITIES, Quantity
 from isotrope.reports.runs import Run, read_run
@@ -66,21 +67,15 @@ def _legend(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> 
     handles = []
     for index in sorted({curve.run for curve in drawn}):
         name, style = runs[index].name, styles(len(runs))[index]
-        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
-        handles.append(_handle(style.colour, style.dash, short))
+        short = shortened(name, _LONGEST)
+        handles.append(Line2D([], [], color=style.colour, lw=1.8, label=short, dashes=style.dash))
     kinds = {curve.line.column for curve in drawn}
     lines = [line for line in quantity.lines if line.column in kinds]
     if len(lines) > 1:
-        dashes = [SECOND if line is not quantity.lines[0] else () for line in lines]
-        handles += [_handle(INK, d, line.name) for line, d in zip(lines, dashes, strict=True)]
+        for line in lines:
+            dashes = () if line is quantity.lines[0] else SECOND
+            handles.append(Line2D([], [], color=INK, lw=1.8, label=line.name, dashes=dashes))
     return handles
-
-
-def _handle(colour: str, dash: tuple[float, ...], label: str) -> Line2D:
-    handle = Line2D([], [], color=colour, lw=1.8, label=label)
-    if dash:
-        handle.set_dashes(dash)
-    return handle
 
 
 class Drawing(Figure):

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from isotrope.core.legible import shortened
 from isotrope.reports.quantities import Line, Quantity
 from isotrope.reports.runs import Run
 
@@ -113,10 +114,7 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note of a picture. The note says if losses have different units."""
     if quantity.lines[0].column == "dev":
         name = next((name for name in _dev_names(quantity, runs) if name), "")
-        title = f"{name[:1].upper()}{name[1:]}" or quantity.title
-        return (
-            title if len(title) <= _TITLE else f"{title[: _TITLE - 1]}\N{HORIZONTAL ELLIPSIS}"
-        ), quantity.note
+        return shortened(f"{name[:1].upper()}{name[1:]}" or quantity.title, _TITLE), quantity.note
     if _share_no_unit(quantity, runs):
         return (
             "Loss, scaled to 0-1",
@@ -204,8 +202,7 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int
     (line,) = axes.plot(
         x, y, color=style.colour, lw=width, marker=marker, ms=4, clip_on=quantity.least is None
     )
-    if second or style.dash:
-        line.set_dashes(SECOND if second else style.dash)
+    line.set_dashes(SECOND if second else style.dash)
     place = quantity.lines.index(curve.line)
     line.set_gid(f"series-{quantity.key}-{curve.run}" + (f"-{place}" if place else ""))
     if quantity.kind == "path":

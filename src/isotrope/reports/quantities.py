@@ -34,11 +34,6 @@ class Quantity(Panel):
     lines: tuple[Line, ...] = ()
     runs: frozenset[int] | None = None
 
-    @property
-    def wide(self) -> bool:
-        """Whether the picture takes two columns of the page."""
-        return self.kind == "score"
-
 
 @dataclass(frozen=True)
 class Section:

@@ -114,8 +114,7 @@ def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
         for i, (surface, style) in enumerate(zip(surfaces, styles(len(surfaces)), strict=True)):
             visible = np.where(surface.defined, surface.value, np.nan)[0]
             (line,) = axes.plot(surface.x, visible, color=style.colour, lw=1.7, label=surface.title)
-            if DASHES[i % len(DASHES)]:
-                line.set_dashes(DASHES[i % len(DASHES)])
+            line.set_dashes(DASHES[i % len(DASHES)])
         axes.set_xlim(surfaces[0].x.min(), surfaces[0].x.max())
         axes.set_ylim(-0.02, 1.02)
         pi_ticks(axes, "x")
