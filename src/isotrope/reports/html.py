@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import math
 import os
 import shlex
@@ -171,7 +170,7 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
             second=SECOND,
             markup=Markup,
             glossary=explained({panel.key for _, panels, _ in drawn for panel in panels}),
-            data=data(runs, diagnoses, scales),
+            data=data(runs, scales),
             script=script,
             allowed=permission(script),
             sheet=source("sheet.css"),
@@ -269,33 +268,18 @@ def permission(script: str) -> Markup:
     return Markup(f"'sha256-{digest}'")  # noqa: S704 - letters, digits, +, / and =
 
 
-def data(
-    runs: Sequence[Run],
-    diagnoses: Sequence[Diagnosis | None],
-    scales: Mapping[str, Scale],
-) -> Markup:
-    """Return all data of the page as JSON without "<", which could end the script element."""
+def data(runs: Sequence[Run], scales: Mapping[str, Scale]) -> dict[str, object]:
+    """Return what the page's script reads: names, colours and series of runs, and the scales."""
     records = [
         {
             "name": run.name,
             "colour": style.colour,
-            "method": run.method,
-            "objective": run.objective,
-            "parameters": run.parameters,
-            "settings": run.settings,
             "steps": _short(run.steps),
             "series": {name: _short(values) for name, values in run.series.items()},
-            "metrics": run.result.metrics if run.result else None,
-            "details": run.result.details if run.result else None,
-            "provenance": run.result.provenance if run.result else None,
-            "diagnosis": None if diagnosis is None else json.loads(diagnosis.to_json()),
         }
-        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
+        for run, style in zip(runs, styles(len(runs)), strict=True)
     ]
-    page = {"runs": records, "scales": {key: asdict(scale) for key, scale in scales.items()}}
-    text = json.dumps(page, ensure_ascii=False, separators=(",", ":"), default=str)
-    safe = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return Markup(safe)  # noqa: S704 - JSON without any "<"
+    return {"runs": records, "scales": {key: asdict(scale) for key, scale in scales.items()}}
 
 
 def _short(values: NDArray[np.float64]) -> list[float | None]:
