@@ -62,7 +62,7 @@ def write_run(
     ratio: float | None = 1.0,
     finished: bool = True,
     dev_name: str = "dev STS Spearman (dev.tsv)",
-    dev_data: str | None = None,
+    dev_data: str | None = "dev.tsv's",
     verdict: str | None = None,
     judgement: str | None = None,
     weights: str | None = None,

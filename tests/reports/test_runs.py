@@ -1,6 +1,5 @@
 """Run folders are read whole, or refused with the file that is wrong."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -121,16 +120,6 @@ def test_the_log_of_a_loop_of_ones_own(tmp_path: Path) -> None:
     (row,) = cells([run])
     told = dict(zip([key for key, _, _ in columns([run])], row, strict=True))
     assert told["seconds"].title == "not measured in this run"
-
-
-def test_auto_dev_scores_compare_on_one_text_only(tmp_path: Path) -> None:
-    one = write_run(tmp_path / "one", settings="dev: auto\n")
-    two = write_run(tmp_path / "two", settings="dev: auto\n")
-    assert read_run(one).dev_data == read_run(two).dev_data
-    result = json.loads((two / "result.json").read_text())
-    result["provenance"]["data"] = "other"
-    (two / "result.json").write_text(json.dumps(result))
-    assert read_run(one).dev_data != read_run(two).dev_data
 
 
 def test_a_quote_that_never_ends_is_no_table(tmp_path: Path) -> None:

@@ -111,18 +111,10 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """Fingerprint of the dev data. Dev scores with equal fingerprints are comparable.
-
-        Older versions of isotrope recorded no fingerprint of dev data. For a run of such a version,
-        a text with the name and settings of the dev score takes its place.
-        """
-        if recorded := self._dev("data"):
-            return recorded
-        data = self.result.provenance.get("data") if self.result is not None else None
+        """Fingerprint of the dev data. Dev scores with equal fingerprints are comparable."""
         if self.of_images:
-            return f"{self.dev_name} {data}"
-        text = data if self.settings.get("dev") == "auto" else ""
-        return f"{self.dev_name} {text} {self.dev_settings}"
+            return str(self.result.provenance.get("data")) if self.result else ""
+        return self._dev("data")
 
     @property
     def scores(self) -> Series:
@@ -159,8 +151,7 @@ class Run:
         if self.result is not None:
             column = name.replace("dev_", "knn_", 1) if self.of_images else name
             value = self.result.metrics.get(column)
-            number = isinstance(value, (int, float)) and math.isfinite(value)
-            return value if number and isinstance(value, (int, float)) else None
+            return value if isinstance(value, (int, float)) and math.isfinite(value) else None
         return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
 
     def last(self, column: str) -> float | None:
