@@ -98,9 +98,6 @@ class AlignUniform(
     def two_directions(self) -> bool:
         return self.pairs == "within"
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
-
     def attraction(self, pairs: Pairs) -> Tensor:
         square = 2 - 2 * pairs.positive.clamp_max(self._closest)
         return (1 - self.balance) * square.pow(self.alpha / 2).mean()

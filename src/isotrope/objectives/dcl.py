@@ -82,9 +82,6 @@ class DCL(
     def coupling(self) -> Coupling:
         return "none" if self.views == "cross" else "batch"
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
-
     def components(self, pairs: Pairs) -> Terms:
         return _terms(pairs, self.temperature, self.views, torch.ones_like(pairs.positive))
 
@@ -144,9 +141,6 @@ class DCLW(
     @property
     def coupling(self) -> Coupling:
         return "positives" if self.views == "cross" else "batch"
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
         s, p, ratio = pairs.positive, self._shares(pairs), self.positive_weights(pairs)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Space
+from isotrope.paradigm.objective import Objective
 
 
 class DINO(
@@ -45,15 +45,12 @@ class DINO(
         float, Hyper("tau_t", "temperature of the teacher's softmax", at_least=1e-4, constant=True)
     ] = 0.04
 
+    space = "logits"
     coupling = "none"
     pairwise = False
     takes_negatives = False
     least_rows = 1
     invariances = frozenset({"permutation"})
-
-    @property
-    def space(self) -> Space:
-        return "logits"
 
     def formula(self, pairs: Pairs) -> Tensor:
         student = (pairs.views.anchors / self.temperature).log_softmax(dim=1)

@@ -67,14 +67,6 @@ class MHS(
     def two_directions(self) -> bool:
         return self.variant == "released"
 
-    @property
-    def invariances(self) -> frozenset[str]:
-        alike = {"view swap"} if self.variant == "released" else set()
-        return frozenset({"rotation", "permutation", "scale"} | alike)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
-
     def attraction(self, pairs: Pairs) -> Tensor:
         return 2 - 2 * pairs.positive
 

@@ -29,10 +29,6 @@ class _Binary:
     temperature: float
     coupling: ClassVar[Coupling] = "linear"
     two_directions = True
-    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return -pairs.positive / self.temperature

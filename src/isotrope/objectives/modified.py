@@ -3,14 +3,14 @@
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
 from isotrope.core.terms import Terms
-from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import log_mean_energy
 from isotrope.objectives.barlow_twins import BarlowTwins
@@ -77,22 +77,21 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
     }
 
 
-class Modified(Surrogate):
+class Modified(Surrogate, register=False):
     """Base class of the losses that replace GD, W or R in the gradient of an original objective.
 
-    GD is dissipation, W weight and R ratio. A subclass lists ``Modified`` before ``Objective``
-    among its base classes. In ``ModifiedMHE`` and ``ModifiedMHS``, ``variant="direct"`` is the loss
-    that the paper prints. With other variants, only the gradient of the loss has meaning.
+    GD is dissipation, W weight and R ratio. In ``ModifiedMHE`` and ``ModifiedMHS``,
+    ``variant="direct"`` is the loss that the paper prints. With other variants, only the gradient
+    of the loss has meaning.
     """
 
-    margin: float
-    ratio: float
-    step: str
-    variant: str
+    takes_negatives = False
 
-    @property
-    def takes_negatives(self) -> bool:
-        return False
+    if TYPE_CHECKING:  # fields of the subclasses
+        margin: float
+        ratio: float
+        step: str
+        variant: str
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
@@ -122,22 +121,6 @@ class Modified(Surrogate):
         )
         return replace(exchanged, variant=self.form)
 
-    @property
-    def coupling(self) -> Coupling:
-        return self.paradigm.coupling
-
-    @property
-    def pairwise(self) -> bool:
-        return self.paradigm.pairwise
-
-    @property
-    def invariances(self) -> frozenset[str]:
-        return self.paradigm.invariances
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.paradigm.reduction
-
     def components(self, pairs: Pairs) -> Terms:
         return self.paradigm.components(pairs)
 
@@ -165,9 +148,11 @@ class Modified(Surrogate):
         return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s: squared distance
 
 
-class ModifiedBarlowTwins(
-    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, eq. 6, 18, table 2")
-):
+for _name in ("coupling", "pairwise", "invariances", "reduction"):
+    setattr(Modified, _name, property(attrgetter(f"paradigm.{_name}")))
+
+
+class ModifiedBarlowTwins(Modified, paper=Paper(*_SOURCE, "Li et al., 2024, eq. 6, 18, table 2")):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
@@ -215,7 +200,7 @@ class ModifiedBarlowTwins(
 
 
 class ModifiedVICReg(
-    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2")
+    Modified, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2")
 ):
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
@@ -261,7 +246,7 @@ class ModifiedVICReg(
 
 
 class ModifiedMHE(
-    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2")
+    Modified, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2")
 ):
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
@@ -330,7 +315,7 @@ class ModifiedMHE(
 
 
 class ModifiedMHS(
-    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2")
+    Modified, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2")
 ):
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 

@@ -49,7 +49,6 @@ class NTXent(
     temperature: Temperature = 0.1
 
     two_directions = True
-    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self, pairs: Pairs) -> Tensor:
         return softplus(pairs.gap(self.temperature, "both"))

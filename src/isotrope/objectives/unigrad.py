@@ -1,6 +1,6 @@
 """Losses that are defined by their gradient (Tao et al., 2022); only the anchor gets a gradient."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 
@@ -8,7 +8,6 @@ from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
-from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Softmax, products
 from isotrope.paradigm.surrogate import Surrogate
 
@@ -21,7 +20,6 @@ Weight = Annotated[float, Hyper("nu", "weight of the push of the negatives", at_
 
 class BarlowTwinsGrad(
     Surrogate,
-    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4 (named L^eB)"),
 ):
     r"""A loss for each anchor whose gradient is that of Barlow Twins on the unit sphere.
@@ -53,14 +51,11 @@ class BarlowTwinsGrad(
     presets = BarlowTwins.presets
     pairwise = False
     takes_negatives = False
+    reduction = "sum"
 
     @property
     def invariances(self) -> frozenset[str]:
         return super().invariances - ({"rotation"} if self.diagonal else frozenset())
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return "sum"
 
     def components(self, pairs: Pairs) -> Terms:
         views, n = pairs.views, len(pairs.views.anchors)
@@ -78,7 +73,6 @@ class BarlowTwinsGrad(
 
 class VICRegGrad(
     Surrogate,
-    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, appendix E (named L^eV)"),
 ):
     r"""A loss with the gradient that Li et al. (2024) print for VICReg: no centring, and no hinge.
@@ -108,10 +102,7 @@ class VICRegGrad(
     presets = BarlowTwins.presets
     pairwise = False
     takes_negatives = False
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return "sum"
+    reduction = "sum"
 
     def components(self, pairs: Pairs) -> Terms:
         h, n = pairs.views.anchors, len(pairs.views.anchors)
@@ -125,7 +116,6 @@ class VICRegGrad(
 
 class SimCLRGrad(
     Surrogate,
-    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
     r"""NT-Xent in which an anchor gets no gradient from the losses of other anchors.
@@ -166,7 +156,6 @@ class SimCLRGrad(
 
 class UniGrad(
     Surrogate,
-    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
     r"""A loss with the gradient that many siamese losses share: a matrix of second moments pushes.

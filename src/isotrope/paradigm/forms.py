@@ -3,16 +3,16 @@
 Call ``objective.symmetric()`` for the mean, or read ``objective.parts`` for pull and push.
 """
 
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
-from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged
-from isotrope.paradigm.objective import Objective, Space
+from isotrope.paradigm.objective import Objective
 
 
 class Derived(Objective, register=False):
@@ -20,48 +20,18 @@ class Derived(Objective, register=False):
 
     objective: Objective
 
-    def __post_init__(self) -> None:
-        """Copy the declarations of the class of the objective that this one is made from."""
-        for name in ("name", "paper", "batch_level", "least_rows", "holds"):
-            object.__setattr__(self, name, getattr(self.objective, name))
-
-    @property
-    def two_directions(self) -> bool:
-        return self.objective.two_directions
-
-    @property
-    def invariances(self) -> frozenset[str]:
-        return self.objective.invariances
-
-    @property
-    def pairwise(self) -> bool:
-        return self.objective.pairwise
-
-    @property
-    def takes_negatives(self) -> bool:
-        return self.objective.takes_negatives
-
-    @property
-    def coupling(self) -> Coupling:
-        return self.objective.coupling
-
-    @property
-    def space(self) -> Space:
-        return self.objective.space
-
-    @property
-    def has_terms(self) -> bool:
-        return self.objective.has_terms
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.objective.reduction
-
     def prepare(self, views: Views) -> Views:
         return self.objective.prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
         return self.objective.formula(pairs)
+
+
+for _name in (
+    *("name", "paper", "batch_level", "least_rows", "holds", "two_directions", "invariances"),
+    *("pairwise", "takes_negatives", "coupling", "space", "has_terms", "reduction"),
+):
+    setattr(Derived, _name, property(attrgetter(f"objective.{_name}")))
 
 
 class OneWay(Derived, register=False):
@@ -102,11 +72,7 @@ class Part(Derived, register=False):
     """The attracting or the repelling part of an objective."""
 
     side: Literal["attraction", "repulsion"]
-
-    @property
-    def has_terms(self) -> bool:
-        """False, because only the whole objective has components."""
-        return False
+    has_terms = False  # only the whole objective has components
 
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.objective.hyperparameters(), "part": self.side}

@@ -114,7 +114,8 @@ class Objective:
     @property
     def invariances(self) -> frozenset[str]:
         """The transformations of the embeddings that do not change the loss, such as a rotation."""
-        return frozenset({"rotation", "permutation", "scale"})
+        alike = {"view swap"} if self.two_directions else set()
+        return frozenset({"rotation", "permutation", "scale"} | alike)
 
     def __init_subclass__(
         cls, *, paper: Paper | None = None, name: str | None = None, register: bool = True
@@ -154,8 +155,13 @@ class Objective:
     # the two halves that the file of an objective defines
 
     def formula(self, pairs: Pairs) -> Tensor:
-        """Return the loss with the first view as anchors: n values, or one if ``batch_level``."""
-        raise TypeError(f"define formula in {type(self).__name__}")
+        """Return the loss with the first view as anchors: n values, or one if ``batch_level``.
+
+        The default is ``attraction`` plus ``repulsion``, for a subclass that defines both.
+        """
+        if type(self).attraction is Objective.attraction:
+            raise TypeError(f"define formula in {type(self).__name__}")
+        return self.attraction(pairs) + self.repulsion(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
         """Return dissipation, weight and ratio of the loss with the first view as anchors.

@@ -259,9 +259,7 @@ class Energy(Weight):
     temperature: Temperature = 0.05
     by: Annotated[By, _BY] = "anchors"
 
-    @property
-    def batch_wide(self) -> bool:
-        return True
+    batch_wide = True
 
     def __call__(self, pairs: Pairs) -> Tensor:
         shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")(pairs)
