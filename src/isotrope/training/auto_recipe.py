@@ -321,8 +321,8 @@ def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> li
     if "dev" in settings.model_fields_set:
         return ends
     held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
-    few = "there are too few records to hold some out; add `--dev FILE` to score the model"
-    return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, few)]
+    hint = "there are too few records to hold some out; add `--dev FILE` to score the model"
+    return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, hint)]
 
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
