@@ -400,12 +400,22 @@ def comparison(result: "Result", *, queries: bool = True) -> str:
     return (
         f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
         f"{same}\n"
-        f"{changed}\n\n{further}"
+        f"{changed}\n\n{''.join(_summed_up(own, models[0]) for own in of_models[1:])}{further}"
         f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
         f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})\n"
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
         f"{1 - details['level']:.2f}; variation between training seeds is not included"
         f"{_won_and_lost(details) if queries else ''}"
+    )
+
+
+def _summed_up(rows: Sequence[Mapping[str, Any]], first: str) -> str:
+    """Return a line on how many scores of a model are higher or lower than those of the first."""
+    found = [row["verdict"] for row in rows]
+    higher, lower, noise = (found.count(verdict) for verdict in ("higher", "lower", "noise"))
+    return (
+        f"{rows[0]['model']}: of {len(found)} scores, {higher} higher than {first}, {lower} lower, "
+        f"{noise} within noise\n"
     )
 
 
