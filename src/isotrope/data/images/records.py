@@ -1,16 +1,49 @@
 """Declares the types of image sets, and chooses pictures by their labels."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 
-if TYPE_CHECKING:
-    from isotrope.data.images.arrays import ArrayImages
-    from isotrope.data.images.folder import EncodedImages
+
+class Pictures(Protocol):
+    """A sequence of pictures. ``read`` decodes and resizes the pictures at given positions."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the pictures at these positions as RGB, n x 3 x side x side."""
+        ...
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Width and height of each picture, n x 2; may be 1 x 2 if all have the same size."""
+        ...
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Names of the pictures that could not be decoded. Others were read in their place."""
+        ...
+
+    def select(self, places: NDArray[np.int64]) -> Self:
+        """Return only the pictures at these positions, in this order."""
+        ...
+
+    def resized(self, side: int) -> Self:
+        """Return the same pictures, which ``read`` resizes to side x side."""
+        ...
+
+    def in_memory(self) -> bool:
+        """Return whether the decoded pictures are in memory and have their final size."""
+        ...
+
+    def facts(self) -> Iterator[Any]:
+        """Yield the values for the fingerprint of the set."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +57,7 @@ class ImagePart:
             the positions are 0 to n - 1.
     """
 
-    images: "ArrayImages | EncodedImages"
+    images: Pictures
     labels: NDArray[np.int64] | None
     numbers: NDArray[np.int64] | None = None
 
