@@ -46,7 +46,7 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
     found = run("audit", pairs, *asked, "--output", pairs)
     assert (found.code, "is a file; give a folder" in found.err) == (2, True)
     found = run("audit", f"qa={pairs}", f"nli={pairs}", *asked)
-    assert (found.code, "a single data set; found 2" in found.err) == (2, True)
+    assert (found.code, "a single data set; found " in found.err) == (2, True)
     (tmp_path / "one.txt").write_text("one text\n")
     found = run("audit", f"qa={tmp_path / 'one.txt'}", *asked)
     assert (found.code, "give at least 2 rows with text" in found.err) == (2, True)
@@ -65,7 +65,7 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
         (["digits", "--methd", "simclr"], "did you mean --method"),
         (["digits", "--batch-size", "1"], "--batch-size 1: "),
         (["nowhere.npz"], "nowhere.npz: no such file"),
-        (["digits", "photos"], "a single data set; found 2"),
+        (["digits", "photos"], "a single data set; found "),
         (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width 4 .the data are texts"),
         (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue 4.0 .the data are"),
     ],

@@ -98,7 +98,10 @@ def test_training_that_harms_and_runs_on_other_images(tmp_path: Path) -> None:
     worse = write_image_run(tmp_path / "worse", knn=(24.9, 26.0, 20.0), judgement="worse")
     _, page = report(tmp_path, worse)
     assert "Worse: as it was judged." in page.text
-    assert "Training made it worse: the best model is the one before training" in page.text
+    assert (
+        "Training made it worse: the saved model (step 40) has 20.00, and the model before"
+        in page.text
+    )
     _, page = report(tmp_path, worse, write_image_run(tmp_path / "other", data="elsewhere"))
     assert "their dev data differ or are not known" in page.text
 

@@ -183,14 +183,16 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> tuple[int, Pa
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     """Refuse an evaluation without data: texts, labels, or the pictures of runs."""
-    from isotrope.evaluation.image_tasks import takes_images
-
     if settings.labels is not None:
         return
-    texts = settings.data.keys() - OF_LABELS
-    pictures = not texts and all(takes_images(model) for model in models)
+    if settings.data.keys() - OF_LABELS:
+        settings.check_used(labelled=False)
+        return
+    from isotrope.evaluation.image_tasks import takes_images
+
+    pictures = all(takes_images(model) for model in models)
     settings.check_used(labelled=pictures)
-    if not texts and not pictures:
+    if not pictures:
         raise InputError(
             "name the data to evaluate on: --sts DIR, --transfer DIR, --retrieval PATH or --labels "
             "FILE"
@@ -414,8 +416,8 @@ def _summed_up(rows: Sequence[Mapping[str, Any]], first: str) -> str:
     found = [row["verdict"] for row in rows]
     higher, lower, noise = (found.count(verdict) for verdict in ("higher", "lower", "noise"))
     return (
-        f"{rows[0]['model']}: of {len(found)} scores, {higher} higher than {first}, {lower} lower, "
-        f"{noise} within noise\n"
+        f"of the {len(found)} scores of {rows[0]['model']}, {higher} are higher than those of "
+        f"{first}, {lower} are lower, and {noise} are within noise\n"
     )
 
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -77,21 +77,22 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
     }
 
 
-class Modified(Surrogate, register=False):
+class Modified(Surrogate):
     """Base class of the losses that replace GD, W or R in the gradient of an original objective.
 
-    GD is dissipation, W weight and R ratio. In ``ModifiedMHE`` and ``ModifiedMHS``,
-    ``variant="direct"`` is the loss that the paper prints. With other variants, only the gradient
-    of the loss has meaning.
+    GD is dissipation, W weight and R ratio. A subclass lists ``Modified`` before ``Objective``
+    among its base classes. In ``ModifiedMHE`` and ``ModifiedMHS``, ``variant="direct"`` is the loss
+    that the paper prints. With other variants, only the gradient of the loss has meaning.
     """
 
-    takes_negatives = False
+    margin: float
+    ratio: float
+    step: str
+    variant: str
 
-    if TYPE_CHECKING:  # fields of the subclasses
-        margin: float
-        ratio: float
-        step: str
-        variant: str
+    @property
+    def takes_negatives(self) -> bool:
+        return False
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
@@ -152,7 +153,9 @@ for _name in ("coupling", "pairwise", "invariances", "reduction"):
     setattr(Modified, _name, property(attrgetter(f"paradigm.{_name}")))
 
 
-class ModifiedBarlowTwins(Modified, paper=Paper(*_SOURCE, "Li et al., 2024, eq. 6, 18, table 2")):
+class ModifiedBarlowTwins(
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, eq. 6, 18, table 2")
+):
     r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss: L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the
@@ -200,7 +203,7 @@ class ModifiedBarlowTwins(Modified, paper=Paper(*_SOURCE, "Li et al., 2024, eq. 
 
 
 class ModifiedVICReg(
-    Modified, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2")
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2")
 ):
     r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
@@ -246,7 +249,7 @@ class ModifiedVICReg(
 
 
 class ModifiedMHE(
-    Modified, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2")
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2")
 ):
     r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
@@ -315,7 +318,7 @@ class ModifiedMHE(
 
 
 class ModifiedMHS(
-    Modified, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2")
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2")
 ):
     r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 

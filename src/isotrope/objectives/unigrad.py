@@ -8,6 +8,7 @@ from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Softmax, products
 from isotrope.paradigm.surrogate import Surrogate
 
@@ -20,6 +21,7 @@ Weight = Annotated[float, Hyper("nu", "weight of the push of the negatives", at_
 
 class BarlowTwinsGrad(
     Surrogate,
+    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4 (named L^eB)"),
 ):
     r"""A loss for each anchor whose gradient is that of Barlow Twins on the unit sphere.
@@ -73,6 +75,7 @@ class BarlowTwinsGrad(
 
 class VICRegGrad(
     Surrogate,
+    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, appendix E (named L^eV)"),
 ):
     r"""A loss with the gradient that Li et al. (2024) print for VICReg: no centring, and no hinge.
@@ -116,6 +119,7 @@ class VICRegGrad(
 
 class SimCLRGrad(
     Surrogate,
+    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
     r"""NT-Xent in which an anchor gets no gradient from the losses of other anchors.
@@ -156,6 +160,7 @@ class SimCLRGrad(
 
 class UniGrad(
     Surrogate,
+    Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Tao et al., 2022; cited in Li et al., 2024, app. D.2"),
 ):
     r"""A loss with the gradient that many siamese losses share: a matrix of second moments pushes.

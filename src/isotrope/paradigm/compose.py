@@ -26,6 +26,7 @@ _Part = TypeVar("_Part", bound=Component)
 
 class Paradigm(
     Surrogate,
+    Objective,
     paper=Paper(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",

@@ -10,6 +10,7 @@ the products of the weights with the compared vectors (``isotrope.kernels.surrog
 """
 
 import contextlib
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -18,37 +19,48 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.choose import surrogate_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
-from isotrope.paradigm.objective import Objective
 
 
-class Surrogate(Objective, register=False):
+class _Given(Protocol):
+    """The members of an objective that a surrogate uses."""
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]: ...
+
+    def components(self, pairs: Pairs) -> Terms: ...
+
+
+class Surrogate:
     """The formula of an objective that is defined by ``components`` alone.
 
-    Each view serves once as anchors, and the two losses are averaged. ``attraction`` includes the
-    residual.
+    A subclass lists this class before ``Objective`` among its bases. Each view serves once as
+    anchors, and the two losses are averaged. ``attraction`` includes the residual.
     """
 
-    holds = "everything"
-    two_directions = True
+    holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "everything"
 
-    def formula(self, pairs: Pairs) -> Tensor:
+    @property
+    def two_directions(self) -> bool:
+        return True
+
+    def formula(self: _Given, pairs: Pairs) -> Tensor:
         pull, push = _moves(self, pairs)
         return (pairs.views.anchors * (pull + push)).sum(dim=1)
 
-    def attraction(self, pairs: Pairs) -> Tensor:
+    def attraction(self: _Given, pairs: Pairs) -> Tensor:
         return (pairs.views.anchors * _moves(self, pairs)[0]).sum(dim=1)
 
-    def repulsion(self, pairs: Pairs) -> Tensor:
+    def repulsion(self: _Given, pairs: Pairs) -> Tensor:
         return (pairs.views.anchors * _moves(self, pairs)[1]).sum(dim=1)
 
 
-def constant_components(objective: Objective, pairs: Pairs) -> Terms:
+def constant_components(objective: _Given, pairs: Pairs) -> Terms:
     """Return constant components; for a large batch, they store no matrix of weights."""
     return _components(objective, pairs).detached()
 
 
 @torch.no_grad()
-def _components(objective: Objective, pairs: Pairs) -> Terms:
+def _components(objective: _Given, pairs: Pairs) -> Terms:
     """The components without a backward graph; forward-mode derivatives remain."""
     if (lean := surrogate_pairs(pairs)) is not None:
         with contextlib.suppress(Unfused):  # components that need the matrix of weights get it
@@ -57,7 +69,7 @@ def _components(objective: Objective, pairs: Pairs) -> Terms:
 
 
 @torch.no_grad()
-def _moves(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Pull and push on each anchor, n x d, in the unit of the unreduced formula."""
     terms = _components(objective, pairs)
     # the reduction multiplies by 1 or 1/n, and the mean of both directions by 1/2

@@ -424,7 +424,7 @@ def test_the_folder_is_diagnosed_and_reported_after_the_fact(
     assert "CachedMultipleNegativesRankingLoss(model, mini_batch_size=8)" in capsys.readouterr().out
     page = tmp_path / "page.html"
     assert report.run([str(tmp_path / "out"), "-o", str(page)]) == 0
-    assert "no-negatives" in page.read_text(encoding="utf-8")
+    assert "No anchor has a negative in its batch" in page.read_text(encoding="utf-8")
 
     tiny.model_card_data.local_files_only = True
     add_to_card(tiny, [found["loss"]], Diagnosis(()))  # replaces the section of the training
