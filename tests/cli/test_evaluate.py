@@ -102,6 +102,7 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert [line[0] for line in lines[3:6]] == [str(models[i]) for i in (0, 1, 0)]
     assert any(cell.endswith("*") for cell in lines[3] + lines[4])
     assert first.splitlines()[-1] == f"the same weights: {models[0]}, {models[0]}"
+    assert f"scores of {models[0]}, 0 are higher than those of {models[0]}, 0 are lower" in second
     assert "own.tsv Spearman" in second
     assert second.startswith(f"{models[0]}\nmodel ")
     verdicts = [line.split()[-1] for line in second.splitlines()[3:] if str(models[1]) in line]
