@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import log_mean_energy
 from isotrope.objectives.barlow_twins import BarlowTwins
@@ -122,6 +122,22 @@ class Modified(Surrogate):
         )
         return replace(exchanged, variant=self.form)
 
+    @property
+    def coupling(self) -> Coupling:
+        return self.paradigm.coupling
+
+    @property
+    def pairwise(self) -> bool:
+        return self.paradigm.pairwise
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return self.paradigm.invariances
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.paradigm.reduction
+
     def components(self, pairs: Pairs) -> Terms:
         return self.paradigm.components(pairs)
 
@@ -147,10 +163,6 @@ class Modified(Surrogate):
         terms = constant_components(self, pairs)
         similarity = (pairs.views.anchors * pairs.views.own.detach()).sum(dim=1)
         return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s: squared distance
-
-
-for _name in ("coupling", "pairwise", "invariances", "reduction"):
-    setattr(Modified, _name, property(attrgetter(f"paradigm.{_name}")))
 
 
 class ModifiedBarlowTwins(
