@@ -184,7 +184,7 @@ def _used() -> Iterator[Case]:
         ("latin.txt", b"caf\xe9\n", "invalid UTF-8"),
         ("pairs.tsv", b"a\tb\n", "holds pairs"),
         ("kind.doc", b"text", "unknown kind of file"),
-        ("long.txt", LONG.encode(), "longer than"),
+        ("long.txt", LONG.encode(), "more than 100,000 characters"),
     ]
     for name, data, says in bad:
         for verb in ("encode", "search", "diagnose", "evaluate"):
