@@ -263,13 +263,14 @@ def test_texts_are_shortened_before_an_epoch_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 1.0)  # a record
-    long = file_of([(a, f"{a} {b} {'word ' * 300}") for a, b in pairs(300)], tmp_path)
-    found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.1, 1, 2, 60)]
+    rows = [(f"{a} {i}", f"{i} {b} {'word ' * 300}") for i in range(3) for a, b in pairs(100)]
+    long = file_of(rows, tmp_path)
+    found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 2.5, 4, 60)]
     assert [each.max_length for each in found] == [64, 64, 128, 256]
     assert found[0].epochs < 1 <= min(each.epochs for each in found[1:])
     assert [each.prefer for each in found] == ["best", "best", "best", "trained"]
     told = capsys.readouterr().err
-    assert "--max-length 128: --minutes 2 has no time for an epoch with longer texts" in told
+    assert "--max-length 128: --minutes 4 has no time for an epoch with longer texts" in told
     assert "the original model is saved if the trained one is not better" in told
     given = chosen(long, tmp_path / "run", minutes=1, max_length=256)
     assert (given.max_length, given.epochs < 1) == (256, True)

@@ -237,7 +237,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
     wanted = settings.epochs if "epochs" in settings.model_fields_set else wanted
     length = _length(_limit(settings, encoder), min(1.0, wanted), facts, settings)
-    shorter = f"--minutes {settings.minutes} has no time for an epoch with longer texts"
+    shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
     epochs = _within(wanted, facts, settings, length)
     if epochs < wanted:
         why += f"; --minutes {settings.minutes:g} has time for {epochs:g} of {wanted:g} epochs"

@@ -88,7 +88,7 @@ def _prompts(settings: TrainSettings) -> str:
 def _rate(settings: TrainSettings) -> str:
     """Return the learning rate and its schedule."""
     warmup, scheduler = settings.warmup, settings.scheduler
-    over = f"{warmup:g} steps" if warmup >= 1 else f"{warmup:.0%} of the steps (rounded down)"
+    over = f"{warmup:g} steps" if warmup >= 1 else f"{warmup:.0%} of the steps"
     rise = f", after a warm-up of {over}" if warmup else ""
     fall = scheduler if scheduler == "constant" else f"{scheduler} decay"
     return f"{settings.learning_rate:g}, {fall}{rise}"
