@@ -298,6 +298,10 @@ def test_what_to_try_next() -> None:
     result = Result("train", "run", {}, details={"next": next_step(few, 32, DevHistory("dev"))})
     advise_first(result, "train longer: why")
     assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
+    result.details["next"] = next_step(short, 512, DevHistory("dev"))
+    assert "--max-length 64" in result.details["next"]
+    advise_first(result, "train longer: why")
+    assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
     result.details["next"] = ""
     advise_first(result, "train longer: why")
     assert result.details["next"] == "next, train longer: why"

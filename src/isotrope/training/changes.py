@@ -110,9 +110,10 @@ def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
 
 
 def advise_first(result: Result, advice: str) -> None:
-    """Put advice before the advice with which a training ends."""
-    rest = str(result.details.get("next") or "").removeprefix("next, ")
-    result.details["next"] = f"next, {advice}" + (f"; then {rest}" if rest else "")
+    """Put advice to train longer before the advice with which a training ends."""
+    rest = str(result.details.get("next") or "").removeprefix("next, ").split("; then ")
+    kept = [each for each in rest if each and not each.startswith("try `--max-length")]
+    result.details["next"] = "; then ".join([f"next, {advice}", *kept])  # longer texts take longer
 
 
 def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterator[str]:
