@@ -85,8 +85,7 @@ class Progress:
             self._bar.close()
 
     def _line(self, step: int, state: str) -> None:
-        left, done = self.steps - self._done, self._done - self._first
-        left += self.steps if self._twice else 0
+        left, done = self.steps * (1 + self._twice) - self._done, self._done - self._first
         each = (time.monotonic() - self._began) / max(done, 1)
         both = " for both trainings" if self._twice else ""
         still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 1 else ""
