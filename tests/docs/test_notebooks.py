@@ -35,7 +35,7 @@ def test_it_runs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(folder, str(tmp_path / folder))
     book = nbformat.read(file, as_version=4)
     client = nbclient.NotebookClient(
-        book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        book, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute(env=dict(os.environ))
     printed = "".join(
