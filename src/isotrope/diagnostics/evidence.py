@@ -161,7 +161,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     ]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
     advice = str(details.get("next") or "").replace("RUN", str(folder))
-    notes += [f"the training ended with this advice: {advice}"] if "longer" in advice else []
+    notes += [f"the training ended with this advice: {advice}"] if "train longer" in advice else []
     return RunEvidence(
         kind=kind,
         rows=measured,

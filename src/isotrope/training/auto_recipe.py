@@ -99,7 +99,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
             )
         return settings, ""
     check_folder(Path(settings.output), settings, resume=resume)
-    if RunFolder(settings.output).config.is_file():  # the run goes on with what was chosen
+    if RunFolder(settings.output).config.is_file():  # a resumed run keeps its settings
         return settings, ""
     encoder = encoder_of(settings)
     warn("choosing settings: reading the data, and measuring the encoder on a part of it")

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from isotrope.core.distributed import rank
 
-_SILENT = 60.0  # seconds after which a step is told without a terminal
+_SILENT = 60.0  # seconds without output after which a step is printed
 
 
 def warn(line: str) -> None:
