@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ import isotrope
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training.text_data import HELD_OUT_COLUMNS, held_out_losses
+from tests.training.conftest import sentences
 
 TEXTS = ["a stone in the river", "a lantern on the bridge", "rain over the desert at night"]
 
@@ -23,7 +25,7 @@ def encoder() -> SentenceEncoder:
 def losses(encoder: SentenceEncoder, head: nn.Module, records: list) -> dict[str, float]:
     """Held out are the records, trained on are the texts, in reverse."""
     held_out, trained = (
-        tuple(encoder.tokenize(texts, 16)[0] for texts in sides)
+        (*(encoder.tokenize(texts, 16)[0] for texts in sides), [])
         for sides in (zip(*records, strict=True), (TEXTS[::-1], TEXTS[::-1]))
     )
     return held_out_losses(encoder, head, held_out, trained, seed=0)
@@ -63,3 +65,29 @@ def test_a_run_logs_them_without_a_dev_score(quick: dict, tmp_path: Path) -> Non
     for name in HELD_OUT_COLUMNS:
         assert [int(row["step"]) for row in rows if row[name]] == [0, 3, 6]
     assert not any(row["dev"] for row in rows)
+
+
+def test_records_with_a_common_text_or_group_are_not_negatives(encoder: SentenceEncoder) -> None:
+    one, two, three = TEXTS
+    apart = losses(encoder, nn.Identity(), [(one, two), (three, three)])
+    linked = losses(encoder, nn.Identity(), [(one, two), (three, two)])
+    assert apart["held_out_contrastive"] > 0
+    assert linked["held_out_contrastive"] == 0
+    sides = tuple(encoder.tokenize(texts, 16)[0] for texts in ((one, two), (one, three)))
+    grouped = (*sides, [np.zeros(2, np.uint64)])
+    found = held_out_losses(encoder, nn.Identity(), grouped, (*sides, []), seed=0)
+    assert found["held_out_contrastive"] == 0
+
+
+def test_labels_of_a_run_are_its_groups(tmp_path: Path, quick: dict) -> None:
+    table = tmp_path / "labelled.csv"
+    rows = [f"{text},{'ab'[place % 2]}" for place, text in enumerate(sentences(40))]
+    table.write_text("\n".join(["text,label", *rows]) + "\n")
+    found = []
+    for name, groups in (("with", {"groups": "label"}), ("without", {})):
+        options = {**quick, "files": [str(table)], "columns": ["text"], **groups}
+        outcome = isotrope.fit(**{**options, "holdout": 0.3, "output": str(tmp_path / name)})
+        with (outcome.output / "metrics.csv").open(newline="") as handle:
+            found.append(next(csv.DictReader(handle)))
+    for column in HELD_OUT_COLUMNS[:2]:
+        assert 0 < float(found[0][column]) < float(found[1][column])

@@ -20,6 +20,7 @@ from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, DatasetMixture, collate
+from isotrope.data.text.repeats import hash64, joined_groups
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 from isotrope.data.text.views import ONE_GROUP, held_out_together
@@ -48,6 +49,8 @@ _TEMPERATURE = 0.05
 _CHUNK = 64  # texts embedded at once
 Tokens = Sequence[Sequence[int] | NDArray[Any]]
 """Token ids of some texts."""
+Rows = tuple[Tokens, Tokens, list[NDArray[Any]]]
+"""Token ids of anchors and of positives, and a list of a hash of each record's group, if any."""
 
 
 def records_of(settings: TrainSettings, name: str) -> Reading:
@@ -177,40 +180,45 @@ def held_out_curves(
         module.encoder.tokenize([record[:2][-side] for record in records], settings.max_length)[0]
         for side in (0, 1)
     )
+    found = [s.held_out_groups for s in stores.values() if s.held_out_groups is not None]
+    labels = [np.concatenate(found).view(np.uint64)[:count:stride][:MOST_HELD_OUT]] if found else []
     return functools.partial(
         held_out_losses,
         module.encoder,
         module.head,
-        (first, last),
-        _trained_tokens(list(stores.values()), len(records)),
+        (first, last, labels),
+        _trained_rows(list(stores.values()), len(records)),
         seed=settings.seed,
     )
 
 
-def _trained_tokens(stores: Sequence[TokenStore], count: int) -> tuple[Tokens, Tokens]:
-    """Return anchors and positives of some records, spread over all data sets."""
+def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
+    """Return anchors, positives and groups of some records, spread over all data sets."""
     places = np.linspace(0, sum(map(len, stores)), count, endpoint=False).astype(np.int64)
     sides: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
+    labels: list[NDArray[Any]] = []
     start = 0
     for store in stores:
         own = places[(places >= start) & (places < start + len(store))] - start
         for side, rows in enumerate(sides):
             rows += store.rows(own, min(side, store.columns - 1))
+        labels += store.labels(own)
         start += len(store)
-    return sides
+    return *sides, [np.concatenate(labels)] if labels else []
 
 
 def held_out_losses(
     encoder: SentenceEncoder,
     head: nn.Module,
-    held_out: tuple[Tokens, Tokens],
-    trained: tuple[Tokens, Tokens],
+    held_out: Rows,
+    trained: Rows,
     *,
     seed: int,
 ) -> dict[str, float]:
     """Return InfoNCE (temperature 0.05), alignment and uniformity of held-out records.
 
-    InfoNCE is also computed for trained records. Dropout is on, as in training: without dropout,
+    InfoNCE is also computed for trained records. Records with a common text or group are not
+    negatives of each other. Dropout is on, as in training: without dropout,
     the two views of a single text would be equal. Dropout masks are the same at every call.
 
     Returns:
@@ -219,24 +227,29 @@ def held_out_losses(
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     anchors, positives = _views(encoder, head, held_out, seed)
     values = (
-        objective(*_views(encoder, head, trained, seed)),
-        objective(anchors, positives),
+        objective(*_views(encoder, head, trained, seed), groups=_groups(trained)),
+        objective(anchors, positives, groups=_groups(held_out)),
         alignment(anchors, positives),
         (uniformity(anchors) + uniformity(positives)) / 2,
     )
     return dict(zip(HELD_OUT_COLUMNS, map(float, values), strict=True))
 
 
-def _views(
-    encoder: SentenceEncoder, head: nn.Module, sides: tuple[Tokens, Tokens], seed: int
-) -> list[Tensor]:
+def _groups(rows: Rows) -> Tensor:
+    """Return the group of each record: those with a common text or group are together."""
+    sides = [[hash64(np.asarray(row, np.int64).tobytes()) for row in side] for side in rows[:2]]
+    marks = np.array([*sides, *rows[2]], np.uint64)
+    return torch.from_numpy(joined_groups(marks.T))
+
+
+def _views(encoder: SentenceEncoder, head: nn.Module, rows: Rows, seed: int) -> list[Tensor]:
     """Return the embeddings of anchors and positives in training mode, float64."""
     network = nn.ModuleList([encoder, head])
     with modes_kept(network), torch.no_grad(), seeded(seed, encoder.device):
         network.train()
-        return [head(_embedded(encoder, rows)).double() for rows in sides]
+        return [head(_embedded(encoder, side)).double() for side in rows[:2]]
 
 
-def _embedded(encoder: SentenceEncoder, rows: Tokens) -> Tensor:
-    parts = [encoder.of_tokens(rows[i : i + _CHUNK]) for i in range(0, len(rows), _CHUNK)]
+def _embedded(encoder: SentenceEncoder, side: Tokens) -> Tensor:
+    parts = [encoder.of_tokens(side[i : i + _CHUNK]) for i in range(0, len(side), _CHUNK)]
     return torch.cat(parts).float()
