@@ -13,7 +13,7 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
-from isotrope.data.text.views import FEWEST, held_out_together
+from isotrope.data.text.views import FEWEST, Former, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training.auto_recipe import with_recipe
@@ -167,15 +167,16 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
 def test_linked_pairs_are_held_out_together() -> None:
     rows = [(f"question {i}", f"answer {i // 2}") for i in range(400)]  # two questions an answer
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
-    held = held_out_together(records, 0.2, seed=0)
-    assert held is not None
+    former = Former("pairs", 0.2, 0, held_out_together(records, 0.2, seed=0))
+    assert former.held is not None
+    held = np.array([formed.held for formed in former.form(records)])
     np.testing.assert_array_equal(held[::2], held[1::2])
     assert 40 < held.sum() < 130
     one = [Record((f"question {i}", "yes"), Path("p.tsv"), i, False) for i in range(400)]
     assert held_out_together(one, 0.2, seed=0) is None  # one group: each by itself
 
 
-def held_out_of(sizes: list[int], seed: int = 0) -> np.ndarray | None:
+def held_out_of(sizes: list[int], seed: int = 0) -> frozenset[int] | None:
     answers = [f"answer {k}" for k, size in enumerate(sizes) for _ in range(size)]
     rows = [(f"question {i}", answer) for i, answer in enumerate(answers)]
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
@@ -202,7 +203,8 @@ def test_sets_that_leave_too_few_are_not_held_out_together() -> None:
     sizes = [1] * 160 + [2] * 100 + [40] * 6  # the six are too large
     held = [held_out_of(sizes, seed) for seed in range(20)]
     assert any(each is None for each in held)
-    assert all(each is None or each.sum() >= FEWEST for each in held)
+    # a set of hashes has as many questions as pairs, and at least half as many answers
+    assert all(each is None or len(each) >= 1.5 * FEWEST for each in held)
 
 
 def test_the_model_before_training_keeps_all() -> None:

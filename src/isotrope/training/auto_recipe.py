@@ -162,14 +162,13 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         held_out, spent = share if usable >= FEWEST else 0.0, time.monotonic() - began
         return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent, tokens)
     together = held_out_together(records_of(settings, ""), share, settings.seed)
-    count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
     scored = reading.kind == "scored pairs"
     loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder, until)
     linked = float(sizes[sizes > 1].sum() / len(found))
-    held_out = share if count >= FEWEST else 0.0
+    held_out = share if share * len(found) >= FEWEST else 0.0
     apart, spent = together is not None, time.monotonic() - began
     return _Facts(
         len(found), columns, held_out, linked, apart, loss, seconds, spent, tokens, scored

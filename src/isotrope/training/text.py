@@ -320,6 +320,7 @@ class TextTask(TrainingTask):
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
             empty = f", {own.empty_skipped:,} with an empty text left out"
+            negatives = f", {own.negatives_dropped:,} negatives dropped, which are held out"
             ranked = own.held_out and settings.groups
             held = " and ranked with all answers of the group as correct" if ranked else ""
             if own.understood:  # a line on skipped data is always printed
@@ -327,7 +328,8 @@ class TextTask(TrainingTask):
             say(
                 f"{whose}{own.kept:,} {_unit(own)} "
                 f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out{held}"
-                f"{empty if own.empty_skipped else ''}), "
+                f"{empty if own.empty_skipped else ''}"
+                f"{negatives if own.negatives_dropped else ''}), "
                 f"{own.truncated_share:.1%} of the texts cut after {own.max_length} tokens"
             )
             if own.groups_dropped:
@@ -466,8 +468,8 @@ def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool)
         )
     if settings.dev == "auto":
         return (
-            f"the dev score is too high, because {counts} held-out records share a text with a "
-            "training record, such as the answer"
+            f"the dev score is not that of new texts: {counts} held-out records share a text with "
+            "a training record, such as the answer"
         )
     return (
         f"warning: remove the queries of {settings.dev} from the training data: {counts} occur "

@@ -64,8 +64,8 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
     )
 
 
-def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return a bool for each record: held out or not. None if pairs need not stay together."""
+def held_out_of(settings: TrainSettings, name: str) -> frozenset[int] | None:
+    """Return the hashes of the texts to hold out. None if pairs need not stay together."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     return held_out_together(records_of(settings, name), settings.held_out, settings.seed)

@@ -12,6 +12,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text import tokens
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
+from isotrope.data.text.views import held_out_together
 
 from ..conftest import VOCABULARY, Make, records, tokenize
 
@@ -146,9 +147,32 @@ def test_held_out_records_whose_texts_are_trained_on_are_counted(make: Make) -> 
     expected = sum((b, a) not in held for a, b in held)
     asked = [(a.upper(), f"{b}!", "other") for a, b in held]
     assert both.trained_on(asked).sum() == expected > 20
-    # what is a hard negative is pushed away
-    third = make([("a", "b", "c"), ("d", "e", "f")])
-    assert third.trained_on([("x", "c"), ("x", "e"), ("d", "x")]).tolist() == [False, True, True]
+    third = make([("a", "b", "c"), ("d", "e"), ("g", "h", "i", "j")])  # negatives count too
+    asked = [("x", "c"), ("x", "e"), ("d", "x"), ("J", "x"), ("x", "y")]
+    assert third.trained_on(asked).tolist() == [True, True, True, True, False]
+
+
+@pytest.mark.parametrize("scored", [False, True])
+def test_negatives_that_are_held_out_are_not_trained_on(tmp_path: Path, *, scored: bool) -> None:
+    """Each negative is the positive of another pair, before or after it."""
+    names = [f"answer {i}" for i in range(200)]
+    rows = [(f"question {i}", names[i], f"{names[i - 1]}!", f"extra {i}") for i in range(200)]
+    made = [record._replace(scores=(0.9, 0.2, 0.1)) for record in records(*rows)]
+    held = held_out_together(made, 0.2, seed=0)
+    settings = StoreSettings(vocabulary=VOCABULARY, max_length=16, holdout=0.2, scored=scored)
+    store = build(tmp_path / "store", made, tokenize, settings, held=held)
+    out = [*store.held_out()]
+    assert len(out) > 30
+    assert not store.trained_on(out).any()
+    every, dropped = np.arange(len(store)), store.report.negatives_dropped
+    counts = np.bincount(store.owners(every), minlength=len(store))
+    assert dropped > 20
+    if scored:  # a loss of scores needs as many texts in each record
+        assert set(counts) == {2}
+        assert len(store) + len(out) + dropped == 200
+    else:
+        assert 2 * len(store) - counts.sum() == dropped
+        assert len(store) + len(out) == 200
 
 
 def test_large_vocabularies_take_four_bytes(make: Make) -> None:

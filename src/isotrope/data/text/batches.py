@@ -255,7 +255,7 @@ def joined(reports: Sequence[StoreReport]) -> StoreReport:
         return first
     counts = (
         "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
-        "groups_dropped"
+        "groups_dropped negatives_dropped"
     )
     totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
     return replace(

@@ -98,6 +98,7 @@ class StoreReport:
         empty_skipped: Number of records skipped because a text is empty or has no token.
         held_out: Number of held-out records.
         neighbours_dropped: Number of adjacent pairs skipped because a held-out pair shares a text.
+        negatives_dropped: Number of hard negatives skipped because a held-out pair has the text.
         texts: Number of tokenised texts.
         tokens: Number of tokens of these texts, including special tokens.
         truncated_share: Share of the texts that were cut to ``max_length`` tokens.
@@ -126,6 +127,7 @@ class StoreReport:
     groups_dropped: int = 0
     understood: str = ""
     scored: int = 0
+    negatives_dropped: int = 0
 
 
 class TooFewRecords(InputError):
@@ -253,7 +255,7 @@ class TokenStore:
         return json.loads(path.read_bytes()) if path.is_file() else []
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return, for each record, whether the anchor or the positive is also in this store.
+        """Return, for each record, whether this store has the anchor or positive as any text.
 
         The comparison ignores case and punctuation.
         """
@@ -261,8 +263,9 @@ class TokenStore:
         asked = np.array(marks, np.uint64).reshape(len(records), len(marks[0]) if marks else 1)
         met = np.zeros(asked.shape, dtype=bool)
         for start in range(0, len(self), CHUNK):
-            texts = self._rows[start : start + CHUNK, : min(self.columns, 2)]
-            met |= np.isin(asked, self._groups[texts])
+            part = np.arange(start, min(start + CHUNK, len(self)))
+            for column in range(self.columns):
+                met |= np.isin(asked, self.groups(part, column))
         return np.asarray(met.any(axis=1))
 
 
@@ -280,7 +283,7 @@ def build(
     tokenize: Tokenize,
     settings: StoreSettings,
     *,
-    held: NDArray[np.bool_] | None = None,
+    held: frozenset[int] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
     """Tokenise a corpus, write the tokens to a token store, and open this store.
@@ -291,7 +294,7 @@ def build(
         tokenize: Function that takes a list of texts and ``max_length``. It returns a list of token
             ids for each text, and the number of texts that were cut.
         settings: Settings of the store.
-        held: Whether each record is held out. If None, a hash of each anchor decides.
+        held: Hashes of the texts of held-out pairs. If None, a hash of each anchor decides.
         progress: Function that is called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
@@ -300,7 +303,8 @@ def build(
     first = next(stream, None)
     if first is None:
         raise InputError(f"{_MORE}: {_TOO_FEW}; found 0")
-    former = Former(resolve(settings.views, first), settings.holdout, settings.seed, held)
+    views = resolve(settings.views, first)
+    former = Former(views, settings.holdout, settings.seed, held, settings.scored)
     grouped = settings.grouped or bool(first.group)
     dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:
@@ -483,6 +487,7 @@ def _finish(
         groups_dropped=new_groups(folder / _GROUPED, repeated_file) if writer.grouped else 0,
         understood="" if reading is None else str(reading),
         scored=writer.shape[1],
+        negatives_dropped=former.negatives,
     )
     _check_enough(report)
     unused = [] if writer.grouped else [folder / _HELD_GROUPS]

@@ -7,10 +7,11 @@ second text of the record (``pairs``).
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.schemas import Record
@@ -70,8 +71,8 @@ _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-o
 
 def held_out_together(
     records: Iterable[Record], holdout: float, seed: int
-) -> NDArray[np.bool_] | None:
-    """Return, for each pair, whether it is held out. No text of a held-out pair is trained on.
+) -> frozenset[int] | None:
+    """Return the hashes of all texts of held-out pairs. No such text is trained on.
 
     Pairs that share a text, directly or through other pairs, form a set, which is held out or
     trained on as a whole. If a set exceeds a tenth of all pairs to hold out, it is trained on.
@@ -81,7 +82,7 @@ def held_out_together(
     - There are at least three times as many pairs as different positives. Such positives are
       probably the answers that a search should find, so all of them are trained on.
     - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or fewer
-      than 40 pairs although ``holdout`` asks for at least 40.
+      than 40 pairs although ``holdout`` asks for at least 40, and the hash holds out more pairs.
     - A record has a group or only one text.
     """
     chosen = _chosen(holdout, seed)
@@ -101,10 +102,11 @@ def held_out_together(
         linked, return_index=True, return_inverse=True, return_counts=True
     )
     wanted = holdout * len(pairs)
-    held = np.frombuffer(alone, bool)[first] & (size <= max(1, wanted / _LARGEST))
-    together = np.asarray(held[group], bool)
-    fewest = FEWEST if wanted >= FEWEST else wanted / 4
-    return together if together.sum() >= max(fewest, wanted / 4) else None
+    single = np.frombuffer(alone, bool)
+    together = (single[first] & (size <= max(1, wanted / _LARGEST)))[group]
+    fewest = max(FEWEST if wanted >= FEWEST else 0, wanted / 4)
+    enough = together.sum() >= min(fewest, single.sum())
+    return frozenset(pairs[together].ravel().tolist()) if enough else None
 
 
 def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
@@ -127,15 +129,20 @@ class Former:
         holdout: Share of the records that is never trained on.
         seed: Seed of the choice of held-out records.
         held: Result of :func:`held_out_together`. If None, the hash of each anchor decides.
+        scored: Whether a pair with a negative that is held out is skipped as a whole. If False,
+            only this negative is skipped.
         neighbours: Number of adjacent pairs skipped so far, because they share a text with a
             held-out pair, or because reading began within their document.
+        negatives: Number of negatives skipped so far, because held-out pairs have their texts.
     """
 
     views: Views
     holdout: float
     seed: int
-    held: NDArray[np.bool_] | None = None
+    held: frozenset[int] | None = None
+    scored: bool = False
     neighbours: int = 0
+    negatives: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
         """Yield the training records and the held-out records, in the order of ``records``."""
@@ -143,9 +150,20 @@ class Former:
         if self.views == "adjacent":
             yield from self._adjacent(records, chosen)
             return
-        for number, record in enumerate(records):
-            held = chosen(record.texts[0]) if self.held is None else bool(self.held[number])
-            yield Formed(record.texts, held, False, record.group, record.scores, record.line)
+        for record in records:
+            texts, scores = record.texts, record.scores
+            held = chosen(texts[0]) if self.held is None else self._has(texts[0])
+            if self.held and not held and any(known := [*map(self._has, texts)]):
+                self.negatives += sum(known)
+                if self.scored:
+                    continue
+                texts = tuple(compress(texts, map(not_, known)))
+                scores = tuple(compress(scores, map(not_, known[1:])))
+            yield Formed(texts, held, False, record.group, scores, record.line)
+
+    def _has(self, text: str) -> bool:
+        """Return whether a held-out pair has a text, up to case and punctuation."""
+        return self.held is not None and hash64(near_identical(text)) in self.held
 
     def _adjacent(
         self, records: Iterable[Record], chosen: Callable[[str], bool]
