@@ -20,7 +20,7 @@ from isotrope.paradigm import registry
 from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text_data import store_of
+from isotrope.training.text_data import records_of, store_of
 from isotrope.training.text_encoder import encoder_of
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
@@ -232,3 +232,29 @@ def test_labelled_texts_are_trained_as_pairs_of_their_label(
     own = {k: v for k, v in given.items() if k != "groups"}
     fit(**{**own, "files": [file], "max_steps": 1, "batch_size": len(rows)})
     assert len(set(groups_of(handed[0]))) == 4
+
+
+@pytest.mark.parametrize("sizes", [[40] * 10, [2] * 200, [3] * 130, [1, 2, 3, 300], [200, 200]])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_no_held_out_record_of_a_group_shares_a_text_with_training(
+    given: dict[str, Any], tmp_path: Path, sizes: list[int], *, labelled: bool
+) -> None:
+    """Labelled texts, or pairs with groups, of which two share an answer."""
+    labels = [f"k{k}" for k, size in enumerate(sizes) for _ in range(size)]
+    rows = [
+        {"text": f"text {i} of {label}", "label": label}
+        if labelled
+        else {"anchor": f"text {i}", "positive": f"answer {i // 2}", "label": label}
+        for i, label in enumerate(labels)
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    groups = None if labelled else "label"
+    settings = TrainSettings.read(
+        {**given, "files": [str(file)], "groups": groups, "holdout": 0.2, "seed": 0}
+    )
+    store = store_of(settings, encoder_of(settings), tmp_path / "s", records_of(settings, ""))
+    held = [*store.held_out()]
+    assert len(held) > 0.05 * len(rows)
+    assert not store.trained_on(held).any()
+    assert len(held) + len(store) > 0.8 * len(rows)

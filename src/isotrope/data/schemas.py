@@ -24,7 +24,7 @@ text without visible characters, for example only zero-width spaces, counts as e
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -232,6 +232,8 @@ class Reading:
         negatives: Dict from a number of negatives to the number of records with so many negatives.
         left: Dict from a reason for skipping rows to the number of rows skipped.
         other_files: Files in the given folders that were not read, because of endings or splits.
+        holds_out: Function of a text; True if it is held out. Labelled texts that are held out are
+            paired with each other.
     """
 
     sources: Sequence[Path | Table]
@@ -247,6 +249,7 @@ class Reading:
     negatives: Counter[int] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
     other_files: Sequence[Path] = ()
+    holds_out: Callable[[str], bool] = lambda _: False
     _first_left: dict[str, str] = field(default_factory=dict)
     _forms: dict[Form, Table] = field(default_factory=dict)
     _opening: Sequence[str] = ()
@@ -477,16 +480,29 @@ def mark(value: object, path: Path, line: int, column: str) -> str:
 
 
 def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
-    """Pair each text with the previous text of its label, and the first text with the last."""
-    first: dict[str, Record] = {}
-    before: dict[str, Record] = {}
+    """Pair each text with the previous text of its label, and the first text with the last.
+
+    No text is in a pair with a held-out anchor and in one with another anchor.
+    """
+    first: dict[tuple[str, bool], Record] = {}
+    before: dict[tuple[str, bool], Record] = {}
     for record in records:
-        if record.group in before:
-            yield record._replace(texts=(record.texts[0], before[record.group].texts[0]))
-        first.setdefault(record.group, record)
-        before[record.group] = record
-    for label, record in first.items():
-        if before[label] is record:
+        side = record.group, reading.holds_out(record.texts[0])
+        if side in before:
+            yield _paired(record, before[side])
+        first.setdefault(side, record)
+        before[side] = record
+    for (label, held), record in first.items():
+        others = label, not held
+        if before[label, held] is not record:
+            yield _paired(record, before[label, held])
+        elif others not in first:
             reading.leave("a label that no other row has", record.path, record.line)
-        else:
-            yield record._replace(texts=(record.texts[0], before[label].texts[0]))
+        elif before[others] is not first[others]:  # a single text becomes only a positive
+            yield _paired(first[others], record)
+        elif held:
+            yield _paired(record, first[others])
+
+
+def _paired(anchor: Record, positive: Record) -> Record:
+    return anchor._replace(texts=(anchor.texts[0], positive.texts[0]))

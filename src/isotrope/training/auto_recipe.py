@@ -169,7 +169,8 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder, until)
     linked = float(sizes[sizes > 1].sum() / len(found))
     held_out = share if share * len(found) >= FEWEST else 0.0
-    apart, spent = together is not None, time.monotonic() - began
+    apart = together is not None or reading.kind == "labelled texts"
+    spent = time.monotonic() - began
     return _Facts(
         len(found), columns, held_out, linked, apart, loss, seconds, spent, tokens, scored
     )

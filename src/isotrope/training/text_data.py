@@ -23,7 +23,7 @@ from isotrope.data.text.batches import Batch, DatasetMixture, collate
 from isotrope.data.text.repeats import hash64, joined_groups
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
-from isotrope.data.text.views import ONE_GROUP, held_out_together
+from isotrope.data.text.views import ONE_GROUP, held_out_alone, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.alignment import alignment
@@ -55,20 +55,24 @@ Rows = tuple[Tokens, Tokens, list[NDArray[Any]]]
 
 def records_of(settings: TrainSettings, name: str) -> Reading:
     """Return the reader of a data set's records."""
-    return read(
+    reading = read(
         settings.datasets[name],
         columns=settings.columns,
         groups=settings.groups,
         streaming=settings.streaming is not None,
         scored=takes_scores(settings),
     )
+    reading.holds_out = held_out_alone(settings.held_out, settings.seed)
+    return reading
 
 
 def held_out_of(settings: TrainSettings, name: str) -> frozenset[int] | None:
     """Return the hashes of the texts to hold out. None if pairs need not stay together."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
-    return held_out_together(records_of(settings, name), settings.held_out, settings.seed)
+    reading = records_of(settings, name)
+    held = held_out_together(reading, settings.held_out, settings.seed)
+    return None if reading.kind == "labelled texts" else held  # their pairs are apart already
 
 
 def batches_of(

@@ -83,12 +83,12 @@ def held_out_together(
       probably the answers that a search should find, so all of them are trained on.
     - The sets to hold out have less than a quarter of the pairs that ``holdout`` asks for, or fewer
       than 40 pairs although ``holdout`` asks for at least 40, and the hash holds out more pairs.
-    - A record has a group or only one text.
+    - A record has only one text.
     """
-    chosen = _chosen(holdout, seed)
+    chosen = held_out_alone(holdout, seed)
     marks, alone = array("Q"), bytearray()  # 17 bytes for each pair
     for record in records:
-        if record.group or len(record.texts) == 1:
+        if len(record.texts) == 1:
             return None
         marks.extend(hash64(near_identical(text)) for text in record.texts[:2])
         alone.append(chosen(record.texts[0]))
@@ -109,7 +109,7 @@ def held_out_together(
     return frozenset(pairs[together].ravel().tolist()) if enough else None
 
 
-def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
+def held_out_alone(holdout: float, seed: int) -> Callable[[str], bool]:
     """Return a function of an anchor; it is True if a record with that anchor is held out."""
     if not holdout:
         return lambda anchor: False
@@ -146,7 +146,7 @@ class Former:
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
         """Yield the training records and the held-out records, in the order of ``records``."""
-        chosen = _chosen(self.holdout, self.seed)
+        chosen = held_out_alone(self.holdout, self.seed)
         if self.views == "adjacent":
             yield from self._adjacent(records, chosen)
             return
