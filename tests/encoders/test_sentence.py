@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import BoW, Pooling
 
 from isotrope.core.errors import InputError
@@ -426,6 +426,18 @@ class TestModelsThatDoNotFit:
         monkeypatch.setattr(tiny.model, "truncate_dim", 16)
         with pytest.raises(InputError, match="of x, because this setting cuts the embeddings"):
             SentenceEncoder(tiny.model, "x")
+
+    @pytest.mark.parametrize("first", [False, True])
+    def test_queries_and_documents_with_modules_of_their_own(self, tiny, folder, tmp_path, first):
+        body = [Transformer(str(folder)), Pooling(128, "mean")]
+        heads = [body, body] if first else [[Dense(128, 8)], [Dense(128, 8)]]
+        router = Router.for_query_document(*heads)
+        model = SentenceTransformer(modules=[router] if first else [*body, router], device="cpu")
+        model.save_pretrained(str(tmp_path / "m"), create_model_card=False)
+        with pytest.raises(InputError, match=r"without a Router: .* embeds query and document in"):
+            SentenceEncoder.load(tmp_path / "m")
+        with pytest.raises(InputError, match="without a Router: this model embeds"):
+            retrieval(model, from_pairs([("a boat", "the ship"), ("rain", "a cloud")]))
 
     def test_token_types_that_are_not_all_0(self, folder):
         file = folder / "tokenizer.json"

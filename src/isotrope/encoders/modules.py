@@ -47,6 +47,7 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
+    check_one_way(model, name)
     first: Any = model[0]
     static = is_static(first)
     if not static and (not isinstance(first, Transformer) or first.tokenizer is None):
@@ -68,6 +69,16 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
     if not (static or poolings or first.module_output_name == "sentence_embedding"):
         raise InputError(f"add a pooling module to {name}, which gives a vector for each token")
     return poolings
+
+
+def check_one_way(model: nn.Module, name: str) -> None:
+    """Raise an error if a model embeds queries and documents in different ways."""
+    for module in model.modules():
+        if len(routes := getattr(module, "sub_modules", ())) > 1:
+            raise InputError(
+                f"give a model without a Router: {name} embeds {' and '.join(routes)} in different "
+                "ways, but isotrope embeds all texts in the same way"
+            )
 
 
 def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":

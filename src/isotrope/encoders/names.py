@@ -117,15 +117,17 @@ def model_folder(path: Path) -> Path:
                 f"merge adapter and model with peft's merge_and_unload, and save the result: "
                 f"{part} holds only an adapter of {brief(base)}"
             )
-    if not (parts[0] / "config.json").exists() and not (
+    # a router has no files but those of its modules
+    first = next((part for part in parts if not (part / "router_config.json").is_file()), path)
+    if not (first / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
     ):
-        raise InputError(f"give the folder of a transformers model: {parts[0]} has no config.json")
+        raise InputError(f"give the folder of a transformers model: {first} has no config.json")
     for part in parts:
-        _check_weights(part, needed=part == parts[0])
-    if not _has_tokenizer(parts[0]) and not is_image(path):
+        _check_weights(part, needed=part == first)
+    if not _has_tokenizer(first) and not is_image(path):
         raise InputError(
-            f"save the tokenizer beside the weights with tokenizer.save_pretrained: {parts[0]} has "
+            f"save the tokenizer beside the weights with tokenizer.save_pretrained: {first} has "
             f"no tokenizer ({', '.join(_TOKENIZERS)})"
         )
     return path
@@ -207,7 +209,9 @@ def _parts(path: Path) -> list[Path]:
             continue
         parts[part.resolve()] = part
         for router in (part / "router_config.json", part / "config.json"):
-            places += [(router, f"{where}/{name}") for name in _settings(router).get("types") or ()]
+            places += [
+                (router, str(Path(where, name))) for name in _settings(router).get("types") or ()
+            ]
     return [*parts.values()]
 
 

@@ -31,6 +31,7 @@ from isotrope.encoders.modules import (
     as_list,
     body_of,
     check_model,
+    check_one_way,
     check_tokenizer,
     fingerprint_of,
     freeze_pooler,
@@ -459,6 +460,8 @@ def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTr
     """
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""
+    if isinstance(model, nn.Module):
+        check_one_way(model, "this model")
     if model.prompts.get(model.default_prompt_name or ""):
         return "", ""
     query, *documents = (model.prompts.get(name) for name in _PROMPTS)
