@@ -427,6 +427,21 @@ class TestModelsThatDoNotFit:
         with pytest.raises(InputError, match="of x, because this setting cuts the embeddings"):
             SentenceEncoder(tiny.model, "x")
 
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        [
+            ("processing_kwargs", {"text": {"add_special_tokens": False}}),
+            ("query_length", 8),
+            ("document_length", 8),
+        ],
+    )
+    def test_settings_of_the_tokenizer_that_are_not_read(self, folder, tmp_path, setting, value):
+        first = Transformer(str(folder), **{setting: value})
+        model = SentenceTransformer(modules=[first, Pooling(128, "mean")], device="cpu")
+        model.save_pretrained(str(tmp_path / "m"), create_model_card=False)
+        with pytest.raises(InputError, match=f"remove {setting} from sentence_bert_config.json"):
+            SentenceEncoder.load(tmp_path / "m")
+
     @pytest.mark.parametrize("first", [False, True])
     def test_queries_and_documents_with_modules_of_their_own(self, tiny, folder, tmp_path, first):
         body = [Transformer(str(folder)), Pooling(128, "mean")]

@@ -60,6 +60,12 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
             f"give an encoder of plain text: {name} takes "
             f"{', '.join(map(str, first.modality_config))}"
         )
+    unread = ("processing_kwargs", "query_length", "document_length", "query_expansion")
+    if named := [setting for setting in unread if getattr(first, setting, None)]:
+        raise InputError(
+            f"remove {named[0]} from sentence_bert_config.json of {name}, because isotrope "
+            "tokenizes all texts in the same way, and does not read this setting"
+        )
     if model.truncate_dim is not None:
         raise InputError(
             f"remove truncate_dim from config_sentence_transformers.json of {name}, because "
