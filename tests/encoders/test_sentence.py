@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import BoW, Pooling
+from transformers import BertJapaneseTokenizer
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.retrieval_sets import from_pairs
@@ -426,6 +427,20 @@ class TestModelsThatDoNotFit:
         monkeypatch.setattr(tiny.model, "truncate_dim", 16)
         with pytest.raises(InputError, match="of x, because this setting cuts the embeddings"):
             SentenceEncoder(tiny.model, "x")
+
+    def test_a_tokenizer_that_runs_in_python(self, tiny, tmp_path):
+        (tmp_path / "vocab.txt").write_text(
+            "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+        )
+        tiny.model[0].model.save_pretrained(tmp_path / "m")
+        words = BertJapaneseTokenizer(
+            str(tmp_path / "vocab.txt"),
+            word_tokenizer_type="basic",
+            subword_tokenizer_type="wordpiece",
+        )
+        words.save_pretrained(tmp_path / "m")
+        with pytest.raises(InputError, match="fast tokenizer .* is BertJapaneseTokenizer, which"):
+            SentenceEncoder.load(tmp_path / "m")
 
     @pytest.mark.parametrize(
         ("setting", "value"),

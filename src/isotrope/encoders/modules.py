@@ -55,6 +55,11 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
             "give an encoder whose first module is a transformer with a tokenizer: the first "
             f"module of {name} is {type(first).__name__}"
         )
+    if not static and not first.tokenizer.is_fast:
+        raise InputError(
+            f"give an encoder with a fast tokenizer (tokenizer.json): the tokenizer of {name} is "
+            f"{type(first.tokenizer).__name__}, which runs in Python"
+        )
     if not static and list(first.modality_config) != ["text"]:
         raise InputError(
             f"give an encoder of plain text: {name} takes "
