@@ -439,7 +439,7 @@ class TestModelsThatDoNotFit:
             subword_tokenizer_type="wordpiece",
         )
         words.save_pretrained(tmp_path / "m")
-        with pytest.raises(InputError, match="fast tokenizer .* is BertJapaneseTokenizer, which"):
+        with pytest.raises(InputError, match=r"fast tokenizer .* is BertJapaneseTokenizer, which"):
             SentenceEncoder.load(tmp_path / "m")
 
     @pytest.mark.parametrize(
