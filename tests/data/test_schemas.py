@@ -1,6 +1,8 @@
 """Reading corpora: every format, its gzip, folders, documents; memory does not grow with lines."""
 
+import csv
 import gzip
+import io
 import json
 import os
 import sys
@@ -125,6 +127,20 @@ def test_a_tab_in_txt_is_text_and_tsv_knows_no_quotes(tmp_path: Path) -> None:
     assert texts_of([tmp_path / "a.tsv"]) == [('"one', '"two" three')]
     (tmp_path / "a.tsv").write_text('"question"\t"answer"\n"four"\t"five"\n')
     assert texts_of([tmp_path / "a.tsv"]) == [("four", "five")], "a quoted header"
+
+
+@pytest.mark.parametrize("header", [("anchor", "positive"), ()])
+def test_quotes_in_a_tsv_of_a_data_frame(tmp_path: Path, header: tuple[str, ...]) -> None:
+    rows = [("plain", "a, b"), ('say "ahoy" now', 'it is 5" wide'), ('"', '"all"')]
+    raw = ['"not" all "quoted"\t"quoted"', '"an ""open" one\t5"']
+    body = io.StringIO()
+    csv.writer(body, delimiter="\t", lineterminator="\n").writerows([header, *rows])
+    path = tmp_path / "a.tsv"
+    path.write_text(body.getvalue() + "\n".join(raw))
+    assert texts_of([path]) == [*rows, *(tuple(line.split("\t")) for line in raw)]
+    path.write_text('a\tb\n"two\nlines"\tc\n')
+    with pytest.raises(InputError, match=r"line 2: save this table as .csv, because .* 2 fields"):
+        texts_of([path])
 
 
 def test_byte_order_mark_windows_line_ends_and_blank_lines(tmp_path: Path) -> None:

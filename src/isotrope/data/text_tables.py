@@ -14,12 +14,16 @@ from isotrope.data.rows import HEAD, Row, Table
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
 _SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # line that Excel writes above the header
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _RETURN = "\ufdd0"  # replaces a carriage return in a cell: csv would end the row there
 _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missing value
 
 
 def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
-    """Return lines as a table without quoting. If ``separator`` is empty, each line is one cell."""
+    """Return lines as a table. If ``separator`` is empty, each line is one cell.
+
+    A quote is a character of the text, except in a cell that is quoted because of its quotes.
+    """
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]
@@ -30,16 +34,26 @@ def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = 
             elif not past_header:
                 past_header = True
             else:
-                row = text.split(separator) if separator else [text]
+                row = [*map(_unquoted, text.split(separator))] if separator else [text]
                 if len(row) != len(columns):
+                    cut = any(cell.startswith('"') and cell.count('"') % 2 for cell in row)
+                    csv_file = (
+                        "save this table as .csv, because a cell has a tab or a line break, or "
+                    )
                     raise InputError(
-                        f"{place(path, line)}: give {len(columns)} fields, separated by tabs, as "
-                        f"in the first line; this line has {len(row)}"
+                        f"{place(path, line)}: {csv_file * cut}give {len(columns)} fields, "
+                        f"separated by tabs, as in the first line; this line has {len(row)}"
                     )
                 yield line, tuple(row[p] for p in positions)
 
     how = ("" if titled else "no header, ") + ("separated by tabs" if separator else "")
     return Table(path, columns, cells, titled, how if separator else "one text a line")
+
+
+def _unquoted(cell: str) -> str:
+    """Return the text of a cell; ``"two ""quoted"" words"`` is how data frames write quotes."""
+    quoted_cell = '""' in cell and _QUOTED.fullmatch(cell)
+    return cell[1:-1].replace('""', '"') if quoted_cell else cell
 
 
 def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
