@@ -160,6 +160,25 @@ def test_labels_keep_rows_together(tmp_path: Path) -> None:
     assert records(read([file])) == records(read(LABELLED))
 
 
+def test_negatives_and_scores_of_late_rows_only(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"query": f"q{i}", "pos": [f"a{i}"], "neg": [f"n{i}"] if i > 120 else [], "mark": i}
+        for i in range(130)
+    ]
+    scored = [
+        {**row, "pos_scores": [0.5] if row["neg"] else [], "neg_scores": [0.1] * len(row["neg"])}
+        for row in rows
+    ]
+    for data, groups in ((rows, None), (rows, "mark"), (scored, None)):
+        file = tmp_path / f"{len(data[0])} {groups}.jsonl"
+        assert write_records(data, [], file, groups=groups) is not None
+        (again, given) = (
+            [(r.texts, r.group, r.scores) for r in read(source, groups=groups)]
+            for source in ([file], data)
+        )
+        assert again == given
+
+
 def test_a_row_with_several_positives_and_rows_without_negatives() -> None:
     rows = [
         {"query": "q", "pos": ["a", "b"], "neg": ["n"], "pos_scores": [2, 1], "neg_scores": [0]},

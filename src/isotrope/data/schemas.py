@@ -234,6 +234,7 @@ class Reading:
         other_files: Files in the given folders that were not read, because of endings or splits.
         holds_out: Function of a text; True if it is held out. Labelled texts that are held out are
             paired with each other.
+        forms: Dict from each form of the tables read so far to the first table of this form.
     """
 
     sources: Sequence[Path | Table]
@@ -250,14 +251,14 @@ class Reading:
     left: Counter[str] = field(default_factory=Counter)
     other_files: Sequence[Path] = ()
     holds_out: Callable[[str], bool] = lambda _: False
+    forms: dict[Form, Table] = field(default_factory=dict)
     _first_left: dict[str, str] = field(default_factory=dict)
-    _forms: dict[Form, Table] = field(default_factory=dict)
     _opening: Sequence[str] = ()
 
     def __iter__(self) -> Iterator[Record]:
         """Read all sources."""
         self.rows = self.records = 0
-        for count in (self.negatives, self.left, self._first_left, self._forms):
+        for count in (self.negatives, self.left, self._first_left, self.forms):
             count.clear()
         first: tuple[str, Path] | None = None
         for source in self.sources:
@@ -285,7 +286,7 @@ class Reading:
                     f"{place(table.place)}: {remedy}; the table holds scored pairs "
                     f"({', '.join(form.columns)}){columns if self.choose > 1 else ''}"
                 )
-            self._forms.setdefault(form, table)
+            self.forms.setdefault(form, table)
             before = self.records
             found = self._read(table, form)
             if form.kind == "labelled texts" and self.paired:
@@ -362,7 +363,7 @@ class Reading:
     @property
     def kind(self) -> str:
         """Kind of the records: one of the values of :attr:`Form.kind`."""
-        return next((form.kind for form in self._forms), "")
+        return next((form.kind for form in self.forms), "")
 
     @property
     def left_out(self) -> str:
@@ -376,13 +377,13 @@ class Reading:
     @property
     def names(self) -> list[str]:
         """List of the columns of texts and groups that were read, by name or number."""
-        read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
+        read = (c for each in self.forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 
     @property
     def not_read(self) -> list[str]:
         """List of phrases on columns, rows and files that were not read; may be empty."""
-        form, table = next(iter(self._forms.items()))
+        form, table = next(iter(self.forms.items()))
         unread = [name for name in table.columns if name not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
         parts += [f"left out: {self.left_out}"] if self.left else []
@@ -396,7 +397,7 @@ class Reading:
 
     def __str__(self) -> str:
         """Return one line on what was read, and as what."""
-        form, table = next(iter(self._forms.items()))
+        form, table = next(iter(self.forms.items()))
         files = len({*map(str, self.sources)})
         whose = table.place.name or str(table.place)
         names = ", ".join(self.names)

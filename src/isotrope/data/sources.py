@@ -172,8 +172,12 @@ def write_records(
 
 def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
     for record in reading:
-        more: dict[str, object] = {}
-        if record.scores and reading.kind != "scored pairs":
+        # every line has all keys, because the first lines name the columns
+        form = next(iter(reading.forms))
+        more: dict[str, object] = (
+            {"negative": []} if len(form.texts) > len(record.texts) == 2 else {}
+        )
+        if form.scores and reading.kind != "scored pairs":
             more["scores"] = list(record.scores)
         if groups or record.group:
             more[groups or "label"] = record.group
