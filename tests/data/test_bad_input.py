@@ -94,7 +94,11 @@ CASES: list[tuple[str, Maker, str]] = [
     ("cut.txt", content("one\ntwo è".encode()[:-1]), "line 2: invalid UTF-8 at byte 5 (0xc3)"),
     ("surrogate.txt", content(b"\xed\xa0\x80\n"), "line 1: invalid UTF-8 at byte 1"),
     ("zipped.txt", zipped("text\n"), "so it is not text; end the name of this file in .gz"),
-    ("long.txt", content(f"one\n{LONG}\n"), "passage; it has more than 100,000 characters"),
+    (
+        "long.txt",
+        content(f"one\n{LONG}\n"),
+        "passage or object; it has more than 100,000 characters",
+    ),
     ("long.txt.gz", zipped(LONG), "line 1: break this line into lines"),
     ("wide.txt", content("𝄞" * 250_000), "line 1: break this line into lines"),
     # gzip

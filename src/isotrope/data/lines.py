@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from isotrope.core.documents import check_file
+from isotrope.core.documents import LARGEST, check_file
 from isotrope.core.errors import InputError, needs_extra, place
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -121,7 +121,7 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     only carriage returns end the lines, as on old Macs, raises an error. A line of more than
     ``limit`` characters raises an error before the whole line is read.
     """
-    most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
+    most = min(4 * limit, LARGEST) + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True
     with open_bytes(path) as handle:
         while raw := handle.readline(most):
@@ -138,8 +138,8 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
             text = "" if too_long else _decoded(raw, path, number).rstrip("\r\n")
             if too_long or len(text) > limit:
                 raise InputError(
-                    f"{place(path, number)}: break this line into lines of one sentence or "
-                    f"passage; it has more than {limit:,} characters"
+                    f"{place(path, number)}: break this line into lines of one sentence, "
+                    f"passage or object; it has more than {limit:,} characters"
                 )
             if blank and text.strip():
                 blank = False

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.documents import parse_json
+from isotrope.core.documents import LARGEST, parse_json
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
@@ -15,6 +15,7 @@ from isotrope.data.rows import HEAD, Row, Table
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
 _SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # line that Excel writes above the header
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_UNFINISHED = re.compile(r"\s*(\[\s*\{?|\{|\[.*,)\s*")  # first line of a list on several lines
 _RETURN = "\ufdd0"  # replaces a carriage return in a cell: csv would end the row there
 _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missing value
 
@@ -156,14 +157,16 @@ def json_table(path: Path) -> Table:
     """Return a JSON file as a table. The file has an object on each line, or a list of objects."""
 
     def raw() -> Iterator[tuple[int, Any]]:
-        # JSON may write a character as six (\u1234), and an object may hold other keys
-        for number, text in lines(path, limit=10 * MAX_CHARACTERS):
-            if number == 1 and text.strip() in ("[", "[{", "{"):
-                yield from enumerate(_rows(_whole_json(path)), start=1)
-                return
+        # JSON may write a character as six (\u1234), and an object may hold other keys; a line of
+        # .json may hold all objects
+        whole, begun = ".json" in map(str.lower, path.suffixes), False
+        for number, text in lines(path, limit=LARGEST if whole else 10 * MAX_CHARACTERS):
             if not text.strip():
                 yield number, {}
                 continue
+            if not begun and _UNFINISHED.fullmatch(text):
+                yield from enumerate(_rows(_whole_json(path)), start=1)
+                return
             try:
                 value = parse_json(text)
             except ValueError as error:
@@ -172,9 +175,10 @@ def json_table(path: Path) -> Table:
                     f"{place(path, number)}: write one JSON object on each line; this line is not "
                     f"JSON ({what})"
                 ) from error
-            if number == 1 and len(rows := _rows(value)) > 1:
+            if not begun and len(rows := _rows(value)) > 1:
                 yield from enumerate(rows, start=1)
                 continue
+            begun = True
             yield number, value
 
     return objects(path, raw)
@@ -192,7 +196,7 @@ def _rows(value: object) -> list[Any]:
 
 def _whole_json(path: Path) -> object:
     try:
-        return parse_json("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
+        return parse_json("\n".join(t for _, t in lines(path, limit=LARGEST)))
     except ValueError as error:
         raise InputError(
             f"{place(path)}: write this file again; it is not valid JSON ({error})"
@@ -212,7 +216,7 @@ def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
                     f"{place(name, line)}: "
                     f'give an object such as {{"text": "..."}}, not {quoted(value)}'
                 )
-            yield line, dict(value)
+            yield line, {str(key): each for key, each in value.items()}
 
     keys = dict.fromkeys(chain.from_iterable(value for _, value in islice(checked(), HEAD)))
     columns = tuple(map(str, keys))
