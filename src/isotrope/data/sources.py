@@ -69,8 +69,9 @@ def digests(files: Iterable[Path | str]) -> dict[str, str]:
 def is_in_memory(data: object) -> bool:
     """Return True if ``data`` holds texts, and False if it holds names of files.
 
-    A string in a list is the name of a file if this file exists, or if the string has no white
-    space and ends in a suffix such as ``.tsv``. A list with both names and texts raises an error.
+    A string in a list is the name of a file if this file exists (or a folder with such files), or
+    if the string has no white space and ends in a suffix such as ``.tsv``. A list with both names
+    and texts raises an error.
     """
     if isinstance(data, (str, Path)):
         return False
@@ -95,7 +96,9 @@ def _names_file(value: object) -> bool:
     if not isinstance(value, str) or not value or len(value) > 1000:
         return False
     try:
-        exists = Path(value).exists()
+        path = Path(value)
+        files = (file for file in path.rglob("*") if plain_suffix(file) in SUFFIXES)
+        exists = any(files) if path.is_dir() else path.exists()
     except (OSError, ValueError):
         return False
     return exists or (len(value.split()) == 1 and plain_suffix(Path(value)) in SUFFIXES)
