@@ -19,7 +19,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
 from isotrope.data.lines import open_bytes
 from isotrope.data.schemas import Reading, Record, read
-from isotrope.data.sources import read_all, to_dataset, write_records
+from isotrope.data.sources import is_in_memory, read_all, to_dataset, write_records
 
 N = range(4)
 FLAG = [{"query": f"q{i}", "pos": [f"a{i}"], "neg": [f"w{i}", f"v{i}"]} for i in N]
@@ -534,3 +534,99 @@ def test_a_data_set_for_the_trainer_of_sentence_transformers() -> None:
     assert scored[1] == {"anchor": "s1", "positive": "t1", "label": 0.25}
     assert to_dataset(read(LABELLED))["label"][:] == [0, 1, 0, 1]
     assert to_dataset(read_all(["one", "two"])).to_list() == [{"text": "one"}, {"text": "two"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "noted"),
+    [
+        ("an oak\nan elm\n", None, True),
+        ("an oak,a tree\nan elm,a leaf\n", ["1", "2"], True),
+        ("an oak,a tree\nan elm,a leaf\n", ["an oak", "a tree"], False),
+        ("text\nan elm\n", None, False),
+    ],
+)
+def test_a_header_of_unknown_names_is_reported(
+    tmp_path: Path, content: str, columns: list[str] | None, *, noted: bool
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    reading = read([path], columns=columns)
+    assert len(records(reading)) == 1
+    assert ("; the first line is the header; if it is a record" in str(reading)) == noted
+
+
+def test_a_text_that_names_a_column_is_no_header(tmp_path: Path) -> None:
+    words = ["oak", "text", "elm", "text"]
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(words))
+    for source in (words, [path]):
+        assert records(read_all(source) if source is words else read(source)) == [
+            (w,) for w in words
+        ]
+    assert records(read_all([("1", "2"), ("a", "b")])) == [("1", "2"), ("a", "b")]
+
+
+def test_rows_of_arrays_and_of_data_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": ["7", "8"], "anchor": ["a", "c"], "positive": ["b", "d"]})
+    pairs = frame[["anchor", "positive"]]
+    for data in (
+        pairs.values,
+        list(pairs.to_numpy(dtype=str)),
+        [row for _, row in frame.iterrows()],
+        pandas.DataFrame(pairs.values).to_dict("records"),
+    ):
+        assert records(read_all(data)) == [("a", "b"), ("c", "d")]
+    assert records(read_all(pairs.to_numpy(dtype=str)[:, 0])) == [("a",), ("c",)]
+
+
+def test_scores_stay_with_their_texts() -> None:
+    row = {
+        "query": "q",
+        "pos": ["", "p", None, "o"],
+        "neg": [None, "n", " ", "m"],
+        "pos_scores": [0.9, 0.8, 0.7, 0.6],
+        "neg_scores": [0.5, 0.4, 0.3, 0.2],
+    }
+    assert [(r.texts, r.scores) for r in read([row])] == [
+        (("q", "p", "n", "m"), (0.8, 0.4, 0.2)),
+        (("q", "o", "n", "m"), (0.6, 0.4, 0.2)),
+    ]
+    wide = {
+        "anchor": "q",
+        "positive": "p",
+        "negative_1": "",
+        "negative_2": "n",
+        "scores": [3, 2, 1],
+    }
+    assert [(r.texts, r.scores) for r in read([wide])] == [(("q", "p", "n"), (3, 1))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda rows: json.dumps(rows),
+        lambda rows: "\n" + json.dumps(rows, indent=1),
+        lambda rows: "\n\n" + json.dumps({"data": rows}),
+        lambda rows: "[" + ",\n".join(map(json.dumps, rows)) + "]",
+    ],
+)
+def test_a_long_list_in_one_json_file(tmp_path: Path, content: Callable[[Any], str]) -> None:
+    rows = [{"anchor": f"question {i} {'x' * 90}", "positive": f"answer {i}"} for i in range(9_000)]
+    path = tmp_path / "a.json"
+    path.write_text(content(rows))
+    assert path.stat().st_size > 1_000_000
+    assert records(read([path])) == [tuple(row.values()) for row in rows]
+
+
+def test_a_text_that_is_the_name_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "oaks" / "old").mkdir(parents=True)
+    (tmp_path / "oaks" / "old" / "notes.pdf").touch()
+    assert is_in_memory(["oaks", "elms"])
+    (tmp_path / "oaks" / "old" / "a.tsv.gz").touch()
+    assert not is_in_memory(["oaks"])
+    with pytest.raises(InputError, match="'oaks' names a file, but 'elms' does not"):
+        is_in_memory(["oaks", "elms"])

@@ -1,6 +1,7 @@
 """Rows of a table, and the conversion of cells to texts and numbers."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,6 +18,9 @@ HEAD = 100
 
 NUMBER = (Real, Decimal)
 """Types of numbers: those of Python and numpy, and decimals, which tables may hold."""
+
+# a label: in a column of numbers with missing values, data frames write 1 as 1.0
+_WHOLE = re.compile(r"^(-?\d+)\.0+$")
 
 Row = tuple[int, tuple[Any, ...]]
 """Line number of a row (from 1) and its cells; a blank line has no cells."""
@@ -135,7 +139,7 @@ def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
         text = value.get("text", value.get("content"))
         return [f"{title} {cell_text(text, path, line, column)}".strip()]
     if isinstance(value, list):
-        texts = [text for item in value for text in cell_texts(item, path, line, column)]
+        texts = [text for item in value for text in cell_texts(item, path, line, column) or [""]]
         is_talk = bool(value) and all(
             isinstance(item, Mapping) and "role" in item for item in value
         )
@@ -143,3 +147,28 @@ def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
     if missing(value):
         return []
     return [cell_text(value, path, line, column)]
+
+
+def cell_scores(
+    cells: Sequence[Any], path: Path, line: int, columns: Sequence[str]
+) -> list[list[float]]:
+    """Return a list of numbers for each column with scores."""
+    scores = []
+    for cell, column in zip(cells, columns, strict=True):
+        values = cell.tolist() if hasattr(cell, "tolist") else cell
+        values = values if isinstance(values, list) else [] if missing(values) else [values]
+        scores.append([cell_score(v, path, line, f" in column {column!r}") for v in values])
+    return scores
+
+
+def mark(value: object, path: Path, line: int, column: str) -> str:
+    """Return a group or a label as text, such as ``"1"`` for 1.0; ``""`` for a missing value."""
+    if missing(value):
+        return ""
+    if isinstance(value, (str, bool)):
+        return _WHOLE.sub(r"\1", str(value).strip())
+    if (integer := whole(value)) is not None:
+        return str(integer)
+    if isinstance(value, NUMBER):
+        return repr(float(value))
+    return cell_text(value, path, line, column)

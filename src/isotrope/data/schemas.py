@@ -26,23 +26,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import shortened
 from isotrope.data.lines import visible
-from isotrope.data.rows import (
-    NUMBER,
-    Table,
-    cell_score,
-    cell_text,
-    cell_texts,
-    missing,
-    number,
-    whole,
-)
+from isotrope.data.rows import Table, cell_scores, cell_texts, mark, missing, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
 
 _OTHERS = (
@@ -73,9 +64,6 @@ HEADER = frozenset(
     | {f"negative_{i}" for i in range(64)}
 )
 """Known column names. A first line with only such names is a header."""
-
-# a label: in a column of numbers with missing values, data frames write 1 as 1.0
-_WHOLE = re.compile(r"^(-?\d+)\.0+$")
 
 
 class Record(NamedTuple):
@@ -320,7 +308,7 @@ class Reading:
                 continue
             self.rows += 1
             where = (table.place, line)
-            if all(isinstance(cell, str) for cell in cells) and cells == form.columns:
+            if table.titled and all(isinstance(c, str) for c in cells) and cells == form.columns:
                 self.leave("a repeated header", *where)
                 continue
             texts = [
@@ -328,8 +316,9 @@ class Reading:
                 for cell, name in zip(cells[:width], form.texts, strict=True)
             ]
             anchors, positives = texts[0], texts[1] if width > 1 else [""]
-            negatives = [text for column in texts[2:] for text in column if text]
-            scores = _scores(cells[width : width + len(form.scores)], *where, form.scores)
+            others = [text for column in texts[2:] for text in column]
+            negatives = [text for text in others if text]
+            scores = cell_scores(cells[width : width + len(form.scores)], *where, form.scores)
             rest = list(cells[width + len(form.scores) :])
             group = mark(rest.pop(0), *where, form.group) if form.group else ""
             own_id = mark(rest[0], *where, form.id) if form.id else ""
@@ -350,6 +339,8 @@ class Reading:
                 pair = (anchor, positive, *negatives) if width > 1 else (anchor,)
                 if width == 1 or positive:
                     own = _own_scores(scores, i, form)
+                    if len(own) == 1 + len(others):  # a score for each text after the anchor
+                        own = tuple(compress(own, (True, *others)))
                     self._opening = self._opening or pair
                     yield Record(pair, table.place, line, opens, group, own, own_id)
                     opens = False
@@ -387,6 +378,9 @@ class Reading:
         unread = [name for name in table.columns if name not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
         parts += [f"left out: {self.left_out}"] if self.left else []
+        names = {name.lower() for name in table.columns}
+        if table.titled and table.how and not names & (HEADER | {c.lower() for c in self.columns}):
+            parts.append("the first line is the header; if it is a record, put a header above it")
         if self.other_files:
             known = sorted(p.name for p in self.other_files if plain_suffix(p) in SUFFIXES)
             others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
@@ -444,40 +438,12 @@ def read(
     )
 
 
-# --- cells
-
-
-def _scores(
-    cells: Sequence[Any], path: Path, line: int, columns: Sequence[str]
-) -> list[list[float]]:
-    """Return a list of numbers for each column with scores."""
-    scores = []
-    for cell, column in zip(cells, columns, strict=True):
-        values = cell.tolist() if hasattr(cell, "tolist") else cell
-        values = values if isinstance(values, list) else [] if missing(values) else [values]
-        scores.append([cell_score(v, path, line, f" in column {column!r}") for v in values])
-    return scores
-
-
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
     """Return the scores of one positive of a row, which becomes a record."""
     if len(form.scores) < 2:
         return tuple(scores[0]) if scores else ()
     own = scores[0][positive : positive + 1]
     return (*own, *chain.from_iterable(scores[1:])) if own else ()
-
-
-def mark(value: object, path: Path, line: int, column: str) -> str:
-    """Return a group or a label as text, such as ``"1"`` for 1.0; ``""`` for a missing value."""
-    if missing(value):
-        return ""
-    if isinstance(value, (str, bool)):
-        return _WHOLE.sub(r"\1", str(value).strip())
-    if (integer := whole(value)) is not None:
-        return str(integer)
-    if isinstance(value, NUMBER):
-        return repr(float(value))
-    return cell_text(value, path, line, column)
 
 
 def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:

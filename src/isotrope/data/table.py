@@ -279,14 +279,14 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
     if is_frame(data) and (hasattr(kind, "columns") or hasattr(kind, "column_names")):
         return _frame(data, name)
     items = data if isinstance(data, Sequence) else list(cast("Iterable[object]", data))
-    first = next((item for item in items if not missing(item)), None)
+    first = next((item for item in map(_plain, items) if not missing(item)), None)
     if isinstance(first, Mapping):
-        return objects(name, lambda: enumerate(items, start=1))
+        return objects(name, lambda: enumerate(map(_plain, items), start=1))
     width = len(first) if isinstance(first, (tuple, list)) else 1
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [int(n) - 1 for n in names] if width > 1 else [0]
-        for number, item in enumerate(items, start=1):
+        for number, item in enumerate(map(_plain, items), start=1):
             row = tuple(item) if isinstance(item, (tuple, list)) else (item,)
             if len(row) != width:
                 raise InputError(
@@ -297,6 +297,12 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
 
     columns = tuple(str(i + 1) for i in range(width)) if width > 1 else ("text",)
     return Table(name, columns, cells, titled=False)
+
+
+def _plain(item: object) -> object:
+    """Return a row of a data frame as a dictionary, and an array as a list."""
+    plain = getattr(item, "to_dict" if is_frame(item) == "pandas" else "tolist", None)
+    return item if plain is None else plain()
 
 
 def _frame(frame: object, name: Path) -> Table:
