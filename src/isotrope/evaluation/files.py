@@ -1,12 +1,14 @@
 """Encodes and searches the texts of a file or the pictures of a folder (``encode``, ``search``)."""
 
 import functools
+import glob
 import hashlib
 import io
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -109,7 +111,8 @@ def encode_file(
     np.lib.format.write_array_header_1_0(
         head, {"descr": "<f4", "fortran_order": False, "shape": shape}
     )
-    about = fingerprint(encoder.fingerprint(), read_before.digest(), before, settings.normalize)
+    version = encoder.fingerprint()
+    about = fingerprint(version, read_before.digest(), before, settings.normalize)
     kept = Path(output).with_name(f".{Path(output).name}.{about[:8]}")
     with exclusive_lock(kept, f"encoding to {output}"), os_errors_as_input_errors(kept):
         # no memory map: on a full disk, writing to it ends the process (bus error)
@@ -130,19 +133,22 @@ def encode_file(
                 for rows in (
                     (encoder.encode(block, **how) for block in blocks)
                     if jobs == 1
-                    else _side_by_side((model, pooling, device), blocks, how, jobs)
+                    else _side_by_side((model, pooling, device, version), blocks, how, jobs)
                 ):
                     handle.write(rows.astype("<f4", copy=False).tobytes())
                     handle.flush()
                     show(len(rows))
         with atomic_replace(Path(output)) as temporary:
             (kept / "rows.npy").replace(temporary)
-    remove(kept)
+    hashed = "[0-9a-f]" * 8  # also what interrupted calls with other texts or options have left
+    for folder in kept.parent.glob(f".{glob.escape(Path(output).name)}.{hashed}"):
+        with suppress(InputError), exclusive_lock(folder, "encoding"):
+            remove(folder)
     return shape
 
 
 def _side_by_side(
-    which: tuple[str | Path, str | None, str],
+    which: tuple[str | Path, str | None, str, str],
     blocks: Iterator[list[str]],
     how: dict[str, Any],
     jobs: int,
@@ -167,20 +173,22 @@ def _block(
     model: str | Path,
     pooling: str | None,
     device: str,
+    version: str,
     block: list[str],
     how: dict[str, Any],
 ) -> np.ndarray:
     """Encode a block in a worker process, which keeps the model for its next blocks."""
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     where = f"cuda:{_first.setdefault('block', place) % gpus}" if gpus else device
-    return _kept(model, pooling, where).encode(block, **how)
+    return _kept(model, pooling, where, version).encode(block, **how)
 
 
 _first: dict[str, int] = {}  # the first block of this worker decides on which GPU it encodes
 
 
 @functools.lru_cache(maxsize=8)
-def _kept(model: str | Path, pooling: str | None, device: str) -> SentenceEncoder:
+def _kept(model: str | Path, pooling: str | None, device: str, version: str) -> SentenceEncoder:
+    """Return a model; a folder of another ``version``, a fingerprint, is loaded again."""
     return SentenceEncoder.load(model, pooling=pooling, device=device)
 
 
