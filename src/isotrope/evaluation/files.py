@@ -140,11 +140,15 @@ def encode_file(
                     show(len(rows))
         with atomic_replace(Path(output)) as temporary:
             (kept / "rows.npy").replace(temporary)
-    hashed = "[0-9a-f]" * 8  # also what interrupted calls with other texts or options have left
-    for folder in kept.parent.glob(f".{glob.escape(Path(output).name)}.{hashed}"):
+    _remove_rows(Path(output))
+    return shape
+
+
+def _remove_rows(output: Path) -> None:
+    """Remove the hidden folders of all calls for an output, except of those that still run."""
+    for folder in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 8}"):
         with suppress(InputError), exclusive_lock(folder, "encoding"):
             remove(folder)
-    return shape
 
 
 def _side_by_side(

@@ -255,10 +255,7 @@ class TokenStore:
         return json.loads(path.read_bytes()) if path.is_file() else []
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return, for each record, whether this store has the anchor or positive as any text.
-
-        The comparison ignores case and punctuation.
-        """
+        """Return, for each record, whether a text here has the letters of anchor or positive."""
         marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
         asked = np.array(marks, np.uint64).reshape(len(records), len(marks[0]) if marks else 1)
         met = np.zeros(asked.shape, dtype=bool)
@@ -452,8 +449,7 @@ def _finish(
         for start in range(0, writer.records, CHUNK):
             fingerprint.update(read_part(hashes, np.uint64, start, CHUNK).tobytes())
             repeated = read_part(repeated_file, np.uint8, start, CHUNK) == 1
-            chunk = read_part(rows, np.int64, start * width, CHUNK * width)
-            chunk = chunk.reshape(-1, width)
+            chunk = read_part(rows, np.int64, start * width, CHUNK * width).reshape(-1, width)
             fingerprint.update(chunk[:, written:].tobytes())
             held = chunk[:, 0] < 0
             # repeated comes first: zip must not read a line that belongs to the next chunk
@@ -461,8 +457,7 @@ def _finish(
                 held_file.write(b"" if again else line)
             groups = chunk[held & ~repeated, width - writer.grouped :]  # empty without groups
             held_groups.write(groups.tobytes())
-            texts = chunk[:, :written]
-            empty = ~repeated & ~have_tokens(folder / "offsets.bin", texts, held)
+            empty = ~repeated & ~have_tokens(folder / "offsets.bin", chunk[:, :written], held)
             keep = ~repeated & ~held & ~empty
             kept_rows.write(chunk[keep][:, chosen].tobytes())
             kept += int(keep.sum())
