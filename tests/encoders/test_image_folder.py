@@ -301,6 +301,11 @@ class TestBroken:
         with pytest.raises(InputError, match="as 3 finite numbers; found"):
             ImageEncoder.load(folder)
 
+    def test_colours_that_are_not_normalised(self, folder):
+        edit(folder / "preprocessor_config.json", do_normalize=False)
+        encoder = ImageEncoder.load(folder)
+        assert (*encoder.mean.flatten(), *encoder.std.flatten()) == (0, 0, 0, 1, 1, 1)
+
     @pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json"])
     def test_a_file_that_was_cut_short(self, folder, name):
         (folder / name).write_text("{")

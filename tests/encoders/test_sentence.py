@@ -536,3 +536,5 @@ def test_a_fingerprint_is_of_what_decides_the_embeddings(tmp_path):
     with torch.no_grad():
         next(p for p in encoder.parameters() if p.ndim == 1)[0] += 1e-6
     assert len({first, encoder.fingerprint(), *(other.fingerprint() for other in others)}) == 5
+    saved.tokenizer.truncation_side = "left"
+    assert saved.fingerprint() != first

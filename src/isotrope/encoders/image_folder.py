@@ -110,6 +110,8 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
             f"set the size in {folder / 'preprocessor_config.json'} to a number of pixels from 1 "
             f"to {_LARGEST_SIDE}; found {brief(size)}"
         )
+    if processor.get("do_normalize") is False:
+        return size, (0.0,) * 3, (1.0,) * 3
     mean = processor.get("image_mean") or IMAGENET_MEAN
     std = processor.get("image_std") or IMAGENET_STD
     return size, mean, std

@@ -280,7 +280,7 @@ def fingerprint_of(
         name: (str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).cpu().numpy())
         for name, tensor in model.state_dict().items()
     }
-    modules = [repr(model), *how]
+    modules = [repr(model), *how, *["left"] * (tokenizer.truncation_side == "left")]
     return fingerprint(settings, json.dumps(words, sort_keys=True), weights, modules)
 
 
