@@ -19,6 +19,7 @@ import torch
 from isotrope.core.errors import InputError, NoPerAnchor, NoTerms
 from isotrope.core.hyper import hypers
 from isotrope.core.views import Views
+from isotrope.kernels import statistics
 from isotrope.paradigm import proof, registry
 from isotrope.paradigm.objective import INVARIANCES, Objective
 from isotrope.paradigm.parts import Dissipation, Ratio, Weight
@@ -426,6 +427,29 @@ def test_autocast_rounds_nothing(name: str, settings: dict[str, Any]) -> None:
             assert objective.terms(*given, more).weight.dtype == torch.float32
         if not objective.batch_level:
             assert objective.per_anchor(*given, more).dtype == torch.float32
+
+
+@pytest.mark.parametrize("rows", [8, 600])
+@pytest.mark.parametrize("name", registry.names())
+def test_the_first_call_may_be_in_inference_mode(
+    name: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a validation before the first step of a training, which comes after it."""
+    monkeypatch.setattr(statistics, "_REMEMBERED", {})
+    plain = registry.build(name)
+    views = random_views(plain, rows, 5)
+    learnt = [
+        dataclasses.replace(plain, **{field: torch.tensor(0.3, dtype=torch.float64)})
+        for field in {"temperature"} & {*hypers(type(plain))}
+    ]
+    for objective in (plain, *learnt):
+        with torch.inference_mode():
+            found = objective(views.anchors.clone(), views.positives, views.negatives)
+        anchors = views.anchors.clone().requires_grad_()
+        value = objective(anchors, views.positives, views.negatives)
+        torch.testing.assert_close(found.clone(), value.detach())
+        value.backward()
+        assert anchors.grad is not None
 
 
 @over(*CASES)

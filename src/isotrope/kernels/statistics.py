@@ -265,9 +265,10 @@ def record(
     learnt = learnt_of()
     recorder = _Recorder(dtype, learnt)
     questions = recorder.questions
-    positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
     try:
-        with torch.enable_grad():
+        # the record lasts, but an inference tensor has no version and never gets a gradient
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
             value = check_values(formula(_Recorded(positive, recorder)), len(positive))
         if any(x._version for x in (positive, *recorder.handed)):
             raise Unfused("the formula overwrites a statistic")
