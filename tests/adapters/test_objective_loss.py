@@ -65,6 +65,37 @@ def test_every_objective_in_one_piece_and_in_several(name: str) -> None:
         assert loss.citation.startswith("\n@misc{")
 
 
+class Stored(torch.nn.Module):
+    """An encoder whose weights are its embeddings, so that only the loss can be rounded."""
+
+    def __init__(self, rows: Tensor) -> None:
+        super().__init__()
+        self.rows = torch.nn.Parameter(rows)
+
+    def forward(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
+        return given | {"sentence_embedding": self.rows[given["input_ids"][:, 0]]}
+
+
+@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+def test_within_autocast_no_gradient_is_rounded(kind: Any) -> None:
+    """Float16 would even lose it: it is small where the negatives are easy."""
+    random = torch.Generator().manual_seed(0)
+    anchors, noise = torch.randn(2, 64, 64, generator=random)
+    model = SentenceTransformer(
+        modules=[Stored(torch.cat([anchors, anchors + 0.8 * noise]))], device="cpu"
+    )
+    loss = kind(model, InfoNCE(temperature=0.02))
+    each = torch.ones(64, 1, dtype=torch.long)
+    given = [
+        {"input_ids": torch.arange(start, start + 64)[:, None], "attention_mask": each}
+        for start in (0, 64)
+    ]
+    _, plain = gradient(loss, given)
+    with torch.autocast("cpu", dtype=torch.float16):
+        _, found = gradient(loss, given)
+    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-6 * float(plain.abs().max()))
+
+
 def test_it_is_their_loss_where_theirs_is_infonce() -> None:
     model = quiet(scratch())
     given = features(model, texts(8, 0), texts(8, 1), texts(8, 2))

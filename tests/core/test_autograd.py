@@ -1,4 +1,4 @@
-"""log(1 + e^x) where torch's own rounds, and where there is nothing."""
+"""Backward passes within autocast, and log(1 + e^x) where torch's own rounds."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from isotrope.core.autograd import softplus
+from isotrope.core.autograd import nodes, softplus, unrounded
 
 
 def test_it_is_exact_where_torchs_is_the_identity() -> None:
@@ -26,3 +26,27 @@ def test_nothing_adds_nothing() -> None:
     value = softplus(x)
     assert value == 0
     assert torch.autograd.grad(value, x)[0] == 0
+
+
+def test_only_the_backward_pass_to_the_inputs_is_without_autocast() -> None:
+    """The user's part keeps his autocast, and a leaf, whose node lasts, gets no hook."""
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    weight = torch.eye(3).requires_grad_()
+    seen: list[bool] = []
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            given = x @ weight
+            with torch.autocast("cpu", enabled=False):
+                wide = given.float() * weight.sum()
+                value = (wide @ wide.T).sum()
+            assert unrounded(value, given) is value
+            inner = list(nodes(value, given))
+            assert given.grad_fn not in inner
+            leaf = next(node for node in inner if hasattr(node, "variable"))
+            for node in (leaf, given.grad_fn, value.grad_fn):
+                node.register_prehook(  # type: ignore[union-attr]
+                    lambda _: seen.append(torch.is_autocast_enabled("cpu"))
+                )
+            value.backward()
+            assert torch.is_autocast_enabled("cpu")
+    assert seen[:3] == [False, True, True]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from isotrope.core.errors import InputError, NoPerAnchor, NoTerms
 from isotrope.core.hyper import hypers
@@ -427,6 +428,29 @@ def test_autocast_rounds_nothing(name: str, settings: dict[str, Any]) -> None:
             assert objective.terms(*given, more).weight.dtype == torch.float32
         if not objective.batch_level:
             assert objective.per_anchor(*given, more).dtype == torch.float32
+
+
+@pytest.mark.parametrize("rows", [6, 200])
+@pytest.mark.parametrize("name", registry.names())
+def test_a_backward_pass_within_autocast_rounds_nothing(name: str, rows: int) -> None:
+    objective = registry.build(name)
+    views = random_views(objective, rows, 4).map(Tensor.float)
+
+    def gradient() -> Tensor:
+        leaf = views.anchors.clone().requires_grad_()
+        objective(leaf * 2, views.positives, views.negatives).backward()
+        assert leaf.grad is not None
+        return leaf.grad
+
+    plain = gradient()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(gradient(), plain)
+        if not objective.batch_level:
+            leaf = views.anchors.clone().requires_grad_()
+            value = objective.per_anchor(leaf, views.positives, views.negatives).sum()
+            (got,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    if not objective.batch_level:
+        assert torch.equal(got, torch.autograd.grad(value, leaf)[0])
 
 
 @pytest.mark.parametrize("rows", [8, 600])

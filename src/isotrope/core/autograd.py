@@ -1,5 +1,6 @@
 """Helpers for torch: autograd functions and nodes, modes of modules, seeds, softplus."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
@@ -31,6 +32,32 @@ def marked(value: Tensor, content: object) -> Tensor:
         if node is not None:
             node.metadata[MARK] = content
     return value
+
+
+def nodes(value: Tensor, *inputs: Tensor | None) -> Iterator[Any]:
+    """Yield the nodes of autograd that compute ``value``, without those that compute ``inputs``."""
+    ahead, seen = [value.grad_fn], {None, *(x.grad_fn for x in inputs if x is not None)}
+    while ahead:
+        node: Any = ahead.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            ahead += [above for above, _ in node.next_functions]
+
+
+def unrounded(value: Tensor, *inputs: Tensor | None) -> Tensor:
+    """Within autocast, exclude the backward pass to ``inputs`` from it; return ``value``."""
+    compiling = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if torch.is_autocast_enabled(value.device.type) and not compiling:
+        off = functools.partial(_off, value.device.type)
+        for node in nodes(value, *inputs):
+            if not hasattr(node, "variable"):  # a leaf keeps its node, and would keep each hook
+                node.register_prehook(off)
+    return value
+
+
+def _off(device: str, _: object) -> None:
+    torch.set_autocast_enabled(device, False)  # autograd restores the state after each node
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import nodes
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.mixtures import Mixing
@@ -296,12 +297,4 @@ def _leaves(value: Tensor) -> set[Tensor | None]:
     """The leaf tensors that a gradient of ``value`` would reach."""
     if value.grad_fn is None:
         return {value}
-    leaves, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        leaves |= {node.variable} if hasattr(node, "variable") else set()
-        ahead += [next_one for next_one, _ in node.next_functions if next_one is not None]
-    return leaves
+    return {node.variable for node in nodes(value) if hasattr(node, "variable")}

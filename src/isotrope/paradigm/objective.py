@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import marked
+from isotrope.core.autograd import marked, unrounded
 from isotrope.core.errors import InputError, NoPerAnchor, NoTerms, WrongCoupling
 from isotrope.core.hyper import Paper, Preset, check, take_preset
 from isotrope.core.terms import Terms
@@ -247,7 +247,8 @@ class Objective:
         """Return the scalar loss of ``views``, embeddings of any norm."""
         if torch.is_autocast_enabled(views.anchors.device.type):
             with _as_given(views):
-                return self.loss(views, backend=backend)
+                value = self.loss(views, backend=backend)
+            return unrounded(value, views.anchors, views.positives, views.negatives)
         return marked(self._loss(views, backend), (self, views))
 
     def _loss(self, views: Views, backend: str) -> Tensor:
@@ -328,7 +329,8 @@ class Objective:
         views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
             values = [self.formula(pairs) for pairs in self._directions(views, "auto")]
-            return torch.stack(values).mean(dim=0)
+            mean = torch.stack(values).mean(dim=0)
+        return unrounded(mean, views.anchors, views.positives, views.negatives)
 
     def terms(
         self,

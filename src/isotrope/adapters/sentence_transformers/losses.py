@@ -143,21 +143,21 @@ class ObjectiveLoss(nn.Module):
             )
         groups = _groups(labels) if self.groups else None
         views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=groups)
-        with torch.autocast(anchors.device.type, enabled=False):
-            whole = all_gather_views(views) if self.gather_across_devices else None
-            seen = views if whole is None else whole.views
-            if len(seen.anchors) < self.objective.least_rows and not hard:
-                # the last batch of an epoch can be one row, which has no other row to compare
-                return 0.0 * (anchors.sum() + positives.sum())
-            if self.observe is not None:
+        whole = all_gather_views(views) if self.gather_across_devices else None
+        seen = views if whole is None else whole.views
+        if len(seen.anchors) < self.objective.least_rows and not hard:
+            # the last batch of an epoch can be one row, which has no other row to compare
+            return 0.0 * (anchors.sum() + positives.sum())
+        if self.observe is not None:
+            with torch.autocast(anchors.device.type, enabled=False):
                 self.observe(seen)
-            losses = [
-                self.objective.loss(part, backend=self.backend)
-                if whole is None
-                else shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
-                for part in (seen, *(_first(seen, d) for d in self.prefixes))
-            ]
-            return torch.stack(losses).mean()
+        losses = [
+            self.objective.loss(part, backend=self.backend)
+            if whole is None
+            else shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
+            for part in (seen, *(_first(seen, d) for d in self.prefixes))
+        ]
+        return torch.stack(losses).mean()
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
