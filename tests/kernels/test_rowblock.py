@@ -308,6 +308,24 @@ def test_a_second_backward_computes_again() -> None:
     (first,) = torch.autograd.grad(3 * value, x, retain_graph=True)
     (second,) = torch.autograd.grad(value, x)
     torch.testing.assert_close(first, 3 * second)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        torch.autograd.grad(value, x)
+
+
+@pytest.mark.parametrize("changed", ["anchors", "positives", "negatives"])
+@pytest.mark.parametrize("objective", [InfoNCE(), InfoNCE().symmetric()], ids=["one", "both"])
+def test_a_second_backward_of_changed_inputs_is_refused(objective: Objective, changed: str) -> None:
+    """As by torch: it would be the gradient of another batch."""
+    a, b = batch("random", 20, 4)
+    given = {"anchors": a.clone().requires_grad_(), "positives": b, "negatives": a[:3].clone()}
+    value = objective(**given, groups=torch.arange(20) // 2, backend="rowblock")
+    (first,) = torch.autograd.grad(value, given["anchors"], retain_graph=True)
+    (second,) = torch.autograd.grad(value, given["anchors"], retain_graph=True)
+    assert torch.equal(first, second)
+    with torch.no_grad():
+        given[changed].neg_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(value, given["anchors"])
 
 
 @pytest.mark.parametrize("name", ["infonce", "ntxent", "miov1", "mixcse", "mixedinfonce"])

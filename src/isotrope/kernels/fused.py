@@ -16,7 +16,6 @@ gradients. There are three ways:
 The backward pass only scales the gradients. A second derivative raises ``NeedsEager``.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -32,7 +31,7 @@ from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.statistics import Formula, Unfused, record
 from isotrope.kernels.two_passes import check, two_passes
 
-Sweep = Callable[[], tuple[Tensor, Gradients]]
+Swept = tuple[Tensor, Gradients]
 
 
 def fused(
@@ -68,27 +67,32 @@ def fused(
         raise WrongCoupling("its formula returns one number for the batch")
     if coupling == "none" and not questions.against <= {"cross"}:
         raise WrongCoupling("its formula compares the anchors with each other")
-    half = backend == "bfloat16"
-    job = Job(views, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
-    inputs = (views.anchors, views.positives, views.negatives, learnt)
-    return apply(_Ready, Tensor, _sweep(job, both_directions), backend, *inputs)
+    half, offset, in_batch = backend == "bfloat16", views.offset, views.in_batch
+
+    def sweep(a: Tensor, p: Tensor, q: Tensor | None, groups: Tensor | None) -> Swept:
+        again = Views(a, p, q, offset, groups, in_batch)
+        job = Job(again, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
+        return _sweep(job, both_directions)
+
+    inputs = (views.anchors, views.positives, views.negatives, views.groups, learnt)
+    return apply(_Ready, Tensor, sweep, backend, *inputs)
 
 
-def _sweep(job: Job, both_directions: bool) -> Sweep:
-    """Choose the passes for the job, or raise Unfused."""
+def _sweep(job: Job, both_directions: bool) -> Swept:
+    """Choose the passes for the job and run them, or raise Unfused."""
     single_pass = one_pass.takes(job)
     if single_pass and not both_directions:
-        return functools.partial(one_pass.one_pass, job)
+        return one_pass.one_pass(job)
     try:
         check(job)
     except Unfused:
         if not single_pass:
             raise
-        return functools.partial(_each_way, job)
-    return functools.partial(two_passes, job, directions=2 if both_directions else 1)
+        return _each_way(job)
+    return two_passes(job, directions=2 if both_directions else 1)
 
 
-def _each_way(job: Job) -> tuple[Tensor, Gradients]:
+def _each_way(job: Job) -> Swept:
     """Compute the mean of both directions, one after the other."""
     value, (anchors, positives, *others) = one_pass.one_pass(job)
     other, (swapped, back, *also) = one_pass.one_pass(replace(job, views=job.views.swapped()))
@@ -101,9 +105,12 @@ class _Ready(torch.autograd.Function):
     """A scalar whose gradients are computed together with it."""
 
     @staticmethod
-    def forward(ctx: Context, run: Sweep, backend: str, *inputs: Tensor | None) -> Tensor:
-        ctx.run, ctx.backend = run, backend
-        value, ctx.gradients = run()
+    def forward(
+        ctx: Context, sweep: Callable[..., Swept], backend: str, *inputs: Tensor | None
+    ) -> Tensor:
+        ctx.sweep, ctx.backend = sweep, backend
+        ctx.save_for_backward(*inputs)
+        value, ctx.gradients = sweep(*inputs[:4])
         return value
 
     @staticmethod
@@ -113,8 +120,9 @@ class _Ready(torch.autograd.Function):
                 f"use backend='eager': the {ctx.backend} backend has no second derivatives"
             )
         if ctx.gradients is None:  # a second backward pass: the first has used the gradients up
-            _, ctx.gradients = ctx.run()
-        gradients, ctx.gradients = ctx.gradients, None
+            _, ctx.gradients = ctx.sweep(*ctx.saved_tensors[:4])
+        (*vectors, learnt), ctx.gradients = ctx.gradients, None
+        gradients = [*vectors, None, learnt]  # none for groups
         if gradient.device.type != "cpu" or float(gradient) != 1:  # reading it on a GPU would wait
             gradients = [None if g is None else g.mul_(gradient) for g in gradients]
         wanted = ctx.needs_input_grad[2:]
