@@ -13,11 +13,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 
 from isotrope import Doctor
+from isotrope.adapters.doctor.hugging_face import losses_of_backward
 from isotrope.adapters.sentence_transformers import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
+from isotrope.paradigm.similarities import GraphReading
 from tests.adapters.trainers import columns, scratch, texts, trainer
 from tests.two_processes import on_two
 
@@ -147,6 +149,17 @@ def test_a_factor_of_the_loss_reaches_a_temperature_that_is_trained(factor: floa
         found.append((float(value.detach()), float(temperature.grad)))
     assert found[1] == pytest.approx(found[0], rel=1e-9)
     assert found[0][1] != 0
+
+
+def test_the_doctor_reads_a_cached_loss_whose_temperature_is_trained() -> None:
+    model = quiet(scratch(width=16, layers=1))
+    given = features(model, texts(8, 0), texts(8, 1))
+    objective = InfoNCE(temperature=torch.nn.Parameter(torch.tensor(0.1)))
+    loss = CachedObjectiveLoss(model, objective, mini_batch_size=3)
+    readings: list[GraphReading] = []
+    with losses_of_backward(lambda value: readings.append(GraphReading(value))):
+        loss(given, None)
+    assert [kind for kind, _ in readings[0].known] == [objective]
 
 
 def test_a_trained_temperature_is_refused_within_a_cached_matryoshka_loss() -> None:

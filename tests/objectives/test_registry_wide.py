@@ -6,6 +6,7 @@ The checks themselves are ``isotrope.paradigm.proof``. ``--plugin FILE`` adds a 
 import copy
 import dataclasses
 import doctest
+import gc
 import importlib
 import inspect
 import math
@@ -16,6 +17,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from isotrope.core.errors import InputError, NoPerAnchor, NoTerms
 from isotrope.core.hyper import hypers
@@ -451,6 +455,42 @@ def test_a_backward_pass_within_autocast_rounds_nothing(name: str, rows: int) ->
             (got,) = torch.autograd.grad(value, leaf, retain_graph=True)
     if not objective.batch_level:
         assert torch.equal(got, torch.autograd.grad(value, leaf)[0])
+
+
+class Made(TorchDispatchMode):
+    """Remembers the memory of every tensor of more than one row that an operation made."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__()
+        self.least, self.storages = least, list[StorageWeakRef]()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, given: Any = (), named: Any = None
+    ) -> Any:
+        result = function(*given, **(named or {}))
+        self.storages += [
+            StorageWeakRef(x.untyped_storage())
+            for x in tree_leaves(result)
+            if isinstance(x, Tensor) and x.numel() >= self.least
+        ]
+        return result
+
+
+@pytest.mark.parametrize("rows", [12, 200])
+@pytest.mark.parametrize("name", registry.names())
+def test_a_loss_that_is_kept_keeps_no_batch(name: str, rows: int) -> None:
+    """As plain PyTorch's: a list of losses has their values, not their graphs' tensors."""
+    objective = registry.build(name)
+    views = random_views(objective, rows, 8)
+    leaf = views.anchors.requires_grad_()
+    with Made(least=8 * rows) as made:
+        loss = objective(leaf * 2, views.positives * 2, views.negatives)
+        loss.backward()
+    leaf.grad = None
+    gc.collect()
+    assert made.storages
+    assert all(x.expired() for x in made.storages)
+    assert loss.isfinite()
 
 
 @pytest.mark.parametrize("rows", [8, 600])

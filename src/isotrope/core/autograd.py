@@ -26,12 +26,17 @@ def apply(
 
 
 def marked(value: Tensor, content: object) -> Tensor:
-    """Attach an object to the autograd node that computed ``value``, and return ``value``."""
+    """Attach an object to the node that computed ``value`` until its backward pass ends."""
     if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
         node: Any = value.grad_fn
         if node is not None:
             node.metadata[MARK] = content
+            node.register_hook(functools.partial(_unmark, node.metadata))
     return value
+
+
+def _unmark(metadata: dict[str, object], *_: object) -> None:
+    metadata.pop(MARK, None)  # a loss that is kept would keep its inputs
 
 
 def nodes(value: Tensor, *inputs: Tensor | None) -> Iterator[Any]:

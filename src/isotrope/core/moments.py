@@ -60,30 +60,30 @@ class _CrossMoments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, y)
         ctx.scale = scale
         if _few(x):
-            ctx.held = one, other = _product(x, x.T, scale), _product(y, y.T, scale)
+            one, other = _product(x, x.T, scale), _product(y, y.T, scale)
+            ctx.save_for_backward(x, y, one, other)
             return (x * y).sum(dim=0).mul_(scale), _dot(one, other)
         c = _product(x.T, y, scale)
-        ctx.held = (c,)
+        ctx.save_for_backward(x, y, c)
         return c.diagonal().clone(), _dot(c, c)
 
     @staticmethod
     def backward(
         ctx: Context, by_diagonal: Tensor, by_squares: Tensor
     ) -> tuple[Tensor | None, ...]:
-        x, y = ctx.saved_tensors
+        x, y, *products = ctx.saved_tensors
         if torch.is_grad_enabled():  # this will be differentiated again
             return *_again(ctx, x, y, (by_diagonal, by_squares)), None
         wanted, scale = ctx.needs_input_grad, ctx.scale
-        if len(ctx.held) == 2:
-            one, other = (z * by_squares for z in ctx.held)
+        if len(products) == 2:
+            one, other = (z * by_squares for z in products)
             along = by_diagonal * scale
             by_x = _product(other, x, 2 * scale).addcmul_(y, along) if wanted[0] else None
             by_y = _product(one, y, 2 * scale).addcmul_(x, along) if wanted[1] else None
             return by_x, by_y, None
-        half = ctx.held[0] * by_squares
+        half = products[0] * by_squares
         half.diagonal().add_(by_diagonal, alpha=0.5)
         return (
             _product(y, half.T, 2 * scale) if wanted[0] else None,

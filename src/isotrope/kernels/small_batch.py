@@ -84,7 +84,6 @@ class _AcrossViews(torch.autograd.Function):
     def forward(
         ctx: Context, anchors: Tensor, positives: Tensor, tau: float, both: bool, gaps: bool
     ) -> tuple[Tensor | None, ...]:
-        ctx.save_for_backward(anchors, positives)
         a, b = lengths(anchors), lengths(positives)
         u, v = anchors / a, positives / b
         e = torch.addmm(a, u, v.T, beta=0, alpha=1 / tau)  # beta=0: a is not read
@@ -94,7 +93,7 @@ class _AcrossViews(torch.autograd.Function):
         diagonal.zero_()
         sums = (e.sum(dim=1), e.sum(dim=0)) if both else (e.sum(dim=1),)
         ctx.of = "cross", tau, both, gaps
-        ctx.held = u, v, a, b, e, sums
+        ctx.save_for_backward(anchors, positives, u, v, a, b, e, *sums)
         if gaps:
             return None, *[x.log().sub_(own) for x in sums]
         return own.mul_(tau), *[x.log() for x in sums]
@@ -105,7 +104,7 @@ class _AcrossViews(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # a second derivative will be taken
             return *_again(ctx, by_positive, *by_sums), None, None, None
-        u, v, a, b, e, sums = ctx.held
+        _, _, u, v, a, b, e, *sums = ctx.saved_tensors
         tau = ctx.of[1]
         weights = (by_sums[0] / sums[0])[:, None]
         if len(sums) == 2:
@@ -127,7 +126,6 @@ class _OverBothViews(torch.autograd.Function):
     def forward(
         ctx: Context, anchors: Tensor, positives: Tensor, tau: float, _: bool, gaps: bool
     ) -> tuple[Tensor | None, ...]:
-        ctx.save_for_backward(anchors, positives)
         n = anchors.shape[0]
         z = torch.cat([anchors, positives])
         norm = lengths(z)
@@ -137,7 +135,7 @@ class _OverBothViews(torch.autograd.Function):
         e.exp_().view(2, n, 2, n).diagonal(dim1=1, dim2=3).zero_()
         sums = e.sum(dim=1)
         ctx.of = "both", tau, True, gaps
-        ctx.held = z, norm, e, sums
+        ctx.save_for_backward(anchors, positives, z, norm, e, sums)
         logarithms = sums.log().view(2, n)
         if gaps:
             return None, *logarithms.sub_(own).unbind()
@@ -149,7 +147,7 @@ class _OverBothViews(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             return *_again(ctx, by_positive, *by_sums), None, None, None
-        z, norm, e, sums = ctx.held
+        _, _, z, norm, e, sums = ctx.saved_tensors
         tau, n = ctx.of[1], by_sums[0].shape[0]
         weights = torch.cat(by_sums) / sums
         by_x = torch.add(weights[:, None], weights).mul_(e)
@@ -171,7 +169,7 @@ def _again(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> tuple[
     """The gradients of the embeddings, with an autograd history."""
     against, tau, both, gaps = ctx.of
     # aliases, because one matrix may be both views
-    views = Views(*ctx.saved_tensors).map(lambda x: x.view_as(x))
+    views = Views(*ctx.saved_tensors[:2]).map(lambda x: x.view_as(x))
     pairs = EagerPairs(views.unit())
     directions = [pairs, pairs.swapped()] if both else [pairs]
     values = [x.gap(tau, against) if gaps else x.logsumexp(tau, against) for x in directions]

@@ -259,9 +259,9 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         if not with_backward:
             return loss
         pieces = [piece for rep in reps for piece in rep]
+        torch.autograd.backward(loss, inputs=pieces, retain_graph=bool(self._learnt))
         if self._learnt:
-            self._of_learnt = torch.autograd.grad(loss, self._learnt, retain_graph=True)
-        torch.autograd.backward(loss, inputs=pieces)
+            self._of_learnt = torch.autograd.grad(loss, self._learnt)
         for piece in pieces:
             if piece.grad is None:  # the objective may hold a column constant
                 piece.grad = torch.zeros_like(piece)
