@@ -101,6 +101,15 @@ def test_groups_may_be_a_list_or_an_array(as_given: Callable[[list[int]], object
     assert torch.equal(views.groups, torch.tensor(groups))  # type: ignore[arg-type]
 
 
+def test_groups_are_moved_to_the_device_of_the_embeddings() -> None:
+    a = torch.empty(4, 3, device="meta")
+    views = Views(a, a, groups=torch.tensor([0, 0, 1, 2]))
+    assert views.groups is not None
+    assert views.groups.device == a.device
+    groups = torch.tensor([0, 0, 1, 2])
+    assert Views(rows(4), rows(4), groups=groups).groups is groups
+
+
 def test_unit_views_have_rows_of_length_one_and_keep_the_rest() -> None:
     groups = torch.arange(5)
     views = Views(rows(2), rows(5, seed=1), rows(3, seed=2), offset=1, groups=groups).unit()

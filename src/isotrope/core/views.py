@@ -83,9 +83,9 @@ def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
 
 
 def _groups(groups: object, m: int, device: torch.device) -> Tensor:
-    """Return groups as a tensor of m integers."""
+    """Return groups as a tensor of m integers on the device."""
     try:
-        tensor = groups if isinstance(groups, Tensor) else torch.as_tensor(groups, device=device)
+        tensor = torch.as_tensor(groups, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
             "number groups by numpy.unique(groups, return_inverse=True)[1]: groups must be integers"
