@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader
 from isotrope import Doctor
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.metrics import MEASURED
+from tests.two_processes import on_two
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders
 
@@ -184,3 +186,21 @@ def test_a_batch_that_is_skipped_is_not_looked_at(tmp_path: Path) -> None:
     callback = Doctor(every=1)
     fit(tmp_path, Skips(), callback, max_steps=2)
     assert [row["step"] for row in callback.rows] == [1]
+
+
+def _rank(rank: int, folder: Path) -> list[float | None]:
+    """What torchrun sets in each of two processes; the logger's folder is that of the first."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    numbers |= {"GROUP_RANK": 0, "TORCHELASTIC_RUN_ID": 0}
+    os.environ |= {name: str(number) for name, number in numbers.items()}
+    torch.manual_seed(0)
+    doctor = Doctor(every=1, say=None)
+    fit(folder, Theirs(), doctor, max_steps=2, devices=2, strategy="ddp", logger=CSVLogger(folder))
+    return [row["step"] for row in doctor.rows]
+
+
+@pytest.mark.slow
+def test_two_processes_train_with_a_logger(tmp_path: Path) -> None:
+    assert on_two(_rank, tmp_path, tmp_path) == [[0, 1], [0, 1]]
+    (file,) = tmp_path.rglob("isotrope/metrics.csv")
+    assert [row["step"] for row in Anatomy.load(file).rows] == [0, 1]

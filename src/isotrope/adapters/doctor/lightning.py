@@ -34,11 +34,11 @@ class LightningEvents:
         doctor.anatomy.words = words_of(pl_module.modules())
         if trainer.ckpt_path is None and trainer.global_step == 0:
             doctor.forget()
+        folder = trainer.log_dir if trainer.loggers else None  # all processes wait for each other
         if not trainer.is_global_zero:
             doctor.say = doctor.path = None
         else:
-            logged = trainer.log_dir is not None and trainer.loggers
-            doctor.keep_in(Path(trainer.log_dir) / RECORDING if logged else None)
+            doctor.keep_in(None if folder is None else Path(folder) / RECORDING)
         size = getattr(trainer.train_dataloader, "batch_size", None)
         doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
