@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,7 +129,7 @@ class Anatomy:
         readings: Iterable[GraphReading],
         step: int,
         *,
-        accumulated: int = 1,
+        divisors: Iterable[float] = (),
         copies: float = 0.0,
     ) -> Row | None:
         """Measure the pairs that a loss compared in one batch, and return the row of the log.
@@ -141,8 +141,9 @@ class Anatomy:
             readings: One reading for each backward pass. A loss that embeds a batch in parts
                 (GradCache) has several.
             step: Number of the step.
-            accumulated: Number of batches whose gradients the trainer adds up. If the trainer
-                divides the loss by this number, the row has the loss before the division.
+            divisors: Numbers by which the trainer may divide the loss: the number of batches whose
+                gradients it adds up, and 1 over the scale of half precision. The row has the loss
+                before these divisions.
             copies: Share of the anchors whose text occurs more than once in the batch.
         """
         every = list(readings)
@@ -160,7 +161,7 @@ class Anatomy:
         if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
             return None
         self._most = max(self._most, rows)
-        factor = 1 / accumulated if any(accumulated in r.divisors for r in some or every) else 1.0
+        factor = 1 / prod(x for x in divisors if any(x in r.divisors for r in some or every))
         loss = sum(r.loss for r in some) if some else every[-1].loss
         row, self._looked = self._row(step), step
         row["loss"] = loss / factor

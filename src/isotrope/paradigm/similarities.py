@@ -83,7 +83,7 @@ class GraphReading:
         encoders: Number of encoders, 1 or 2.
         rows: Number of anchors in the batch, or of all embeddings if the loss selects anchors.
         divisors: Numbers by which the loss was divided at the end, such as the number of batches
-            whose gradients a trainer accumulates.
+            whose gradients a trainer accumulates, or 1 over the scale of half precision.
     """
 
     def __init__(
@@ -235,11 +235,12 @@ class GraphReading:
 
 def _divisors(node: Node) -> tuple[float, ...]:
     divisors: list[float] = []
-    while operation_of(node) == "Div" and len(edges_above(node.next_functions)) == 1:
-        if (number := number_of(saved_of(node, "other"))) is None:
+    while (how := operation_of(node)) in ("Div", "Mul"):
+        above, number = edges_above(node.next_functions), number_of(saved_of(node, "other"))
+        if len(above) != 1 or number is None:
             break
-        divisors.append(number)
-        node = edges_above(node.next_functions)[0][0]
+        divisors.append(number if how == "Div" else 1 / number)
+        node = above[0][0]
     return tuple(divisors)
 
 

@@ -10,6 +10,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
@@ -152,6 +153,24 @@ def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="power"):
         fit(tmp_path, module, Doctor(path=tmp_path, every=1))
     assert [row["step"] for row in Anatomy.load(tmp_path).rows] == [0, 1]
+
+
+def test_the_loss_is_logged_without_the_factors_of_the_trainer(tmp_path: Path) -> None:
+    losses: list[float] = []
+
+    class Told(Theirs):
+        def training_step(self, batch: Tensor, batch_idx: int) -> Any:
+            loss = super().training_step(batch, batch_idx)
+            losses.append(float(loss.detach()))
+            return loss
+
+    scaler = torch.amp.GradScaler("cpu", growth_interval=2)
+    half = MixedPrecision("16-mixed", "cpu", scaler=scaler)
+    doctor = Doctor(every=1, say=None)
+    fit(tmp_path, Told(), doctor, plugins=[half], accumulate_grad_batches=2)
+    assert scaler.get_scale() > 65536
+    assert [row["loss"] for row in doctor.rows] == pytest.approx(losses[::2], rel=0.01)
+    assert not doctor.diagnose().notes
 
 
 def test_manual_optimisation_is_seen_too(tmp_path: Path) -> None:

@@ -100,6 +100,33 @@ def test_the_pairs_of_the_loss_are_seen_wherever_it_is_computed(
     assert (tmp_path / "isotrope" / "diagnosis.json").is_file()
 
 
+@pytest.mark.parametrize("scale", [None, 1000.0, 65536.0])
+def test_the_loss_is_logged_without_the_factors_of_the_trainer(
+    tmp_path: Path, scale: float | None
+) -> None:
+    """Of 8 batches in an epoch, the third step adds up only two."""
+    losses: list[float] = []
+
+    class Told(Retriever):
+        def forward(self, query: Tensor, passages: Tensor) -> dict[str, Tensor]:
+            found = super().forward(query, passages)
+            losses.append(float(found["loss"].detach()))
+            return found
+
+    settings: dict[str, Any] = {"per_device_train_batch_size": N, "gradient_accumulation_steps": 3}
+    settings |= {"use_cpu": True, "report_to": "none", "save_strategy": "no", "max_steps": 5}
+    arguments = TrainingArguments(str(tmp_path), **settings)
+    theirs = Trainer(model=Told(), args=arguments, train_dataset=Rows(1))
+    if scale is not None:  # as on a GPU with fp16=True
+        theirs.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    doctor = Doctor(every=1, say=None)
+    theirs.add_callback(doctor)  # type: ignore[arg-type]
+    theirs.train()
+    firsts = [losses[i] for i in (0, 3, 6, 8, 11)]
+    assert [row["loss"] for row in doctor.rows] == pytest.approx(firsts, rel=1e-3)
+    assert not doctor.diagnose().notes
+
+
 def test_a_step_that_raises_leaves_nothing_behind(tmp_path: Path) -> None:
     before = torch.autograd.backward
 

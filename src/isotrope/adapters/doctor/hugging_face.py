@@ -77,7 +77,7 @@ class HuggingFaceEvents:
         self._trainer: Any = None
         self._readings: list[GraphReading] = []
         self._tokens: list[Tensor] = []
-        self._name, self._accumulated = "the loss", 1
+        self._name = "the loss"
         self._model: Any = None
         self._optimizer: Any = None
         self._state: Any = None
@@ -97,7 +97,6 @@ class HuggingFaceEvents:
             )
             return
         self._state, self._optimizer = state, details.get("optimizer")
-        self._accumulated = args.gradient_accumulation_steps
         self._writes = state.is_world_process_zero
         if not self._writes:
             doctor.say = doctor.path = None
@@ -161,7 +160,7 @@ class HuggingFaceEvents:
         readings, self._readings = self._readings, []
         step = self._state.global_step
         row = self.doctor.anatomy.see(
-            readings, step, accumulated=self._accumulated, copies=_repeated(self._tokens)
+            readings, step, divisors=_divisors(self._trainer), copies=_repeated(self._tokens)
         )
         if row is None:
             return
@@ -221,6 +220,21 @@ def _trainer(args: Any) -> Any:
             return None
         frame = frame.f_back
     return None
+
+
+def scale_of(precision: object) -> float:
+    """Return the factor by which the gradient scaler of a trainer multiplies losses, or 1."""
+    scaler = getattr(precision, "scaler", None)
+    return 1.0 if scaler is None else float(scaler.get_scale())
+
+
+def _divisors(trainer: Any) -> tuple[float, ...]:
+    """Return the numbers by which the trainer may divide a loss of the current step."""
+    if trainer is None:
+        return ()
+    usual = trainer.args.gradient_accumulation_steps  # the last step of an epoch may have fewer
+    accumulated = getattr(trainer, "current_gradient_accumulation_steps", usual)
+    return accumulated, 1 / scale_of(trainer.accelerator)
 
 
 def _losses(trainer: Any) -> list[nn.Module]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from isotrope.adapters.doctor.hugging_face import scale_of
 from isotrope.adapters.doctor.messages import words_of
 from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.similarities import GraphReading
@@ -54,8 +55,9 @@ class LightningEvents:
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         """Measure the pairs that the loss compared."""
         readings, self._readings = self._readings, []
-        accumulated = trainer.accumulate_grad_batches
-        row = self.doctor.anatomy.see(readings, self._step, accumulated=accumulated)
+        scale = scale_of(trainer.precision_plugin)
+        divisors = trainer.accumulate_grad_batches, 1 / scale
+        row = self.doctor.anatomy.see(readings, self._step, divisors=divisors)
         if row is not None:
             self.doctor.anatomy.note(self._step, epoch=float(trainer.current_epoch))
             self.doctor.noted(self._name, row)
