@@ -374,6 +374,20 @@ def test_a_step_is_looked_at_once() -> None:
     assert [row["step"] for row in doctor.rows] == [0, 2]
 
 
+def test_a_step_that_falls_begins_another_pass(tmp_path: Path) -> None:
+    """The steps of ``enumerate(loader)``, also in a training that is resumed."""
+    doctor = Doctor(every=2)
+    for step in (0, 1, 2, 0, 1, 2, 0, 1, 2):
+        observed(doctor, users_loss(*batch()), step)
+    assert [row["step"] for row in doctor.rows] == [0, 2, 4, 6, 8]
+    doctor.save(tmp_path)
+    resumed = Doctor(every=2)
+    resumed.anatomy.resume(tmp_path, 6)
+    for step in range(3):
+        observed(resumed, users_loss(*batch()), step)
+    assert [row["step"] for row in resumed.rows] == [0, 2, 4, 6, 8]
+
+
 def test_autocast_does_not_reach_the_measures() -> None:
     anchors, positives = batch(dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -430,11 +444,11 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
 def test_rows_of_notes_alone_are_no_logged_steps() -> None:
     """A trainer logs the norm of the gradient, or a score, at steps that are not measured."""
     doctor, plain = Doctor(every=2), Doctor(every=2)
-    for step in (2, 0, 1):
+    for step in range(3):
         observed(doctor, users_loss(*batch()), step=10 * step)
         doctor.anatomy.note(10 * step + 9, gradient_norm=2.0)
-        doctor.anatomy.note(10 * step + 10, dev=70.0 + step)
-    for step in (2, 0, 1):
+        doctor.anatomy.note(10 * (2 - step) + 10, dev=72.0 - step)
+    for step in range(3):
         observed(plain, users_loss(*batch()), step=10 * step)
     case, expected = doctor.anatomy.case(), plain.anatomy.case()
     assert [row["step"] for row in case.rows] == [0, 10, 20]

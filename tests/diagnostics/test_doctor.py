@@ -141,6 +141,12 @@ def test_what_is_not_nothing_left_to_learn(changed: dict[str, Any], verdict: str
     assert diagnose(case(**{**DONE, **changed})).verdict == (verdict,)
 
 
+def test_a_log_of_a_resumed_training_does_not_show_its_start() -> None:
+    done = case(**DONE)
+    resumed = replace(done, rows=[{**row, "step": row["step"] + 150} for row in done.rows])
+    assert diagnose(resumed).verdict == (HEALTHY,)
+
+
 def test_a_measured_improvement_leaves_nothing_to_say() -> None:
     improved = Judgement("improved", "training improved it", {})
     assert diagnose(replace(case(**DONE), judgement=improved)).verdict == (HEALTHY,)

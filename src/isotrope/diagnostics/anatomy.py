@@ -95,6 +95,7 @@ class Anatomy:
         self.calls = 0
         self.factor: float | None = 1.0
         self._looked: int | None = None
+        self._passed, self._newest = 0, 0  # steps of earlier passes; number of the newest step
         self._most = 0  # rows of the largest batch
         self._evidence = SoftmaxEvidence()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
@@ -113,6 +114,18 @@ class Anatomy:
         """Return whether to measure ``step``; None stands for the next step of the training."""
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
+
+    def counted(self, step: int | None) -> int:
+        """Count one more step and return its number; ``step``: its number in the user's loop.
+
+        If the user's number falls, a new pass over the data has begun, and counting continues.
+        """
+        at = self.calls if step is None else self._passed + step
+        if step is not None and at < self._newest:
+            at = self._newest + 1
+            self._passed = at - step
+        self.calls, self._newest = self.calls + 1, at
+        return at
 
     def _compared(self, tables: list[Compared], factor: float) -> Row:
         """Return the measurements of the compared pairs, and store the kind of the loss."""
@@ -272,7 +285,7 @@ class Anatomy:
             for row in before:
                 if row["step"] == step and row["dev"] is not None:
                     self.note(step, dev=row["dev"])
-        self.calls = step
+        self.calls, self._newest = step, step - 1
 
     def case(
         self,

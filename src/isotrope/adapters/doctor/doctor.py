@@ -166,7 +166,8 @@ class Doctor:
         Args:
             batch: The loss. If several arguments are given, the last is the loss.
             loss: The loss, not yet scaled for float16 or for accumulation.
-            step: Number of the step. If None, the calls of ``observe`` are counted from 0.
+            step: Number of the step; if it falls, a new epoch begins and counting continues. If
+                None, the calls of ``observe`` are counted from 0.
 
         Raises:
             InputError: The loss is not a tensor of one number.
@@ -182,10 +183,10 @@ class Doctor:
 
     def _listen(self, loss: Tensor, step: int | None) -> None:
         """Measure a batch at the end of the backward pass of its loss."""
-        at = self.anatomy.calls if step is None else step
-        due = self.anatomy.due(at)
-        self.anatomy.calls += 1
-        if not due:
+        if loss.grad_fn is None and not torch.is_grad_enabled():
+            return  # an evaluation
+        at = self.anatomy.counted(step)
+        if not self.anatomy.due(at):
             return
         if loss.grad_fn is None:
             raise InputError("call observe(loss) before loss.backward(): the loss has no grad_fn")

@@ -29,7 +29,8 @@ _MOVED = 10  # logged steps that a risen angle needs
 
 def _done_at_first(case: RunEvidence) -> float | None:
     dead = case.series("dead")
-    return dead[0] if len(dead) >= _LOGGED_STEPS else None
+    resumed = bool(case.rows and case.rows[0].get("step"))
+    return dead[0] if len(dead) >= _LOGGED_STEPS and not resumed else None
 
 
 def _done_throughout(case: RunEvidence) -> float | None:
