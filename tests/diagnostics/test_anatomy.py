@@ -388,6 +388,28 @@ def test_a_step_that_falls_begins_another_pass(tmp_path: Path) -> None:
     assert [row["step"] for row in resumed.rows] == [0, 2, 4, 6, 8]
 
 
+def test_an_evaluation_is_no_step() -> None:
+    doctor = Doctor(every=2)
+    for _ in range(4):
+        observed(doctor, users_loss(*batch()))
+        with torch.no_grad():
+            doctor.observe(users_loss(*batch()))
+    assert not doctor.off
+    assert [row["step"] for row in doctor.rows] == [0, 2]
+
+
+def test_a_doctor_that_has_stopped_says_until_when_it_measured(tmp_path: Path) -> None:
+    doctor = Doctor(every=1)
+    for _ in range(3):
+        observed(doctor, users_loss(*batch()))
+    doctor.observe(torch.zeros(()))
+    assert doctor.off
+    note = "the Doctor measured until step 2 only: InputError: call observe(loss) before"
+    doctor.save(tmp_path)
+    for diagnosis in (doctor.diagnose(), isotrope.diagnose(tmp_path)):
+        assert any(text.startswith(note) for text in diagnosis.notes)
+
+
 def test_autocast_does_not_reach_the_measures() -> None:
     anchors, positives = batch(dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):

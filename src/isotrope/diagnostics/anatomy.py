@@ -327,6 +327,9 @@ class Anatomy:
                 f"the loss is InfoNCE times {self.factor:.3g}; the values of gradient dissipation "
                 "do not contain this factor"
             ]
+        if (stopped := settings.pop("stopped", None)) is not None:
+            until = f"until step {rows[-1]['step']:.0f} only" if rows else "no step"
+            notes += [f"the Doctor measured {until}: {stopped}"]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += ["gradient dissipation, weight and ratio need negatives: some steps have none"]
         return RunEvidence(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
@@ -87,7 +88,7 @@ class Doctor:
     Attributes:
         anatomy: Log of the measured steps (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
         losses: A dict from the name of a loss to the dict of its properties (``temperature`` ...).
-        off: Whether an error has stopped the Doctor.
+        off: Whether an error has stopped the Doctor; :meth:`diagnose` then notes the reason.
 
     Raises:
         ValueError: ``every`` or the temperature is not positive.
@@ -152,7 +153,7 @@ class Doctor:
 
     def stop(self, why: str) -> None:
         """Stop measuring, and warn once with the reason."""
-        self.off = True
+        self.off, self.anatomy.settings["stopped"] = True, why
         self._hugging_face.close()
         self._lightning.close()
         logger.warning("the training continues, but the Doctor no longer measures it: %s", why)
@@ -161,7 +162,7 @@ class Doctor:
         """Prepare to measure a loss of a custom training loop, if ``every`` selects the step.
 
         Call ``observe(loss)`` before ``loss.backward()``. After the backward pass, ``rows[-1]`` has
-        the numbers. In ``observe(anchors, positives, loss)``, the embeddings are ignored.
+        the numbers. Calls under ``torch.no_grad()`` (an evaluation) are ignored. In ``observe(anchors, positives, loss)``, the embeddings are ignored.
 
         Args:
             batch: The loss. If several arguments are given, the last is the loss.
