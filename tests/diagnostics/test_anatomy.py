@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row
+from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row, of_recording
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
@@ -526,6 +526,16 @@ def test_a_resumed_loop_adds_rows(tmp_path: Path) -> None:
         for _ in range(25):
             observed(continued, users_loss(*batch()))
         assert [row["step"] for row in continued.rows] == [0, 10, 20, 30, 40]
+
+
+def test_what_a_diagnosis_is_given_is_saved(tmp_path: Path) -> None:
+    doctor = Doctor(every=1)
+    for _ in range(3):
+        observed(doctor, users_loss(*batch()))
+    doctor.diagnose(batch_size=12, learning_rate=1e-3, kind="images")
+    doctor.save(tmp_path)
+    case = of_recording(tmp_path)
+    assert (case.kind, case.batch_size, case.settings["learning-rate"]) == ("images", 12, 1e-3)
 
 
 def test_a_run_of_ours_is_read_too(tmp_path: Path) -> None:

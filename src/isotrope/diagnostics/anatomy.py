@@ -297,12 +297,13 @@ class Anatomy:
     ) -> RunEvidence:
         """Return a ``RunEvidence`` with the rows and settings of this training, for a diagnosis.
 
+        The stated batch size, learning rate and kind of inputs are kept in ``settings``.
         A measured gradient dissipation above 1 shows that the loss has an unknown factor. Such a
         value is left out. If this factor is 1/temperature, create the Anatomy with ``temperature``.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
+        self.settings |= {name: value for name, value in stated.items() if value is not None}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
-        settings |= {name: value for name, value in stated.items() if value is not None}
         rows, notes = self.measured, []
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
         if any(above):

@@ -263,6 +263,8 @@ class Doctor:
     ) -> Diagnosis:
         """Return the diagnosis of the training, which ``isotrope diagnose`` also makes.
 
+        What is passed here is kept for later diagnoses, and saved.
+
         Args:
             batch_size: Batch size of the training, if the trainer does not report it.
             learning_rate: Peak learning rate, if the trainer does not report it.
