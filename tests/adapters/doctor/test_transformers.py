@@ -146,6 +146,18 @@ def test_a_step_that_raises_leaves_nothing_behind(tmp_path: Path) -> None:
     assert torch.autograd.backward is before
 
 
+def test_the_users_own_step_is_left_in_place(tmp_path: Path) -> None:
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none", max_steps=1)
+    theirs = Trainer(model=Retriever(), args=arguments, train_dataset=Rows(1))
+    theirs.add_callback(Doctor(say=None))  # type: ignore[arg-type]
+    theirs.train()
+    assert "training_step" not in vars(theirs)
+    inherited = theirs.training_step
+    own = theirs.training_step = lambda *given, **named: inherited(*given, **named)
+    theirs.train()
+    assert theirs.training_step is own
+
+
 def test_a_reading_that_fails_is_said_once_and_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -75,6 +75,7 @@ class HuggingFaceEvents:
         self.doctor = doctor
         self._temperature = doctor.anatomy.temperature
         self._trainer: Any = None
+        self._replaced: Any = None
         self._readings: list[GraphReading] = []
         self._tokens: list[Tensor] = []
         self._name = "the loss"
@@ -120,6 +121,7 @@ class HuggingFaceEvents:
     def _watch(self, trainer: Any) -> None:
         """Wrap the trainer's ``training_step``, to receive the losses of measured steps."""
         original, self._trainer = trainer.training_step, trainer
+        self._replaced = vars(trainer).get("training_step")  # if the user has replaced it too
 
         @functools.wraps(original)
         def training_step(*arguments: Any, **named: Any) -> Any:
@@ -153,6 +155,8 @@ class HuggingFaceEvents:
         """Restore the trainer's ``training_step``."""
         if self._trainer is not None:
             vars(self._trainer).pop("training_step", None)
+            if self._replaced is not None:
+                self._trainer.training_step = self._replaced
         self._trainer, self._readings = None, []
 
     def on_substep_end(self, *_: object) -> None:
