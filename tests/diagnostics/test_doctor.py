@@ -12,6 +12,7 @@ from isotrope.adapters.doctor.messages import HOSTS
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence
+from isotrope.diagnostics.readings import gained
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.measures.judgement import Judgement, Outcome
@@ -106,6 +107,22 @@ def test_healthy_never_stands_alone_beside_a_training_that_made_it_worse() -> No
     assert lines[0] == "verdict: healthy; outcome: worse"
     assert lines[2] == judged.sentence
     assert json.loads(found.to_json())["judgement"]["outcome"] == "worse"
+
+
+def test_a_score_before_training_is_one_of_step_0() -> None:
+    """An evaluation after each epoch does not show how good the model was before."""
+    fallen = case(scores=(80.0, 78.0, 75.0))
+    later = replace(fallen, scores=[(step + 10, score) for step, score in fallen.scores])
+    sentence = "No score was above the score before training."
+    before, after = (diagnose(run).findings[0] for run in (fallen, later))
+    assert sentence in before.detail
+    assert "--learning-rate" in before.change
+    assert sentence not in after.detail
+    assert after.change == "--max-steps 10"
+    known = [(0, 80.0), (10, 80.5)]
+    rises = {0: known, 1: known[:1], 2: known[1:], 3: [(10, 80.5), (20, 90.5)]}
+    gains = {i: gained(replace(fallen, scores=scores)) for i, scores in rises.items()}
+    assert gains == {0: 0.5, 1: None, 2: None, 3: 10.0}
 
 
 DONE: dict[str, Any] = {"start": {"dead": 0.8}, "dead": 0.875, "scores": (86.7, 86.6)}

@@ -25,8 +25,12 @@ def further_evidence(
 
 
 def gained(case: RunEvidence) -> float | None:
-    """Return the highest dev score minus the first; None without scores."""
-    return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
+    """Return the highest dev score minus the first; None without two scores."""
+    if len(case.scores) < 2:
+        return None
+    (step, first), highest = case.scores[0], max(score for _, score in case.scores)
+    # a model that was not scored before training may have gained before its first score
+    return None if step > 0 and crosses("gain", highest - first) else highest - first
 
 
 def dead_share_after_start(case: RunEvidence) -> float | None:

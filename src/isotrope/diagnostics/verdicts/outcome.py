@@ -259,7 +259,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
     name = "dev_fall_images" if case.kind == "images" else "dev_fall"
     if not crosses(name, best - last):
         return None
-    never_rose = step == case.scores[0][0]
+    never_rose = step == 0
     if never_rose and case.judgement is not None and case.judgement.outcome == "within noise":
         return None
     return Found(
