@@ -29,15 +29,25 @@ def test_no_name_of_a_host_occurs_in_the_diagnosis() -> None:
 def test_a_trainer_made_from_another_has_its_own_words() -> None:
     trainer = type("Trainer", (), {"__module__": "transformers.trainer"})
     flag = type("EncoderOnlyEmbedderTrainer", (trainer,), {"__module__": "FlagEmbedding.finetune"})
-    assert words_of([trainer()]) == HOSTS["transformers"]
-    assert words_of([flag()]).of_temperature(0.05, 1.0) == "--temperature 0.05 (now 1)"
-    assert words_of([object()]) == Words()
+    assert words_of([], trainer()) == HOSTS["transformers"]
+    assert words_of([], flag()).of_temperature(0.05, 1.0) == "--temperature 0.05 (now 1)"
+    assert words_of([], object()) == Words()
 
 
 def test_a_model_does_not_name_the_flags_of_a_script_that_does_not_train_it() -> None:
     model = type("CLIP", (), {"__module__": "open_clip.model"})
     module = type("LightningModule", (), {"__module__": "lightning.pytorch.core.module"})
     assert words_of([module(), model()]) == Words()
+
+
+def test_a_module_does_not_name_the_arguments_of_a_trainer_that_does_not_train_it() -> None:
+    """A LightningModule may hold a model of transformers and a loss of sentence-transformers."""
+    model = type("BertModel", (), {"__module__": "transformers.models.bert"})
+    assert words_of([model()]) == Words()
+    theirs = {"__module__": "sentence_transformers.losses", "scale": 20}
+    words = words_of([model(), type("Loss", (), theirs)()])
+    assert words.of_temperature(0.05, 1.0) == "scale=20 (now 1)"
+    assert (words.rate, words.batch, words.copies) == (Words().rate, Words().batch, Words().copies)
 
 
 def test_a_scale_is_one_over_the_temperature() -> None:
@@ -50,7 +60,8 @@ def test_a_scale_is_one_over_the_temperature() -> None:
 def test_only_an_argument_that_a_loss_has_is_named() -> None:
     library = {"__module__": "sentence_transformers.losses"}
     scaled, other = (type("Loss", (), {**library, **more}) for more in ({"scale": 20}, {}))
-    assert words_of([other(), scaled()]) == HOSTS["sentence_transformers"]
-    words = words_of([other()])
+    trainer = type("Trainer", (), {"__module__": "sentence_transformers.trainer"})()
+    assert words_of([other(), scaled()], trainer) == HOSTS["sentence_transformers"]
+    words = words_of([other()], trainer)
     assert words.of_temperature(0.05, 1.0).endswith("a temperature of 0.05 (now 1)")
     assert words.margin == HOSTS["sentence_transformers"].margin

@@ -139,7 +139,7 @@ class HuggingFaceEvents:
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
         """Read the settings for the diagnosis from the trainer's arguments and losses."""
         anatomy = self.doctor.anatomy
-        anatomy.words = words_of([trainer, *(m for loss in losses for m in loss.modules())])
+        anatomy.words = words_of((m for loss in losses for m in loss.modules()), trainer)
         # a new dict, without the settings of an earlier training
         anatomy.settings = {
             "trainer": "sentence-transformers" if losses else "transformers",

@@ -35,6 +35,7 @@ _FLAGS = Words(
 )
 _LOSS_ARGUMENT = Words(temperature="temperature={}")
 _CONTRASTIVE = "MultipleNegativesRankingLoss"
+_OF_LOSSES = ("temperature", "inverse", "margin", "contrastive", "contrastive_name", "cached")
 HOSTS: dict[str, Words] = {
     "pylate": Words(
         temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
@@ -145,15 +146,17 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
     return " ".join(sentences)
 
 
-def words_of(things: Iterable[object]) -> Words:
-    """Return the entry of ``HOSTS`` for the library that defines the class of one of ``things``.
+def words_of(modules: Iterable[object], trainer: object | None = None) -> Words:
+    """Return the entry of ``HOSTS`` for the library that defines the class of one of the objects.
 
-    If no thing has the attribute ``temperature`` or ``scale`` of this entry, advice on the
-    temperature uses general words.
+    Without a trainer, only the words on losses are used. If no object has the attribute
+    ``temperature`` or ``scale`` of the entry, advice on the temperature uses general words.
     """
-    known = list(things)
+    known = [trainer, *modules]
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}
     words = next((words for name, words in HOSTS.items() if name in roots), Words())
+    if trainer is None:
+        words = Words(**{name: getattr(words, name) for name in _OF_LOSSES})
     argument = words.temperature.removesuffix("={}")
     if argument not in ("temperature", "scale") or any(hasattr(x, argument) for x in known):
         return words
