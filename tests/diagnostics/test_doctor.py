@@ -425,6 +425,23 @@ def test_steps_of_a_loss_of_pairs_do_not_count_as_negatives_of_another_loss() ->
     assert 2.7 < times < 2.9  # 31 * 0.08, brought to 62 negatives
 
 
+def test_a_training_whose_rate_is_0_is_not_healthy() -> None:
+    settings = {"batch-size": 64, "trainer": "lightning"}
+    verdicts = []
+    for later in (0.0, 1e-5):  # a warmup begins at 0
+        rows = [
+            {**row, "learning_rate": later if i else 0.0} for i, row in enumerate(case().rows)
+        ]
+        losses = ({"name": "InfoNCE", "family": "softmax"},)
+        found = diagnose(RunEvidence("text", rows, settings=settings, losses=losses))
+        verdicts.append(found.verdict)
+        if not later:
+            (finding,) = found.findings
+            assert "The learning rate was 0" in finding.detail
+            assert finding.change == "a learning rate of 2e-05 (now 0)"
+    assert verdicts == [("not-examined",), (HEALTHY,)]
+
+
 def test_of_one_negative_none_is_harder() -> None:
     """The hardest of one has all of the push at any temperature."""
     rows = case(negatives=1.0, hardest_share=1.0, start={"negatives": 1.0}).rows

@@ -172,7 +172,7 @@ class HuggingFaceEvents:
             self.doctor.anatomy.settings.setdefault("kind", "text")
         self.doctor.anatomy.note(step, epoch=self._state.epoch)
         if self._optimizer is not None:
-            rate = float(self._optimizer.param_groups[0]["lr"])
+            rate = float(max(group["lr"] for group in self._optimizer.param_groups))
             self.doctor.anatomy.note(step, learning_rate=rate)
         self.doctor.noted(self._name, row)
 

@@ -69,7 +69,7 @@ class LightningEvents:
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients))
-        rate = optimizer.param_groups[0]["lr"]
+        rate = max(group["lr"] for group in optimizer.param_groups)
         self.doctor.anatomy.note(gradient_norm=norm, learning_rate=rate)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=self._step)

@@ -350,10 +350,17 @@ _UNREAD = {"unseen", "targets", "broken"}
 """Kinds of losses for which the pairs, or their pull and push, are unknown."""
 
 
+def _never_moved(case: RunEvidence) -> bool:
+    rates = case.series("learning_rate")
+    return len(rates) >= _LOGGED_STEPS and not any(rates)
+
+
 def _not_examined(case: RunEvidence) -> Found | None:
+    steps = (Evidence("logged_steps", len(case.rows)),)
+    if case.losses and _never_moved(case):
+        return Found(steps, "The learning rate was 0 at all logged steps: no weight has changed.")
     if case.objective is not None or not case.losses:
         return None
-    steps = (Evidence("logged_steps", len(case.rows)),)
     if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "The Doctor saw no pairs. "
@@ -395,6 +402,8 @@ _OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a large
 
 
 def _examined(case: RunEvidence) -> str:
+    if _never_moved(case):
+        return case.words.instead(case.words.rate, 2e-5, 0.0)
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
     loop = case.settings.get("trainer") == "loop"
