@@ -3,6 +3,7 @@
 import csv
 import functools
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -410,6 +411,35 @@ def test_a_doctor_that_has_stopped_says_until_when_it_measured(tmp_path: Path) -
         assert any(text.startswith(note) for text in diagnosis.notes)
 
 
+def test_each_loss_of_a_loop_is_measured_and_judged_by_itself(tmp_path: Path) -> None:
+    said: list[str] = []
+    doctor = isotrope.Doctor(every=3, say=said.append)
+    for _ in range(10):
+        loss = users_loss(*batch(32))
+        doctor.observe(loss)
+        loss.backward()
+        flat = users_loss(*batch(32), temperature=3.0)
+        doctor.observe(flat)
+        flat.backward()
+    first, second = ([r["step"] for r in doctor.rows if r["series"] == i] for i in (None, 1))
+    assert (len(first), len(second)) == (5, 5)
+    assert "the loss is a softmax over the batch, temperature 0.1 " in said[0]
+    assert re.search(r"the loss of \w+, line \d+ is a softmax .*, temperature 3 ", said[1])
+    diagnosis = doctor.diagnose(kind="text", batch_size=32)
+    doctor.save(tmp_path)
+    for found in (diagnosis, isotrope.diagnose(tmp_path)):
+        high = [f.detail for f in found.findings if f.verdict == "negatives-not-hard"]
+        assert len(high) == 1
+        assert re.match(r"Data set \w+, line \d+: .* temperature of 3 ", high[0])
+
+
+def test_data_sets_that_take_turns_are_all_measured() -> None:
+    anatomy = Anatomy(every=2)
+    anatomy.settings["mixed"] = 2
+    assert [step for step in range(8) if anatomy.due(step)] == [0, 1, 4, 5]
+    assert "2 data sets are judged as one" in anatomy.case().notes[0]
+
+
 def test_autocast_does_not_reach_the_measures() -> None:
     anchors, positives = batch(dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -534,7 +564,7 @@ def test_what_a_diagnosis_is_given_is_saved(tmp_path: Path) -> None:
         observed(doctor, users_loss(*batch()))
     doctor.diagnose(batch_size=12, learning_rate=1e-3, kind="images")
     doctor.save(tmp_path)
-    case = of_recording(tmp_path)
+    case = of_recording(tmp_path)[""]
     assert (case.kind, case.batch_size, case.settings["learning-rate"]) == ("images", 12, 1e-3)
 
 

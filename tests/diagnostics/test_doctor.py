@@ -429,9 +429,7 @@ def test_a_training_whose_rate_is_0_is_not_healthy() -> None:
     settings = {"batch-size": 64, "trainer": "lightning"}
     verdicts = []
     for later in (0.0, 1e-5):  # a warmup begins at 0
-        rows = [
-            {**row, "learning_rate": later if i else 0.0} for i, row in enumerate(case().rows)
-        ]
+        rows = [{**row, "learning_rate": later if i else 0.0} for i, row in enumerate(case().rows)]
         losses = ({"name": "InfoNCE", "family": "softmax"},)
         found = diagnose(RunEvidence("text", rows, settings=settings, losses=losses))
         verdicts.append(found.verdict)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import asdict
 from math import isfinite, prod
 from pathlib import Path
@@ -27,8 +28,9 @@ from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
 
-COLUMNS = columns("doctor")
-"""The columns of a row: those of a training on text, then those that only the Doctor measures."""
+COLUMNS = (*columns("doctor"), "series")
+"""The columns of a row: those of a training on text, those that only the Doctor measures, and the
+place of the data set or loss in ``settings["series"]``, counted from 0 (the first has None)."""
 
 _WHOLE = 1.001  # a dissipation above this exceeds 1 by more than rounding
 
@@ -86,6 +88,7 @@ class Anatomy:
         self.objective: Objective | None = None
         self.settings: dict[str, Any] = {}
         self.words = Words()
+        self.place = 0
         self.clear()
 
     def clear(self) -> None:
@@ -94,6 +97,7 @@ class Anatomy:
         self.kind = "unseen"
         self.calls = 0
         self.factor: float | None = 1.0
+        self._parts: dict[int, Anatomy] = {}
         self._looked: int | None = None
         self._passed, self._newest = 0, 0  # steps of earlier passes; number of the newest step
         self._most = 0  # rows of the largest batch
@@ -112,8 +116,26 @@ class Anatomy:
 
     def due(self, step: int | None = None) -> bool:
         """Return whether to measure ``step``; None stands for the next step of the training."""
-        at = self.calls if step is None else step
-        return at % self.every == 0 and at != self._looked
+        at, sets = self.calls if step is None else step, self.settings.get("mixed", 1)
+        if len(self.settings.get("series", ())) > 1:  # they may take turns of any length
+            return self._looked is None or at - self._looked >= self.every
+        return at % (self.every * sets) < sets and at != self._looked
+
+    def of(self, name: str) -> "Anatomy":
+        """Return the log of one data set or loss of the training, which shares the rows."""
+        names = self.settings.setdefault("series", [])
+        if name not in names:
+            names.append(name)
+        if (place := names.index(name)) == 0:
+            return self
+        if place not in self._parts:
+            part = copy(self)
+            part.clear()
+            part.place, part.objective = place, None
+            self._parts[place] = part
+        part = self._parts[place]
+        part.rows, part.settings, part.words = self.rows, self.settings, self.words
+        return part
 
     def counted(self, step: int | None) -> int:
         """Count one more step and return its number; ``step``: its number in the user's loop.
@@ -176,7 +198,7 @@ class Anatomy:
         self._most = max(self._most, rows)
         factor = 1 / prod(x for x in divisors if any(x in r.divisors for r in some or every))
         loss = sum(r.loss for r in some) if some else every[-1].loss
-        row, self._looked = self._row(step), step
+        row, self._looked = self._row(step, new=True), step
         row["loss"] = loss / factor
         self.reason = every[-1].reason
         if not some:
@@ -242,13 +264,20 @@ class Anatomy:
         with torch.autocast(views.anchors.device.type, enabled=False):
             return dict(measure(objective, views))
 
-    def _row(self, step: int) -> Row:
-        """Return the row of a step; add it if it is missing."""
+    def _row(self, step: int, *, new: bool = False) -> Row:
+        """Return the row of a step; add it if it is missing, or if ``new`` and of another loss."""
         for row in reversed(self.rows):
-            if row["step"] == step:
-                return row
-        self.rows.append({**dict.fromkeys(COLUMNS), "step": step})
-        return self.rows[-1]
+            if row["step"] == step and not (new and row["loss"] is not None and not self._is(row)):
+                break
+        else:
+            row = {**dict.fromkeys(COLUMNS), "step": step}
+            self.rows.append(row)
+        if new:
+            row["series"] = self.place or None
+        return row
+
+    def _is(self, row: Row) -> bool:
+        return (row.get("series") or 0) == self.place
 
     def note(
         self,
@@ -304,7 +333,13 @@ class Anatomy:
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         self.settings |= {name: value for name, value in stated.items() if value is not None}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
-        rows, notes = self.measured, []
+        settings.pop("series", None)
+        rows, notes = [row for row in self.measured if self._is(row)], list[str]()
+        if (sets := settings.pop("mixed", 1)) > 1:
+            notes += [
+                f"the batches of {sets} data sets are judged as one: to judge each by itself, pass "
+                "a dict of losses to the trainer"
+            ]
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
         if any(above):
             often = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
@@ -317,7 +352,7 @@ class Anatomy:
                 "pass the loss's temperature to the Doctor (temperature=NUMBER): the measured "
                 "gradient dissipation contains an unknown factor, so it is not judged"
             ]
-        if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
+        if any(row["temperature"] and row["dissipation"] is None for row in rows):
             notes += [
                 "gradient dissipation is missing at some steps: the measured values are nearly "
                 "equal for all anchors, but differ from those of InfoNCE. Either the loss is not "
@@ -384,8 +419,21 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     write_text(RunFolder(folder).diagnosis, json_text(record))
 
 
-def of_recording(folder: Path) -> RunEvidence:
-    """Read the folder that :func:`save` wrote, and return the ``RunEvidence`` for a diagnosis."""
+def evidence(
+    anatomy: Anatomy, losses: Iterable[Mapping[str, Any]], **stated: Any
+) -> dict[str, RunEvidence]:
+    """Return the ``RunEvidence`` of each measured data set or loss by name; ``""`` if only one."""
+    names, losses = anatomy.settings.get("series", ()), list(losses)
+    cases = {
+        name: anatomy.of(name).case([x for x in losses if x.get("series") == name], **stated)
+        for name in (names if len(names) > 1 else ())
+    }
+    cases = {name: case for name, case in cases.items() if case.rows}
+    return cases if len(cases) > 1 else {"": anatomy.case(losses, **stated)}
+
+
+def of_recording(folder: Path) -> dict[str, RunEvidence]:
+    """Read the folder that :func:`save` wrote, and return what :func:`evidence` returns."""
     anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():
@@ -399,4 +447,4 @@ def of_recording(folder: Path) -> RunEvidence:
     if isinstance(words, Mapping) and words.keys() <= _PLAIN.keys():
         anatomy.words = Words(**words)
     records = losses if isinstance(losses, list) else [losses]
-    return anatomy.case([loss for loss in records if isinstance(loss, Mapping)])
+    return evidence(anatomy, [loss for loss in records if isinstance(loss, Mapping)])

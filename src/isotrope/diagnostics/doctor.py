@@ -63,6 +63,8 @@ def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
     A finding that all data sets share is reported once. Any other finding names its data set.
     """
     first = next(iter(parts.values()))
+    if "" in parts:  # they have no names, so there is only one
+        return first
     order = list(VERDICTS)
     findings = _merged({name: part.findings for name, part in parts.items()})
     remarks = _merged({name: part.remarks for name, part in parts.items()})
@@ -76,6 +78,7 @@ def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
         findings=tuple(sorted(findings, key=lambda finding: order.index(finding.verdict))),
         remarks=() if findings else remarks,
         numbers=() if findings else tuple(numbers),
+        losses=tuple(loss for part in parts.values() for loss in part.losses),
         notes=tuple(dict.fromkeys(note for part in parts.values() for note in part.notes)),
     )
 

@@ -92,13 +92,17 @@ def diagnose(
     if progress:
         print(f"reading {name}, and embedding some of the data", file=sys.stderr)
     source = None if data is None else str(data)
-    parts = {
-        dataset: doctor.diagnose(
-            examine(name, data=source, columns=columns, objective=objective, dataset=dataset)
-        )
-        for dataset in (datasets_of(Path(name)) if run else []) or [""]
-    }
-    diagnosis = parts[""] if "" in parts else doctor.together(parts)
+    watched = RunFolder(name).recording()
+    if watched is not None and data is None:
+        cases = of_recording(watched.path)
+        if objective is not None:
+            cases = {dataset: replace(x, objective=objective) for dataset, x in cases.items()}
+    else:
+        cases = {
+            dataset: examine(name, source, columns, objective, dataset)
+            for dataset in (datasets_of(Path(name)) if run else []) or [""]
+        }
+    diagnosis = doctor.together({dataset: doctor.diagnose(x) for dataset, x in cases.items()})
     if run:
         _keep(diagnosis, RunFolder(name).diagnosis)
     if not diagnosis.model or data is None:
@@ -126,18 +130,13 @@ def _keep(diagnosis: Diagnosis, path: Path) -> None:
 
 def examine(
     target: Path | str,
-    *,
     data: str | None = None,
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence on a run, on a model, or on another training that the Doctor recorded."""
+    """Return the evidence on a run or on a model."""
     folder = Path(target)
-    watched = RunFolder(folder).recording()
-    if watched is not None and data is None:
-        case = of_recording(watched.path)
-        return case if objective is None else replace(case, objective=objective)
     if not RunFolder(folder).is_run:
         return _of_model(target, data, columns, objective)
     case = of_run(folder, dataset)

@@ -242,6 +242,11 @@ def test_a_dictionary_of_data_sets_and_losses(tmp_path: Path) -> None:
     assert kinds == {0, 7}
     assert all((row["dissipation"] is None) == (row["negatives"] == 0) for row in doctor.rows)
     assert "dissipated-early" not in doctor.diagnose().verdict
+    names = ["MultipleNegativesRankingLoss on pairs", "CosineSimilarityLoss on scored"]
+    assert sorted(doctor.losses) == sorted(names)
+    for place, count in ((None, 7), (1, 0)):
+        of_set = [row["negatives"] for row in doctor.rows if row["series"] == place]
+        assert of_set == [count] * 4
 
 
 def test_an_error_of_their_loss_is_theirs(tiny: SentenceTransformer, tmp_path: Path) -> None:

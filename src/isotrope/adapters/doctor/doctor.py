@@ -20,7 +20,7 @@ from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
-from isotrope.diagnostics.anatomy import Anatomy, Row, save
+from isotrope.diagnostics.anatomy import Anatomy, Row, evidence, save
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.paradigm.graph import texts_of
 from isotrope.paradigm.similarities import GraphReading
@@ -162,7 +162,9 @@ class Doctor:
         """Prepare to measure a loss of a custom training loop, if ``every`` selects the step.
 
         Call ``observe(loss)`` before ``loss.backward()``. After the backward pass, ``rows[-1]`` has
-        the numbers. Calls under ``torch.no_grad()`` (an evaluation) are ignored. In ``observe(anchors, positives, loss)``, the embeddings are ignored.
+        the numbers. Calls under ``torch.no_grad()`` (an evaluation) are ignored. Losses observed at
+        different lines of a program are measured and diagnosed separately. In
+        ``observe(anchors, positives, loss)``, the embeddings are ignored.
 
         Args:
             batch: The loss. If several arguments are given, the last is the loss.
@@ -180,24 +182,26 @@ class Doctor:
                 f"{brief(loss)} ({type(loss).__name__})"
             )
         self.anatomy.settings.setdefault("trainer", "loop")
-        self.quietly(self._listen)(loss, step)
+        caller = sys._getframe(1)  # losses that differ are observed at different lines
+        self.quietly(self._listen)(loss, step, f"{caller.f_code.co_name}, line {caller.f_lineno}")
 
-    def _listen(self, loss: Tensor, step: int | None) -> None:
+    def _listen(self, loss: Tensor, step: int | None, line: str) -> None:
         """Measure a batch at the end of the backward pass of its loss."""
         if loss.grad_fn is None and not torch.is_grad_enabled():
             return  # an evaluation
         at = self.anatomy.counted(step)
-        if not self.anatomy.due(at):
+        if not self.anatomy.of(line).due(at):
             return
         if loss.grad_fn is None:
             raise InputError("call observe(loss) before loss.backward(): the loss has no grad_fn")
         texts = texts_of(loss.grad_fn)
-        GraphReading(loss, self.quietly(functools.partial(self._seen, at, texts)))
+        GraphReading(loss, self.quietly(functools.partial(self._seen, at, line, texts)))
 
-    def _seen(self, step: int, texts: list[Tensor], reading: GraphReading) -> None:
-        if (row := self.anatomy.see([reading], step)) is not None:
-            self.anatomy.seen_again(texts, step)
-            self.noted("the loss", row)
+    def _seen(self, step: int, line: str, texts: list[Tensor], reading: GraphReading) -> None:
+        anatomy = self.anatomy.of(line)
+        if (row := anatomy.see([reading], step)) is not None:
+            anatomy.seen_again(texts, step)
+            self.noted(f"the loss of {line}" if anatomy.place else "the loss", row, line)
 
     def keep_in(self, folder: Path | None) -> None:
         """Write the Doctor's files to this folder, unless the user gave a ``path``."""
@@ -209,20 +213,22 @@ class Doctor:
         self.losses.clear()
         self._verdict = (HEALTHY,)
 
-    def noted(self, name: str, row: Row) -> None:
+    def noted(self, name: str, row: Row, series: str = "") -> None:
         """Record a loss and the measured ``row``; print the verdict if it has changed."""
+        anatomy = self.anatomy.of(series) if series else self.anatomy
         entry = self.losses.setdefault(name, {"name": name, "family": None})
+        entry |= {"series": series} if series else {}
         first = entry["family"] is None
-        kind = self.anatomy.kind
+        kind = anatomy.kind
         if first or kind not in ("nothing", "broken"):
             entry["family"] = kind
             entry |= {column: row[column] for column in ("temperature", "misfit", "negatives")}
-            entry["reason"] = self.anatomy.reason or None
-            entry["false_negatives"] = self.anatomy.places
-            if kind == "known" and self.anatomy.objective is not None:
-                entry["family"] = self.anatomy.objective.name
+            entry["reason"] = anatomy.reason or None
+            entry["false_negatives"] = anatomy.places
+            if kind == "known" and anatomy.objective is not None:
+                entry["family"] = anatomy.objective.name
         if first:
-            self.tell(first_look(name, kind, row, self.anatomy))
+            self.tell(first_look(name, kind, row, anatomy))
         self._judge()
 
     def _judge(self) -> None:
@@ -270,12 +276,11 @@ class Doctor:
             learning_rate: Peak learning rate, if the trainer does not report it.
             kind: Kind of the inputs. None means text if the batches had token ids, else unknown.
         """
-        from isotrope.diagnostics.doctor import diagnose  # here, because it imports many modules
+        from isotrope.diagnostics import doctor  # here, because it imports many modules
 
-        case = self.anatomy.case(
-            self.losses.values(), batch_size=batch_size, learning_rate=learning_rate, kind=kind
-        )
-        return diagnose(case)
+        stated = {"batch_size": batch_size, "learning_rate": learning_rate, "kind": kind}
+        cases = evidence(self.anatomy, self.losses.values(), **stated)
+        return doctor.together({name: doctor.diagnose(case) for name, case in cases.items()})
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write metrics.csv and diagnosis.json, and return their folder.

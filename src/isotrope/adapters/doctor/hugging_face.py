@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from isotrope.adapters.doctor.messages import on_the_card, words_of
 from isotrope.core.run_folder import RECORDING
+from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.paradigm.similarities import GraphReading
 
@@ -76,6 +77,7 @@ class HuggingFaceEvents:
         self._temperature = doctor.anatomy.temperature
         self._trainer: Any = None
         self._replaced: Any = None
+        self._series = ""  # data set of the batch, if the trainer has a loss for each
         self._readings: list[GraphReading] = []
         self._tokens: list[Tensor] = []
         self._name = "the loss"
@@ -125,7 +127,8 @@ class HuggingFaceEvents:
 
         @functools.wraps(original)
         def training_step(*arguments: Any, **named: Any) -> Any:
-            if self.doctor.off or not self.doctor.anatomy.due(self._state.global_step):
+            self._series = _dataset((arguments, named))
+            if self.doctor.off or not self._anatomy().due(self._state.global_step):
                 return original(*arguments, **named)
             self._readings, self._tokens = [], []
             note_tokens = self.doctor.quietly(lambda x: self._tokens.extend(_tokens(x)))
@@ -146,8 +149,12 @@ class HuggingFaceEvents:
             "batch-size": args.per_device_train_batch_size,
             "learning-rate": args.learning_rate,
         }
+        data = getattr(trainer, "train_dataset", None)
         if len(losses) == 1:
             anatomy.settings |= _margin(losses[0])
+            anatomy.settings |= {"mixed": len(data)} if isinstance(data, dict) else {}
+        elif losses and isinstance(data, dict):
+            anatomy.settings["series"] = list(data)
         anatomy.objective = None
         anatomy.temperature = self._temperature or _temperature(losses)
 
@@ -163,18 +170,27 @@ class HuggingFaceEvents:
         """Measure the batch whose backward pass has ended."""
         readings, self._readings = self._readings, []
         step = self._state.global_step
-        row = self.doctor.anatomy.see(
+        anatomy = self._anatomy()
+        row = anatomy.see(
             readings, step, divisors=_divisors(self._trainer), copies=_repeated(self._tokens)
         )
         if row is None:
             return
         if self._tokens:
-            self.doctor.anatomy.settings.setdefault("kind", "text")
-        self.doctor.anatomy.note(step, epoch=self._state.epoch)
+            anatomy.settings.setdefault("kind", "text")
+        anatomy.note(step, epoch=self._state.epoch)
         if self._optimizer is not None:
             rate = float(max(group["lr"] for group in self._optimizer.param_groups))
-            self.doctor.anatomy.note(step, learning_rate=rate)
-        self.doctor.noted(self._name, row)
+            anatomy.note(step, learning_rate=rate)
+        name = self._name
+        if self._series:
+            name = f"{type(self._trainer.loss[self._series]).__name__} on {self._series}"
+        self.doctor.noted(name, row, self._series)
+
+    def _anatomy(self) -> Anatomy:
+        """Return the log of the data set that the batch is from."""
+        anatomy = self.doctor.anatomy
+        return anatomy.of(self._series) if self._series else anatomy
 
     on_pre_optimizer_step = on_substep_end  # before the weights change
 
@@ -287,6 +303,14 @@ def _tokens(inputs: object) -> list[Tensor]:
     if isinstance(inputs, (list, tuple)):
         return [tokens for value in inputs for tokens in _tokens(value)]
     return []
+
+
+def _dataset(inputs: tuple[tuple[Any, ...], Mapping[str, Any]]) -> str:
+    """Return the name of the data set of a batch, or an empty string."""
+    arguments, named = inputs
+    batch = named.get("inputs", arguments[1] if len(arguments) > 1 else None)
+    name = batch.get("dataset_name") if isinstance(batch, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _repeated(columns: list[Tensor]) -> float:
