@@ -440,6 +440,15 @@ def test_data_sets_that_take_turns_are_all_measured() -> None:
     assert "2 data sets are judged as one" in anatomy.case().notes[0]
 
 
+def test_only_the_first_of_several_processes_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    for rank in range(2):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        observed(isotrope.Doctor(say=said.append), users_loss(*batch()))
+    assert len(said) == 1
+
+
 def test_autocast_does_not_reach_the_measures() -> None:
     anchors, positives = batch(dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):

@@ -248,8 +248,9 @@ class Doctor:
             _alert(finding.verdict, f"{finding.detail} Change: {finding.change}")
 
     def tell(self, line: str) -> None:
-        """Print a line, unless ``say`` is None."""
-        if self.say is not None:
+        """Print a line, unless ``say`` is None or this is not the first of several processes."""
+        joined = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if self.say is not None and not (joined and torch.distributed.get_rank()):
             self.say(f"isotrope: {line}")
 
     def numbers(self) -> dict[str, float]:
