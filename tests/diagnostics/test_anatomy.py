@@ -424,13 +424,13 @@ def test_each_loss_of_a_loop_is_measured_and_judged_by_itself(tmp_path: Path) ->
     first, second = ([r["step"] for r in doctor.rows if r["series"] == i] for i in (None, 1))
     assert (len(first), len(second)) == (5, 5)
     assert "the loss is a softmax over the batch, temperature 0.1 " in said[0]
-    assert re.search(r"the loss of \w+, line \d+ is a softmax .*, temperature 3 ", said[1])
+    assert re.search(r"the loss in line \d+ \(\w+\) is a softmax .*, temperature 3 ", said[1])
     diagnosis = doctor.diagnose(kind="text", batch_size=32)
     doctor.save(tmp_path)
     for found in (diagnosis, isotrope.diagnose(tmp_path)):
         high = [f.detail for f in found.findings if f.verdict == "negatives-not-hard"]
         assert len(high) == 1
-        assert re.match(r"Data set \w+, line \d+: .* temperature of 3 ", high[0])
+        assert re.match(r"Data set of the loss in line \d+ \(\w+\): .* temperature of 3 ", high[0])
 
 
 def test_data_sets_that_take_turns_are_all_measured() -> None:

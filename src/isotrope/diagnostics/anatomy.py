@@ -420,16 +420,21 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
 
 
 def evidence(
-    anatomy: Anatomy, losses: Iterable[Mapping[str, Any]], **stated: Any
+    anatomy: Anatomy, losses: Iterable[Mapping[str, Any]], *, least: int = 1, **stated: Any
 ) -> dict[str, RunEvidence]:
-    """Return the ``RunEvidence`` of each measured data set or loss by name; ``""`` if only one."""
-    names, losses = anatomy.settings.get("series", ()), list(losses)
+    """Return the ``RunEvidence`` of each data set or loss by name; ``""`` if there is only one.
+
+    Of several, those with fewer than ``least`` measured steps are left out.
+    """
+    names, records = anatomy.settings.get("series", ()), list(losses)
+    if len(names) < 2:
+        return {"": anatomy.case(records, **stated)}
     cases = {
-        name: anatomy.of(name).case([x for x in losses if x.get("series") == name], **stated)
-        for name in (names if len(names) > 1 else ())
+        name: anatomy.of(name).case([x for x in records if x.get("series") == name], **stated)
+        for name in names
     }
-    cases = {name: case for name, case in cases.items() if case.rows}
-    return cases if len(cases) > 1 else {"": anatomy.case(losses, **stated)}
+    some = {name: case for name, case in cases.items() if len(case.rows) >= least}
+    return some if len(some) > 1 else {"": next(iter((some or cases).values()))}
 
 
 def of_recording(folder: Path) -> dict[str, RunEvidence]:

@@ -21,6 +21,7 @@ from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
 from isotrope.diagnostics.anatomy import Anatomy, Row, evidence, save
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.paradigm.graph import texts_of
 from isotrope.paradigm.similarities import GraphReading
@@ -41,7 +42,7 @@ LOGGED = (
 )
 """The columns that the trainer's loggers get, as ``isotrope/dissipation`` and so on."""
 
-_NOT_YET = ("not-enough-seen",), ("not-examined",)  # verdicts that are reported only at the end
+_NOT_YET = {"not-enough-seen", "not-examined"}  # verdicts that are reported only at the end
 _LEAST_ROWS = 3  # number of rows from which verdicts are reported
 _TIMES = 20  # each new row is diagnosed, but from twice this number of rows only one in several
 
@@ -183,7 +184,8 @@ class Doctor:
             )
         self.anatomy.settings.setdefault("trainer", "loop")
         caller = sys._getframe(1)  # losses that differ are observed at different lines
-        self.quietly(self._listen)(loss, step, f"{caller.f_code.co_name}, line {caller.f_lineno}")
+        line = f"of the loss in line {caller.f_lineno} ({caller.f_code.co_name})"
+        self.quietly(self._listen)(loss, step, line)
 
     def _listen(self, loss: Tensor, step: int | None, line: str) -> None:
         """Measure a batch at the end of the backward pass of its loss."""
@@ -201,7 +203,7 @@ class Doctor:
         anatomy = self.anatomy.of(line)
         if (row := anatomy.see([reading], step)) is not None:
             anatomy.seen_again(texts, step)
-            self.noted(f"the loss of {line}" if anatomy.place else "the loss", row, line)
+            self.noted(line.removeprefix("of ") if anatomy.place else "the loss", row, line)
 
     def keep_in(self, folder: Path | None) -> None:
         """Write the Doctor's files to this folder, unless the user gave a ``path``."""
@@ -236,8 +238,11 @@ class Doctor:
         looks = len(self.anatomy.measured)
         if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
             return
-        diagnosis = self.diagnose()
-        if diagnosis.verdict in (self._verdict, *_NOT_YET):
+        cases = evidence(self.anatomy, self.losses.values(), least=_LEAST_ROWS)
+        if any(len(case.rows) < _LEAST_ROWS for case in cases.values()):
+            return
+        diagnosis = _diagnosis(cases)
+        if diagnosis.verdict == self._verdict or _NOT_YET.issuperset(diagnosis.verdict):
             return
         if diagnosis.verdict == self._verdict[:1]:  # still healthy; only a remark has ended
             return
@@ -277,11 +282,8 @@ class Doctor:
             learning_rate: Peak learning rate, if the trainer does not report it.
             kind: Kind of the inputs. None means text if the batches had token ids, else unknown.
         """
-        from isotrope.diagnostics import doctor  # here, because it imports many modules
-
         stated = {"batch_size": batch_size, "learning_rate": learning_rate, "kind": kind}
-        cases = evidence(self.anatomy, self.losses.values(), **stated)
-        return doctor.together({name: doctor.diagnose(case) for name, case in cases.items()})
+        return _diagnosis(evidence(self.anatomy, self.losses.values(), **stated))
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write metrics.csv and diagnosis.json, and return their folder.
@@ -313,6 +315,12 @@ class Doctor:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the rows of a checkpoint."""
         self.anatomy.rows, self.anatomy.calls = list(state_dict["rows"]), state_dict["calls"]
+
+
+def _diagnosis(cases: Mapping[str, RunEvidence]) -> Diagnosis:
+    from isotrope.diagnostics import doctor  # here, because it imports many modules
+
+    return doctor.together({name: doctor.diagnose(case) for name, case in cases.items()})
 
 
 def _alert(title: str, text: str) -> None:
