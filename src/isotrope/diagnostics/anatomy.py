@@ -58,7 +58,8 @@ class Anatomy:
     ratio is over the anchors with GD >= 0.01: if GD is smaller, rounding dominates the ratio.
 
     Args:
-        every: Number of steps from one measured batch to the next. Step 0 is always measured.
+        every: Number of steps from one measured batch to the next, counted for each data set or
+            loss. Step 0 is always measured.
         temperature: Temperature of the loss's softmax, used only if the gradients do not
             determine it. Without a temperature, GD would contain the unknown factor 1/temperature.
 
@@ -73,6 +74,7 @@ class Anatomy:
             :class:`isotrope.diagnostics.seen.SeenBatch` lists the other kinds.
         places: Pairs (number of an anchor, number of a negative that looks like a positive). Both
             numbers count the rows of the batch from 0.
+        place: Place of the data set or loss in ``settings["series"]``.
         calls: Number of steps since the start of the training, including unmeasured steps.
         words: The names of settings in the user's trainer. Proposed changes use these names.
         factor: Gradient of the last batch's loss, divided by the gradient of InfoNCE. GD does not

@@ -282,7 +282,11 @@ class Doctor:
             learning_rate: Peak learning rate, if the trainer does not report it.
             kind: Kind of the inputs. None means text if the batches had token ids, else unknown.
         """
-        stated = {"batch_size": batch_size, "learning_rate": learning_rate, "kind": kind}
+        stated: dict[str, Any] = {
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "kind": kind,
+        }
         return _diagnosis(evidence(self.anatomy, self.losses.values(), **stated))
 
     def save(self, path: str | Path | None = None) -> Path:
