@@ -21,6 +21,17 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
         path: The file.
         complete: Whether the run has ended. If not, a last line without a line break is ignored.
     """
+    columns, lines = read_lines(path, complete=complete)
+    rows: Rows = {}
+    for step, row in lines:
+        rows.setdefault(step, {}).update(row)
+    return columns, dict(sorted(rows.items()))
+
+
+def read_lines(
+    path: Path, *, complete: bool
+) -> tuple[list[str], list[tuple[float, dict[str, float]]]]:
+    """Return a pair as :func:`read_log`, but with a list of steps and rows: one for each line."""
     if not os.path.lexists(path):
         raise InputError(
             f"give the `--output` folder of `isotrope train`; cannot find the file {path}"
@@ -33,14 +44,14 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
     except csv.Error as error:
         raise InputError(f"{place(path)} is not CSV ({error}); restore the file") from error
     if not complete and not lines:
-        return [], {}
+        return [], []
     header = lines[0] if lines else []
     if "step" not in header:
         raise InputError(f"{place(path, 1)}: the header has no column 'step'; restore the file")
     if twice := [name for i, name in enumerate(header) if name in header[:i]]:
         why = f"the header has the column {twice[0]!r} twice"
         raise InputError(f"{place(path, 1)}: {why}; restore the file")
-    rows: Rows = {}
+    rows = []
     for number, cells in enumerate(lines[1:], start=2):
         if not cells:
             continue
@@ -55,5 +66,5 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
         if step is None or not 0 <= step <= _LAST:
             why = "row has no step" if step is None else f"step {step:g} is not between 0 and 2^53"
             raise InputError(f"{place(path, number)}: the {why}; remove the line")
-        rows.setdefault(step, {}).update(row)
-    return [name for name in header if name != "step"], dict(sorted(rows.items()))
+        rows.append((step, row))
+    return [name for name in header if name != "step"], rows

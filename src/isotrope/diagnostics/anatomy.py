@@ -15,7 +15,7 @@ from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 from isotrope.core.legible import csv_text
-from isotrope.core.metrics_log import read_log
+from isotrope.core.metrics_log import read_lines
 from isotrope.core.result import json_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
@@ -396,8 +396,12 @@ class Anatomy:
     def load(cls, path: str | Path) -> "Anatomy":
         """Return the Anatomy that was saved in a file or folder, for example in a run folder."""
         file, anatomy = _file(Path(path)), cls()
-        for step, row in read_log(file, complete=True)[1].items():
-            anatomy.rows.append({**{n: row.get(n) for n in COLUMNS}, "step": int(step)})
+        rows: dict[tuple[float, float], Row] = {}
+        for step, row in read_lines(file, complete=True)[1]:
+            empty = {**dict.fromkeys(COLUMNS), "step": int(step)}
+            known = {name: value for name, value in row.items() if name in empty}
+            rows.setdefault((step, row.get("series", 0)), empty).update(known)
+        anatomy.rows += [rows[place] for place in sorted(rows)]
         return anatomy
 
 
