@@ -223,13 +223,11 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            f"The fault `{word}` can also lead to other verdicts. A diagnosis with `{word}` leaves "
-            "out these verdicts",
+            f"A diagnosis with `{word}` leaves out these verdicts, which the fault can also cause",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"Other faults can also lead to `{word}`. A diagnosis that names one of these faults "
-            f"leaves out `{word}`. The faults are",
+            f"`{word}` is left out of a diagnosis with one of these faults, which can also cause it",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )

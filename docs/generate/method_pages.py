@@ -16,6 +16,10 @@ from isotrope.core.files import write_text
 _SIDES = (32, 224)  # for which the crops are shown: small images and large ones
 _RULES = {"sgd": "SGD", "lars": "LARS", "adamw": "AdamW"}
 _MEASURED = "([measured](../guide/choose.md#images))"
+_SHORT = (
+    "If a training has to be short, set `--method.predictor_rate` above 1 (the trainings of the "
+    "measurement have 10)."
+)
 USES = {
     "simclr": "Use it first. It needs no second network, and works with every objective that "
     "compares images with each other. Remove near-copies from the data: the negatives are the "
@@ -28,10 +32,11 @@ USES = {
     "smaller batches.",
     "byol": "Use it for long trainings without negatives. Do not use it for short trainings: after "
     "eight epochs, the accuracy of nearest neighbours in the embeddings was no higher than that of "
-    f"nearest neighbours in the pixels {_MEASURED}.",
+    f"nearest neighbours in the pixels {_MEASURED}. {_SHORT}",
     "simsiam": "Use it in place of BYOL if the memory does not suffice for a second network. Do "
     "not use it for short trainings: after eight epochs, the accuracy of nearest neighbours in the "
-    f"embeddings was hardly higher than that of nearest neighbours in the pixels {_MEASURED}.",
+    "embeddings was hardly higher than that of nearest neighbours in the pixels "
+    f"{_MEASURED}. {_SHORT}",
     "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
     f"eight epochs, its accuracy was below that of SimCLR and VICReg {_MEASURED}.",
     "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
@@ -199,15 +204,16 @@ def _crops(cls: type[Any]) -> str:
         "crops per image",
         "side in pixels",
         "share of the area",
-        "largest change of brightness, contrast, saturation, hue",
+        *("brightness", "contrast", "saturation", "hue"),
+        "changes drawn",
     ]
     chances = ["P(colours)", "P(grey)", "P(blur)", "P(solarisation)"]
     shown = " ".join(cell for line in lines for cell in line)
     meanings = " ".join(text for word, text in _DECIDED.items() if word in shown)
     text = (
         "Each row is one kind of crop. *Share of the area* is the part of the image that a crop "
-        "covers before the crop is resized. *Largest change* has four numbers: for brightness, "
-        f"contrast, saturation and hue. {meanings} P(colours) is the probability that a crop gets "
+        "covers before the crop is resized. *Brightness*, *contrast*, *saturation* and *hue* are the "
+        f"largest changes. {meanings} P(colours) is the probability that a crop gets "
         "these changes. P(grey), P(blur) and P(solarisation) are the probabilities that a crop "
         "becomes grey, is blurred or is solarised. Rows with 32 x 32 are for images of up to 64 x "
         "64, and rows with 224 x 224 are for larger images."
@@ -216,12 +222,12 @@ def _crops(cls: type[Any]) -> str:
 
 
 def _changes(crop: Any) -> list[str]:  # noqa: ANN401 - an Augment; this room knows no data
-    strengths = ", ".join(f"{strength:g}" for strength in crop.jitter)
     how = "together" if crop.jitter_together else "each by itself"
     return [
         str(crop.size),
         f"{crop.scale[0]:g} to {crop.scale[1]:g}",
-        f"{strengths}; {how}",
+        *(f"{strength:g}" for strength in crop.jitter),
+        how,
         f"{crop.jitter_probability:g}",
         f"{crop.grey:g}",
         f"{crop.blur:g}",

@@ -56,13 +56,12 @@ _LEFT = {
     "train": "Each line of `pairs.tsv` has two texts that belong together, such as a question and "
     "its answer, with a tab between them. The command fine-tunes {encoder}. "
     "`--dev auto` holds out a tenth of the pairs; the command prints the score on these pairs "
-    "before, during and after training. `{folder}/model` is the model with the best score. If "
-    "training never raised the score, this is the original model. `{folder}/metrics.csv` is the "
-    "log of the training: the loss, and measures of the gradient. "
+    "{scored} `{folder}/metrics.csv` is the log of the training: the loss, and measures of the "
+    "gradient. "
     "[Example of the output](../commands/train.md#output).",
     "train-images": "`{data}` is a folder of images. The command trains a ResNet-18 from random "
-    "weights. If the images have labels and a test part, the command prints the accuracy of "
-    "nearest neighbours during training, and the accuracy of a linear classifier at the end. "
+    "weights. With labels and a test part, the command prints the accuracy of nearest "
+    "neighbours during training, and that of a linear classifier at the end. "
     "`{folder}/model` is the encoder after the last step. `{folder}/metrics.csv` is the log of the "
     "training. [Example of the output](../commands/train-images.md#output).",
 }
@@ -93,6 +92,14 @@ _LETTERS = {
     r"\b1\[": "1[...] is 1 if the condition in brackets holds, and 0 if not",
 }
 """The letters of the formulas that are not settings, and what they mean."""
+
+_SCORED = {
+    False: "before, during and after training. `{folder}/model` is the model with the best score. "
+    "If training never raised the score, this is the original model.",
+    True: "before and after training. `{folder}/model` is the trained model, or the original model "
+    "if the trained one is clearly worse.",
+}
+"""What is scored and saved, without and with the settings of ``--recipe auto``."""
 
 _GREY = {
     "": "If the right panel has a grey area, R is not defined there.",
@@ -240,9 +247,9 @@ def page(cls: type[Objective]) -> str:
             "and the right panel, the horizontal axis has the mean of the 31 angles θ\\_ij'; their "
             "standard deviation is 0.1 radians. In the middle panel, each dot is a negative, and "
             f"θ\\_ii' is π/6. {_GREY.get(summary(objective)['ratio'], _GREY[''])} For the "
-            "picture, we chose embeddings in the simplest position: without their part along the "
-            "anchor, the positive and the 31 negatives are orthogonal to one another, and the two "
-            "embeddings of each negative's pair are equal.",
+            "picture, the positive and the 31 negatives are orthogonal to one another, apart from "
+            "their part along the anchor, and the two embeddings of each negative's pair are "
+            "equal.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Properties", _declared(objective), "## Source"]
@@ -401,6 +408,7 @@ def left(command: str) -> str:
         data=found[2],
         folder=found[3],
         encoder="all-MiniLM-L6-v2" if encoder is None else encoder[1],
+        scored=_SCORED["--objective ntxent" in command].format(folder=found[3]),
     )
 
 

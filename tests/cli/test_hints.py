@@ -123,7 +123,7 @@ def test_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_python(settings: dict[str, Any], message: str, train: Any) -> None:
     with pytest.raises(InputError, match=message):
         train("text.txt", **{"output": "o", **settings})
-    with pytest.raises(InputError, match=r"^output is missing: Folder of the run"):
+    with pytest.raises(InputError, match=r"^output is missing; add it: New folder"):
         train("text.txt")
 
 

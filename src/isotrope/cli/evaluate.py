@@ -67,8 +67,8 @@ for the number of comparisons. Noise is the variation between test sets, not bet
 every combination of both with the full vectors, and has the size of one vector in bytes. int8
 stores each coordinate as one of 256 values; binary stores only the sign of each coordinate.
 
---card writes the scores into the model card of the run, as a table and as metadata for the hub. For
---compare all-MiniLM-L6-v2 bm25 runs/p --card, the table in the card of runs/p has all three models.
+--card writes the scores into the model card of the run, as a table and as metadata for the hub.
+With --compare, the table has all models.
 
 The scores of finished tasks are stored in the folder --results. By default, this is RUN/evaluations
 for a run, and your cache folder for other models. If you repeat the command, a task with the same

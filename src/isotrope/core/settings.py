@@ -245,7 +245,7 @@ class Settings(BaseModel):
             prefix, _, key = place.partition("_settings.")
             name = f"{prefix}.{key}" if key else place.partition(".")[0]
             if first["type"] == "missing":
-                problem = f"is missing: {cls.model_fields[name].description}"
+                problem = f"is missing; add it: {cls.model_fields[name].description}"
                 raise SettingError(problem, setting=name, source=source) from None
             problem = first["msg"].removeprefix("Value error, ")
             raise SettingError(
@@ -274,7 +274,7 @@ class Settings(BaseModel):
         shown = [f"{named(name, value)} ({why})" for name, value, _, why in wrong or found]
         if wrong:
             name, value, *_ = wrong[0]
-            problem = f"leave out what this run cannot use: {', '.join(shown)}"
+            problem = f"change what this run cannot use: {', '.join(shown)}"
             raise NotUsed(problem, setting=name, value=value)
         if found:
             note(spell(f"given, but not used in this run: {', '.join(shown)}"))

@@ -98,7 +98,7 @@ class MPT(
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives. A maximum below 0 counts as 0: L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')).
     If no maximum is below 0, this equals the loss above with the two views exchanged. GD, W and R
-    still describe the gradient on h_i. But h_i is no anchor here: it is the positive of h'_i, and a
+    still describe the gradient on h_i, which is not an anchor here, but the positive of h'_i and a
     negative of every other h'_j. As the positive, h_i is pulled with strength 1 if L_i > 0. As a
     negative, h_i is pushed by h'_j if L_j > 0, s_ij' >= 0, and h_i is the hardest negative of h'_j;
     then W_ij = 1. Otherwise W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.
@@ -149,8 +149,8 @@ class MET(
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
-    views exchanged. GD, W and R still describe the gradient on h_i. But h_i is no anchor here: it
-    is the positive of h'_i, and a negative of every other h'_j. As the positive, h_i is pulled with
+    views exchanged. GD, W and R still describe the gradient on h_i, which is not an anchor here,
+    but the positive of h'_i and a negative of every other h'_j. As the positive, h_i is pulled with
     strength 1 / d_ii' if L_i > 0. As a negative, h_i is pushed by h'_j if L_j > 0 and h_i is the
     hardest negative of h'_j; then W_ij = 1 / d_ij'. Otherwise W_ij = 0. GD_i is 1 if h_i is pulled
     or pushed, and 0 if not.
@@ -195,8 +195,8 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives. A minimum above pi/2 counts as pi/2: L_i = max(0, m + theta_ii' - min(pi/2, min_{k !=
     i} theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
-    exchanged. GD, W and R still describe the gradient on h_i. But h_i is no anchor here: it is the
-    positive of h'_i, and a negative of every other h'_j. As the positive, h_i is pulled with
+    exchanged. GD, W and R still describe the gradient on h_i, which is not an anchor here, but the
+    positive of h'_i and a negative of every other h'_j. As the positive, h_i is pulled with
     strength 1 / sin theta_ii' if L_i > 0. As a negative, h_i is pushed by h'_j if L_j > 0,
     theta_ij' <= pi/2, and h_i is the hardest negative of h'_j; then W_ij = 1 / sin theta_ij'.
     Otherwise W_ij = 0. GD_i is 1 if h_i is pulled or pushed, and 0 if not.

@@ -67,7 +67,7 @@ class RunSettings(Settings, ABC):
     )
 
     output: str = in_run(
-        ..., "Folder of the run; without --resume, a new or empty folder.", python="str | Path"
+        ..., "New folder for the run; with --resume, the folder of the run.", python="str | Path"
     )
     objective_settings: dict[str, float | str] = setting(
         {},
@@ -234,8 +234,9 @@ class TrainSettings(RunSettings):
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
         "Choice of the settings that you leave out. papers: SimCSE's values, the defaults in this "
-        "help. auto: values for the data and the encoder. If you name an objective other than "
-        "ntxent, or use --encoder scratch, auto is the same as papers.",
+        "help. auto: values for the data and the encoder; but SimCSE's with --objective (except "
+        "ntxent) or its settings (except temperature), --loss, --encoder scratch, --lora, "
+        "--streaming, --views adjacent or several data sets.",
     )
     columns: Names = in_data(
         [],
@@ -302,8 +303,8 @@ class TrainSettings(RunSettings):
     )
     prefer: Literal["best", "trained"] = of_dev(
         "best",
-        "Model to save. best: the model with the best dev score. trained: if the original model is "
-        "best, save the last model, unless this model is worse by more than two standard errors.",
+        "Model to save. best: the model with the best dev score. trained: the original model only "
+        "if the last model is worse by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,
@@ -365,7 +366,8 @@ class TrainSettings(RunSettings):
         False,
         "After the training, train a second model on all records, with the next seed, and save the "
         "mean of the weights of both models. With --lora, --encoder scratch or torchrun, or if the "
-        "original model is saved, there is no second training.",
+        "original model is saved, there is no second training. With --devices above 1, --recipe "
+        "auto does not choose it.",
         used=[
             with_dev,
             Used(lambda averaged: averaged, "leave it out with LoRA, scratch, torchrun", note=True),

@@ -279,7 +279,8 @@ OVERFITTING = Verdict(
     "overfitting",
     "the dev score falls while training continues",
     "The score on held-out data fell from its highest value while training continued. `isotrope "
-    "train` saves the model with the highest score, so the saved model is not affected.",
+    "train` saves the model with the highest score, except with `--prefer trained` (chosen for "
+    "pairs). A training on images saves its last step.",
     thresholds=(
         Threshold(
             "dev_fall",

@@ -53,7 +53,7 @@ class BYOL(ImageMethod):
 
     Ours: The crops are SimCLR's, as in the benchmark. ``--augment byol`` uses the crops of Grill et
     al. ``predictor_rate`` is the predictor's learning rate divided by that of the other parameters
-    (alpha_p in Tian et al., 2021). In short trainings, set it above 1.
+    (alpha_p in Tian et al., 2021).
 
     Reference: Grill et al., 2020, section 3.1.
     """
