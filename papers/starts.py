@@ -288,14 +288,15 @@ def sentence(results: Path = RESULTS) -> str:
     if not paired:
         return f"Not known yet: `python -m papers starts` has {there} of its 360 trainings."
     dev = {seed: [row["dev"] for row in six] for seed, six in starts.items()}
-    told = []
+    told, flat = [], True
     for name, by_seed in paired.items():
         slopes = spread([float(np.polyfit(dev[seed], of, 1)[0]) for seed, of in by_seed.items()])
         told.append(f"{name} {with_interval(slopes)}, n={len(by_seed)}")
+        flat &= slopes is None or slopes.interval[0] <= 0 <= slopes.interval[1]
     scores = [score for of in dev.values() for score in of]
     unfinished = "" if there >= 360 else f"; {there} of 360 trainings are done"
     return (
-        f"Our checkpoints score {min(scores):.1f} to {max(scores):.1f} on STS-B dev. With each "
-        f"additional point, the gain from replacing GD, W and R changes by: {'; '.join(told)} "
-        f"(means over n pretrainings{unfinished})."
+        f"Our checkpoints score {min(scores):.1f} to {max(scores):.1f} on STS-B dev. The gain from "
+        f"replacing GD, W and R {'does not ' if flat else ''}measurably depend{'s'[flat:]} "
+        f"on it. Per point: {'; '.join(told)} (means over n pretrainings{unfinished})."
     )

@@ -223,11 +223,11 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            f"A diagnosis with `{word}` leaves out these verdicts, which the fault can also cause",
+            f"A diagnosis with `{word}` leaves out these verdicts, which it can cause",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            f"`{word}` is left out of a diagnosis with one of these faults, which can also cause it",
+            f"A diagnosis with one of these faults, which can cause `{word}`, leaves it out",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )

@@ -212,9 +212,9 @@ def _crops(cls: type[Any]) -> str:
     meanings = " ".join(text for word, text in _DECIDED.items() if word in shown)
     text = (
         "Each row is one kind of crop. *Share of the area* is the part of the image that a crop "
-        "covers before the crop is resized. *Brightness*, *contrast*, *saturation* and *hue* are the "
-        f"largest changes. {meanings} P(colours) is the probability that a crop gets "
-        "these changes. P(grey), P(blur) and P(solarisation) are the probabilities that a crop "
+        "covers before the crop is resized. *Brightness*, *contrast*, *saturation* and *hue* are "
+        f"the largest changes. {meanings} P(colours) is the probability that a crop gets these "
+        "changes. P(grey), P(blur) and P(solarisation) are the probabilities that a crop "
         "becomes grey, is blurred or is solarised. Rows with 32 x 32 are for images of up to 64 x "
         "64, and rows with 224 x 224 are for larger images."
     )

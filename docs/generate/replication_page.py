@@ -62,8 +62,8 @@ _SHORT: dict[str, str] = {
     "tested: the paper prints the same numbers for two encoders ([E43](errata.md#E43)). Most other "
     "tested claims are undecided.",
     "Manna et al. 2023": "On images, MIOv3 is ahead of MIOv1, MIOv2 and four other losses. Its "
-    "lead over SimCLR is not clear. In the paper, BYOL is ahead of MIOv3. Here it is behind, and not "
-    "better than pixels.",
+    "lead over SimCLR is not clear. In the paper, BYOL is ahead of MIOv3; here it is behind, and "
+    "not better than pixels.",
     "Draganov et al. 2024": "Dividing the initial weights is a *cut*. In the paper, cuts raise "
     "the accuracy. With a warm-up, they raise it here at small learning rates, but not at larger "
     "ones ([details](#what-the-results-depend-on)).",
@@ -109,7 +109,7 @@ In the table, positive numbers support the paper.
 
 **Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions), trained for 500 steps; {whitening}. Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10 (Manna et al.: 8 epochs; cuts: 20; [settings that differ from the recipes](results/claims.md)).
 
-**More**: [all {total} claims](results/claims.md), before repeats of one fact are left out, [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` compares your loss.
+**More**: [all {total} claims](results/claims.md) with repeats, [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md). `python -m papers bench my_loss.py` compares your loss.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 

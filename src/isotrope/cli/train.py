@@ -22,11 +22,10 @@ In the YAML file of --config, --batch-size 64 is `batch-size: 64`, and --objecti
 is `objective.temperature: 0.05`. A flag overrides the file. --objective.temperature auto uses the
 value that `isotrope audit` recommends for the data and the encoder.
 
-The same flags give the same training on one device and on several, with other dropout masks:
---batch-size is the number of rows on all devices together, and the loss compares the rows of the
-whole batch. But with several devices, --recipe auto does not choose --refit. On several machines,
-leave out --devices, and start torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope train ... The
---output folder must be on a file system that all machines share.
+The same flags give the same training on several devices (with other dropout masks, and without the
+--refit that --recipe auto chooses): --batch-size counts the rows on all devices, and the loss
+compares all of them. On several machines, leave out --devices, and start torchrun --nnodes 2
+--nproc-per-node 4 ... -m isotrope train ... The --output folder must be on a shared file system.
 """
 
 

@@ -233,10 +233,9 @@ class TrainSettings(RunSettings):
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        "Choice of the settings that you leave out. papers: SimCSE's values, the defaults in this "
-        "help. auto: values for the data and the encoder; but SimCSE's with --objective (except "
-        "ntxent) or its settings (except temperature), --loss, --encoder scratch, --lora, "
-        "--streaming, --views adjacent or several data sets.",
+        "Choice of settings that you leave out. papers: SimCSE's, the defaults here. auto: by data "
+        "and encoder; SimCSE's with --objective (not ntxent) or its settings (not temperature), "
+        "--loss, --encoder scratch, --lora, --streaming, --views adjacent or several data sets.",
     )
     columns: Names = in_data(
         [],
@@ -365,9 +364,8 @@ class TrainSettings(RunSettings):
     refit: bool = in_steps(
         False,
         "After the training, train a second model on all records, with the next seed, and save the "
-        "mean of the weights of both models. With --lora, --encoder scratch or torchrun, or if the "
-        "original model is saved, there is no second training. With --devices above 1, --recipe "
-        "auto does not choose it.",
+        "mean of both. Not with --lora, --encoder scratch or torchrun, nor if the original model "
+        "is saved. With several --devices, --recipe auto does not choose it.",
         used=[
             with_dev,
             Used(lambda averaged: averaged, "leave it out with LoRA, scratch, torchrun", note=True),

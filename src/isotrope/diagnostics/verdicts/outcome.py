@@ -278,9 +278,8 @@ def _overfitting(case: RunEvidence) -> Found | None:
 OVERFITTING = Verdict(
     "overfitting",
     "the dev score falls while training continues",
-    "The score on held-out data fell from its highest value while training continued. `isotrope "
-    "train` saves the model with the highest score, except with `--prefer trained` (chosen for "
-    "pairs). A training on images saves its last step.",
+    "The score on held-out data fell while training continued. `isotrope train` saves the model "
+    "with the highest score (with `--prefer trained`, and on images: the last model).",
     thresholds=(
         Threshold(
             "dev_fall",

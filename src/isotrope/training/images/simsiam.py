@@ -48,7 +48,8 @@ class SimSiam(ImageMethod):
     Ours: The learning rate of the predictor decays like that of the other parameters, as in the
     benchmark. With ``constant``, this rate does not decay, as in section 4.2 of Chen and He for
     ImageNet. ``predictor_rate`` is the predictor's learning rate divided by that of the other
-    parameters (alpha_p in Tian et al., 2021). The crops are those of SimCLR. ``--augment simsiam`` uses the crops of Chen and He.
+    parameters (alpha_p in Tian et al., 2021). The crops are those of SimCLR. ``--augment simsiam``
+    uses the crops of Chen and He.
 
     Reference: Chen and He, 2021, algorithm 1.
     """
