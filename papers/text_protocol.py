@@ -295,11 +295,8 @@ def _held(encoder: str, find: Find, name: str) -> list[PaperJob]:
     """One of :data:`HELD`, five seeds scored on STS."""
     whose, _, step = name.partition(" held")
     original, modified = LOSSES[whose], LOSSES[f"modified{whose}"]
-    at, chosen, gate = (
-        rate(encoder, original, find),
-        tuned(encoder, original, find),
-        tuned(encoder, modified, find),
-    )
+    at, chosen = rate(encoder, original, find), tuned(encoder, original, find)
+    gate = tuned(encoder, modified, find)
     if at is None or chosen is None or gate is None:
         return []
     if not step:

@@ -92,11 +92,10 @@ def _settings(encoder: str, find: Find) -> list[str]:
             continue
         results = [find(protocol.short(encoder, loss, values, at)) for values in loss.grid]
         scores = [_metric(result, "dev best") for result in results]
-        best = max((value for value in scores if value is not None), default=None)
         cells = []
-        for values, score in zip(loss.grid, scores, strict=True):
+        for values, score in zip(loss.grid, _best_in_bold(scores), strict=True):
             shown = brief({k: v for k, v in values.items() if k != "variant"})
-            cells.append(f"{shown}: {f'**{score:.2f}**' if score == best else _format(score)}")
+            cells.append(f"{shown}: {score}")
         rows.append([loss.name, f"{at:g}", *cells])
     return table(["loss", "rate", *(f"set {i}" for i in range(1, 7))], rows)
 
@@ -141,19 +140,11 @@ def _passes(encoder: str, find: Find) -> list[str]:
         for probe in probes:
             courses = [[r[f"dev {probe}"] for r in of.details["looks"][1:]] for of in results]
             ends = [(c[0], min(c), c[-1]) for c in courses]
-            cells.append(
-                " / ".join(f"{statistics.fmean(column):.2f}" for column in zip(*ends, strict=True))
-                or "-"
-            )
+            means = [f"{statistics.fmean(column):.2f}" for column in zip(*ends, strict=True)]
+            cells.append(" / ".join(means) or "-")
         rows.append([name.removesuffix(" pass"), *cells])
-    header = [
-        "training",
-        "dev, best",
-        "dev, last",
-        "STS",
-        "transfer",
-        *(f"dev {p}" for p in probes),
-    ]
+    header = ["training", "dev, best", "dev, last", "STS", "transfer"]
+    header += [f"dev {p}" for p in probes]
     return [
         "",
         "## Nie et al. 2023, figures 1 and 3: passes over 256,000 sentences, three seeds",
@@ -183,16 +174,7 @@ def _rates(encoder: str, find: Find) -> list[str]:
     for loss in LOSSES.values():
         jobs = [protocol.short(encoder, loss, loss.values, rate) for rate in rates]
         scores = [_metric(find(job), "dev best") for job in jobs]
-        finished = [value for value in scores if value is not None]
-        cells = [
-            "-"
-            if value is None
-            else f"**{value:.2f}**"
-            if value == max(finished)
-            else f"{value:.2f}"
-            for value in scores
-        ]
-        rows.append([loss.name, brief(loss.values), *cells])
+        rows.append([loss.name, brief(loss.values), *_best_in_bold(scores)])
     return table(["loss", "settings", *(f"{rate:g}" for rate in rates)], rows)
 
 
@@ -202,15 +184,20 @@ def final_rows(encoder: str, find: Find) -> list[list[str]]:
     first, confirming = find(protocol.start(encoder)), encoder in protocol.CONFIRMING
     rows = []
     for name, suffix in (("before training", " first"), ("whitened", " whitened first")):
-        final = [
-            _format(_metric(first, f"{kind}{suffix}")) for kind in ("dev", "average", "transfer")
-        ]
+        kinds = ("dev", "average", "transfer")
+        final = [_format(_metric(first, f"{kind}{suffix}")) for kind in kinds]
         rows.append([name, "-", "-", *final, *blank])
     for loss in LOSSES.values():
         jobs = protocol.trainings(encoder, find, loss.name)
         if loss.name != "baseline" and (not confirming or any(map(find, jobs))):
             rows.append(final_row(loss.name, jobs, find))
     return rows
+
+
+def best_dev(jobs: Sequence[PaperJob], find: Find) -> str:
+    """Return the best score on dev of the trainings that choose a rate."""
+    scores = [_metric(find(job), "dev best") for job in jobs]
+    return _format(max((score for score in scores if score is not None), default=None))
 
 
 def final_row(name: str, jobs: Sequence[PaperJob], find: Find) -> list[str]:
@@ -248,6 +235,11 @@ def _components(jobs: Sequence[PaperJob], find: Find) -> list[str]:
 def _metric(result: Result | None, name: str) -> float | None:
     value = None if result is None else result.metrics.get(name)
     return float(value) if isinstance(value, int | float) else None
+
+
+def _best_in_bold(scores: Sequence[float | None]) -> list[str]:
+    best = max((score for score in scores if score is not None), default=None)
+    return [f"**{s:.2f}**" if s is not None and s == best else _format(s) for s in scores]
 
 
 def _format(value: float | None) -> str:

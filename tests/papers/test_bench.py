@@ -10,6 +10,7 @@ from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.data_registry import RAW
 from papers.machinery.store import JobStore
+from papers.text_command import stored
 
 CODE = '''
 from isotrope.objectives import InfoNCE
@@ -57,6 +58,7 @@ def test_a_loss_in_a_file_gets_four_rates_and_seeds_at_the_best(trained, tmp_pat
     row = capsys.readouterr().out.splitlines()[-1]
     assert row.startswith("| **minetobench** | temperature=0.1")
     assert "| 0.003 | 2.00 ± 0.00 | 42.00 ± 1.00 | - |" in row
+    assert row.endswith("| 2.00 |"), "the best of its four rates"
     assert bench.run(arguments) == 0
     assert len(trained) == 7, "what was measured is not measured again"
     file.write_text(file.read_text(encoding="utf-8") + "\n# another\n", encoding="utf-8")
@@ -70,9 +72,34 @@ def test_its_row_stands_below_those_that_were_measured(trained, tmp_path, capsys
     start = Result("text", "x", {"dev first": 28.0, "average first": 19.6})
     store.keep(protocol.start(encoder), start)
     assert bench.run(["dcl", "--seeds", "1", "--output", str(tmp_path)]) == 0
-    names = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split(" | ")[0] for line in lines[2:]]
     assert names == ["| loss", "| ---", "| before training", "| **dcl**"]
     assert "plugin" not in trained[0].settings
+
+
+@pytest.mark.parametrize("encoder", [RAW, *protocol.CONFIRMING])
+def test_the_other_losses_are_tuned_and_the_page_says_so(trained, tmp_path, capsys, encoder):
+    mpt, where = protocol.LOSSES["mpt"], protocol.tuned_on(encoder)
+    tuning = JobStore(tmp_path / where / "cells")
+    for place, rate in enumerate(protocol.rates(where)):
+        job = protocol.short(where, mpt, mpt.values, rate)
+        tuning.keep(job, Result("text", "", {"dev best": 30.0 - place}))
+    for values in mpt.grid:
+        job = protocol.short(where, mpt, values, protocol.rates(where)[0])
+        if tuning.find(job) is None:
+            tuning.keep(job, Result("text", "", {"dev best": 35.0}))
+    final = protocol.trainings(encoder, stored(encoder, tmp_path), "mpt")
+    store = JobStore(tmp_path / encoder / "cells")
+    for job in final:
+        store.keep(job, Result("text", "", {"dev best": 40.0, "average best": 50.0}))
+    assert bench.run(["dcl", "--seeds", "1", "--encoder", encoder, "--output", str(tmp_path)]) == 0
+    first, *_, other, mine = capsys.readouterr().out.splitlines()
+    assert f"the best of six settings, chosen on dev on {where}" in first
+    untuned = "30.00" if encoder == where else "-"
+    assert other.startswith("| mpt | margin=0.15 | 0.0003 | 40.00 ± 0.00 | 50.00 ± 0.00 |")
+    assert other.endswith(f"| {untuned} |")
+    assert mine.endswith("| 2.00 |")
 
 
 def test_it_says_what_is_wrong(trained, tmp_path):
