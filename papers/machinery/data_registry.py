@@ -147,8 +147,10 @@ class DataRegistry:
         if path is not None and path.exists():
             return []
         if name.startswith("raw-"):
-            size, _, seed = name.rpartition("-seed")
-            return [f"{name}: `python -m papers encoder {size} --seed {seed}` makes it"]
+            size, _, seed = name.partition("-seed")
+            command, made = f"encoder {size} --seed {seed or 0}", f"{size}-seed{seed or 0}"
+            command, made = ("gpu", name) if name.endswith("-gpu") else (command, made)
+            return [f"{name}: `python -m papers {command}` makes {made}"]
         if self.hub:
             return _fetched(name)
         return [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]

@@ -10,7 +10,7 @@ import torch
 import isotrope
 from isotrope.core import InputError, Result
 from isotrope.data import Subset, load_sts_file
-from papers import encoder
+from papers import encoder, gpu
 from papers.machinery.data_registry import STORED, DataRegistry
 from papers.pretraining import MaskedLM, PretrainingRecipe, Tokens, masked, rate_at
 from papers.stages import RESULTS
@@ -188,9 +188,13 @@ def test_without_data_it_says_what_is_missing(tmp_path: Path):
 def test_a_raw_encoder_that_is_not_there_is_named_with_its_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     places = DataRegistry(None, tmp_path)
-    assert places.missing_encoder("raw-2x128-pmi-seed1") == [
-        "raw-2x128-pmi-seed1: `python -m papers encoder raw-2x128-pmi --seed 1` makes it"
-    ]
+    for name, command, made in (
+        ("raw-2x128-pmi-seed1", "encoder raw-2x128-pmi --seed 1", "raw-2x128-pmi-seed1"),
+        ("raw-4x256-pmi", "encoder raw-4x256-pmi --seed 0", "raw-4x256-pmi-seed0"),
+        (gpu.NAME, "gpu", gpu.NAME),
+    ):
+        told = f"{name}: `python -m papers {command}` makes {made}"
+        assert places.missing_encoder(name) == [told]
     (tmp_path / "isotrope/papers/encoders/raw-2x128-pmi-seed1").mkdir(parents=True)
     assert places.missing_encoder("raw-2x128-pmi-seed1") == []
     assert places.encoder("raw-2x128-pmi-seed1").endswith("encoders/raw-2x128-pmi-seed1")
