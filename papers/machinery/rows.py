@@ -301,11 +301,13 @@ class Row:
         if mean:
             if not isinstance(a, Spread) or not isinstance(b, float):
                 return None
-            return {"<": a.mean < b, ">": a.mean > b, "=": a.mean == b}[sign]
+            answer: Answer = {"<": a.mean < b, ">": a.mean > b, "=": a.mean == b}[sign]
+            return negated(answer) if no else answer
+        assert sign != "=", f"artifacts.toml: {text!r}: no interval decides that two are equal"
         if isinstance(a, float):
             return None
         answer = ahead(a, b)
-        return negated(answer) if no else answer
+        return negated(answer) if bool(no) != (sign == "<") else answer
 
     def _drawn(self, picture: Names, names: Names) -> Picture:
         if "by" in picture:
@@ -359,11 +361,8 @@ def _elements(source: str | Sequence[Any], names: Names) -> Sequence[Any]:
     if how == "first":
         return elements[:1]
     if how in ("neighbours", "pairs"):
-        pairs = (
-            itertools.pairwise(elements)
-            if how == "neighbours"
-            else itertools.permutations(elements, 2)
-        )
+        near, every = itertools.pairwise(elements), itertools.permutations(elements, 2)
+        pairs = near if how == "neighbours" else every
         return [{"one": one, "other": other} for one, other in pairs]
     return elements
 

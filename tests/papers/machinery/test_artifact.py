@@ -11,7 +11,7 @@ from isotrope.core import InputError, MissingExtra, Result
 from papers.machinery import pages
 from papers.machinery.artifact import Artifact, Rendered, Results, Sheet, no_jobs
 from papers.machinery.catalogue import artifacts, find_artifacts
-from papers.machinery.rows import function
+from papers.machinery.rows import Row, function
 from papers.machinery.verdicts import Answer, Ruling, Spread, UnmatchedKind, with_kinds
 from tests.papers.machinery.toy import job
 
@@ -77,6 +77,34 @@ def test_a_verdict_has_a_word(holds: Answer, word: str) -> None:
     assert Ruling("claim", holds).word == word
     assert Ruling("claim", holds, erratum="E7").word == "erratum E7"
     assert Ruling("claim", holds, untestable="no data").word == "not testable here"
+
+
+@pytest.mark.parametrize(
+    ("comparison", "answer"),
+    [
+        ("<metric value of toys> > 1", True),
+        ("<metric value of toys> < 1", False),
+        ("<metric value of toys> < 9", True),
+        ("not <metric value of toys> < 9", False),
+        ("<metric value of toys> < 2.05", "undecided"),
+        ("mean <metric value of toys> < 9", True),
+        ("not mean <metric value of toys> < 9", False),
+    ],
+)
+def test_a_comparison_has_the_answer_of_its_sign(comparison: str, answer: Answer) -> None:
+    jobs = [job(seed) for seed in range(3)]
+    results = Results({one: result(2.0 + 0.1 * one.seed) for one in jobs})
+    claim = {"says": "as compared", "holds": [comparison]}
+    row = Row({"name": "t", "claim": [claim]}, "cpu", results, lambda scale, name: jobs)
+    (ruling,) = row.rendered().verdicts
+    assert ruling.holds == answer
+
+
+def test_no_interval_decides_that_two_are_equal() -> None:
+    claim = {"says": "as compared", "holds": ["<metric value of toys> = 2"]}
+    row = Row({"name": "t", "claim": [claim]}, "cpu", Results(), lambda scale, name: [job(0)])
+    with pytest.raises(AssertionError, match="decides that two are equal"):
+        row.rendered()
 
 
 def test_checks_are_of_this_software() -> None:
