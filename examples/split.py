@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isotrope.core import InputError
 from isotrope.data.schemas import read
 from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import near_identical
@@ -36,7 +37,12 @@ def main() -> None:
     train, test = options.output / "train.jsonl", options.output / "test.jsonl"
     if train.exists() or test.exists():
         parser.error(f"remove {train} and {test} first, or choose another --output")
-    records = list(read([options.file], columns=options.columns))
+    if not 0 < options.share < 1:
+        parser.error(f"choose a --share between 0 and 1, such as 0.1; found {options.share:g}")
+    try:
+        records = list(read([options.file], columns=options.columns))
+    except InputError as error:
+        parser.error(str(error))
     tested = held_out_together(records, options.share, options.seed)
     what = "no text of a test pair is in train.jsonl"
     if tested is None:  # answers of several questions, or too many pairs that are linked
@@ -46,6 +52,9 @@ def main() -> None:
         chosen = {question for question, taken in zip(different, drawn, strict=True) if taken}
         tested = np.array([question in chosen for question in questions])
         what = "no question of test.jsonl is in train.jsonl, but answers are in both"
+    if tested.all() or not tested.any():
+        empty = "train.jsonl" if tested.all() else "test.jsonl"
+        parser.error(f"choose another --share or --seed: {empty} would be empty")
     options.output.mkdir(parents=True, exist_ok=True)
     for file, part in ((train, ~tested), (test, tested)):
         lines = [record_line(records[i].texts, {}) for i in np.flatnonzero(part)]

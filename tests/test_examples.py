@@ -70,3 +70,27 @@ def test_a_split_shares_no_question(tmp_path, monkeypatch, capsys, questions, sh
     assert not sides[0][0] & sides[0][1]
     assert bool(sides[1][0] & sides[1][1]) == shared
     assert ("answers are in both" in said) == shared
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("faq.csv --share 15", "choose a --share between 0 and 1"),
+        ("faq.csv --share 0", "choose a --share between 0 and 1"),
+        ("faq.csv --share nan", "choose a --share between 0 and 1"),
+        ("faq.csv --share 0.001", "test.jsonl would be empty"),
+        ("faq.csv --share 0.999", "train.jsonl would be empty"),
+        ("gone.csv", "gone.csv"),
+        ("faq.csv --columns frage,gone", "gone"),
+    ],
+)
+def test_a_split_that_is_none_is_refused(tmp_path, monkeypatch, capsys, arguments, why) -> None:
+    rows = [f"question {i},answer {i}\n" for i in range(20)]
+    (tmp_path / "faq.csv").write_text("frage,antwort\n" + "".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["split.py", "--columns", "frage,antwort", *arguments.split()])
+    with pytest.raises(SystemExit) as stop:
+        run("split.py", capsys)
+    assert stop.value.code == 2
+    assert why in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.glob("*.jsonl"))
