@@ -22,7 +22,9 @@ Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test q
 those whose ``origin`` is ``baseline`` were made earlier by another script with the same settings
 (on an Intel processor) and hold the means alone, so a difference from them has no interval.
 Cells of D whose ``origin`` is ``earlier rules`` were made before the recipe's rules for such data
-changed; the table marks them with a dagger, and ``run`` makes them again.
+changed; the table marks them with a dagger, and ``run`` makes them again. Where a GPU has no others
+the table has D as made on a CPU, marked with a double dagger. D - C is of the seeds that both have,
+and its interval is over the queries. C is also shown where most of its grid is there, and how much.
 STS-B is the Spearman correlation on its test part, the price paid elsewhere.
 
 One thread a process; a cell takes from one minute to an hour of a core.
@@ -199,7 +201,8 @@ def by_isotrope(
 
 
 KEY = ("by", "rate", "epochs", "seed")
-EARLIER = "earlier rules"
+EARLIER, CPU = "earlier rules", "cpu"
+MOST_OF_GRID = 0.6
 UNTRAINED, THEIRS, OURS = "nothing", "sentence-transformers", "isotrope"
 
 
@@ -210,9 +213,11 @@ def stored(file: Path) -> list[Cell]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def compared(task: str, cells: list[Cell]) -> dict[str, list[tuple[str, float, int, int]]]:
-    """Return the keys of the cells behind each setting; C has none before its grid is full."""
-    best = chosen(task, cells)
+def compared(
+    task: str, cells: list[Cell], least: float = 1.0
+) -> dict[str, list[tuple[str, float, int, int]]]:
+    """Return the keys of the cells behind each setting; C has none before its grid is there."""
+    best = chosen(task, cells, least)
     return {
         "A": [(UNTRAINED, 0, 0, 0)],
         "B": [(THEIRS, *DOCUMENTED, seed) for seed in SEEDS],
@@ -221,14 +226,15 @@ def compared(task: str, cells: list[Cell]) -> dict[str, list[tuple[str, float, i
     }
 
 
-def chosen(task: str, cells: list[Cell]) -> tuple[float, int] | None:
-    """Return the rate and the epochs that are best on dev at seed 0, once the grid is full."""
+def chosen(task: str, cells: list[Cell], least: float = 1.0) -> tuple[float, int] | None:
+    """Return the rate and the epochs best on dev at seed 0, from this share of the grid on."""
     dev = {
         (cell["rate"], cell["epochs"]): cell["dev"]
         for cell in cells
         if cell["by"] == THEIRS and cell["seed"] == 0
     }
-    return max(dev, key=dev.__getitem__) if set(grid(task)) <= set(dev) else None
+    there = len(set(grid(task)) & set(dev))
+    return max(dev, key=dev.__getitem__) if there >= least * len(grid(task)) else None
 
 
 def missing(
@@ -321,35 +327,50 @@ def mean(cells: list[Cell], keys: Sequence[tuple[str, float, int, int]], of: str
 
 def row(task: str, cells: list[Cell]) -> list[str]:
     """Return a task's line of the table: scores, D less C, STS-B, processor seconds."""
-    keys = compared(task, cells)
-    seeds = {s: sum(tuple(c[k] for k in KEY) in keys[s] for c in cells) for s in keys}
-    scores = {s: mean(cells, keys[s], "test") for s in keys}
-    texts = ["" if v is None else f"{v:.1f} ({seeds[s]})" for s, v in scores.items()]
-    texts[3] += " †" * any(cell.get("origin") == EARLIER for cell in cells)
-    both = [by_query(cells, [k for k in keys[s] if k[3] < seeds[s]]) for s in "DC"]
-    if both[0] is not None and both[1] is not None:
-        gap, low, high = difference(*both)
+    keys = compared(task, cells, MOST_OF_GRID)
+    there = {tuple(cell[key] for key in KEY) for cell in cells}
+    keys = {s: [key for key in of if key in there] for s, of in keys.items()}
+    texts = ["" if not of else f"{mean(cells, of, 'test'):.1f} ({len(of)})" for of in keys.values()]
+    origins = {cell.get("origin") for cell in cells}
+    texts[3] += " †" * (EARLIER in origins) + " ‡" * (CPU in origins)
+    shared = {key[3] for key in keys["D"]} & {key[3] for key in keys["C"]}
+    pair = [[key for key in keys[s] if key[3] in shared] for s in "DC"]
+    ours, theirs = (by_query(cells, of) for of in pair)
+    if ours is not None and theirs is not None:
+        gap, low, high = difference(ours, theirs)
         texts.append(f"{gap:+.1f} ({low:+.1f} to {high:+.1f})")
     else:
-        ours, theirs = scores["D"], scores["C"]
+        ours, theirs = (mean(cells, of, "test") for of in pair)
         texts.append("" if ours is None or theirs is None else f"{ours - theirs:+.1f}")
     similar = [mean(cells, keys[s], "stsb") for s in keys]
     texts.append(", ".join("-" if v is None else f"{v:.1f}" for v in similar))
     searched = {(THEIRS, *setting, 0) for setting in grid(task)}
     spent = [c["train_cpu_s"] for c in cells if tuple(c[k] for k in KEY) in searched]
+    if texts[2] and len(spent) < len(searched):
+        texts[2] += f", best of {len(spent)} of {len(searched)}"
     own = mean(cells, keys["D"], "train_cpu_s")
     texts.append(f"{sum(spent)} / {'-' if own is None else round(own)}")
     return texts
 
 
-def show(encoder: str, folder: Path) -> None:
+def with_current(cells: list[Cell], on_cpu: list[Cell]) -> list[Cell]:
+    """Return the cells, with D of a CPU in place of D by the earlier rules."""
+    ours = [{**cell, "origin": CPU} for cell in on_cpu if cell["by"] == OURS]
+    if not ours or all(cell.get("origin") != EARLIER for cell in cells):
+        return cells
+    return [*(cell for cell in cells if cell["by"] != OURS), *ours]
+
+
+def show(encoder: str, folder: Path, on_cpu: Path) -> None:
     """Print a table of the four settings, as far as their cells are there."""
     print(f"{encoder}: nDCG@10 in percent, the mean over seeds (their number in brackets)\n")
-    titles = ("task", *"ABCD", "D - C (95%)", "STS-B: A, B, C, D", "seconds: C's grid / D")
+    gap = "D - C, shared seeds (95%, over queries)"
+    titles = ("task", *"ABCD", gap, "STS-B: A, B, C, D", "seconds: C's grid / D")
     for line in (titles, ["---"] * len(titles)):
         print(f"| {' | '.join(line)} |")
     for task in (*SHORT, *LONG):
         if cells := stored(folder / f"{task}.jsonl"):
+            cells = with_current(cells, stored(on_cpu / f"{task}.jsonl"))
             print(f"| {' | '.join([task, *row(task, cells)])} |")
 
 
@@ -368,11 +389,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--cells", type=Path, default=CELLS, help="folder of the results")
     options = parser.parse_args(arguments)
-    folder = options.cells / Path(options.encoder).name
-    folder = folder / options.device if options.device != "cpu" else folder
-    folder = folder / f"pairs-{options.pairs}" if options.pairs != PAIRS else folder
+    on_cpu = options.cells / Path(options.encoder).name
+    device = options.device if options.device != "cpu" else ""
+    pairs = f"pairs-{options.pairs}" if options.pairs != PAIRS else ""
+    folder = on_cpu / device / pairs
     if options.action == "show":
-        show(options.encoder, folder)
+        show(options.encoder, folder, on_cpu / pairs)
     for task in options.task:
         run(
             task,

@@ -102,3 +102,60 @@ def test_scores_are_those_of_evaluate(tmp_path: Path) -> None:
     name = next(name for name in result.metrics if "ndcg" in name.lower() and "10" in name)
     assert scores["test"] == pytest.approx(100 * result.metrics[name], abs=0.05)
     assert len(scores["queries"].split()) == len(queries)
+
+
+def line(by: str, seed: int, test: float, **more: object) -> tasks.Cell:
+    rate, epochs = (0, 0) if by == tasks.OURS else tasks.GRID[0]
+    scores = {"test": test, "queries": f"{10 * test:g} {10 * test:g}"}
+    return {**cell(by, rate, epochs, seed), "stsb": 80.0, "train_cpu_s": 10, **scores, **more}
+
+
+def grid(count: int) -> list[tasks.Cell]:
+    """So much of C's grid, of which the first setting is the best."""
+    cells = [cell(tasks.THEIRS, *setting, 0) for setting in tasks.GRID[1:count]]
+    return [line(tasks.THEIRS, 0, 60.0, dev=9.0)] + [
+        {**made, "stsb": 80.0, "train_cpu_s": 10} for made in cells
+    ]
+
+
+@pytest.mark.parametrize("by_query", [True, False])
+def test_a_difference_is_of_the_seeds_that_both_have(*, by_query: bool) -> None:
+    cells = [*grid(12), *(line(tasks.OURS, seed, 61.0 + 5 * seed) for seed in (0, 1))]
+    if not by_query:
+        cells = [{k: v for k, v in made.items() if k != "queries"} for made in cells]
+    texts = tasks.row("wikiqa", cells)
+    assert texts[2:4] == ["60.0 (1)", "63.5 (2)"]
+    assert texts[4].split()[0] == "+1.0"
+    cells = [*grid(12), line(tasks.OURS, 1, 66.0)]
+    assert tasks.row("wikiqa", cells)[4] == "", "no seed in common"
+
+
+def test_c_is_shown_where_most_of_its_grid_is_there_and_says_so() -> None:
+    ours = line(tasks.OURS, 0, 61.0)
+    assert tasks.row("wikiqa", [*grid(8), ours])[2] == "60.0 (1), best of 8 of 12"
+    assert tasks.row("wikiqa", [*grid(7), ours])[2] == ""
+    assert tasks.chosen("wikiqa", grid(11)) is None, "a run fills the grid first"
+
+
+def test_d_by_earlier_rules_gives_way_to_d_of_a_cpu_marked(tmp_path: Path, capsys) -> None:
+    earlier = line(tasks.OURS, 0, 40.0, origin=tasks.EARLIER)
+    tasks.write(tmp_path / "on" / "wikiqa.jsonl", "wikiqa", [*grid(12), earlier])
+    tasks.show("all", tmp_path / "on", tmp_path)
+    assert "| 40.0 (1) † | -20.0 (" in capsys.readouterr().out
+    tasks.write(tmp_path / "wikiqa.jsonl", "wikiqa", [line(tasks.OURS, 0, 61.0)])
+    tasks.show("all", tmp_path / "on", tmp_path)
+    assert "| 61.0 (1) ‡ | +1.0 (" in capsys.readouterr().out
+
+
+def test_the_page_has_the_rows_that_show_prints() -> None:
+    page = (tasks.ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    folder = tasks.CELLS / "all-MiniLM-L6-v2"
+    for task in (*tasks.SHORT, *tasks.LONG):
+        (cells,) = (made for made in rows if made[0].split()[0] == task and len(made) > 6)
+        stored = on_cpu = tasks.stored(folder / f"{task}.jsonl")
+        if task in (*tasks.LONG, "parakqc_ko"):
+            stored = tasks.with_current(tasks.stored(folder / "cuda" / f"{task}.jsonl"), on_cpu)
+        shown = [text.partition(", best")[0] for text in tasks.row(task, stored)[:6]]
+        assert cells[1:6] == shown[:5], task
+        assert tasks.row(task, stored)[5] in cells, task
