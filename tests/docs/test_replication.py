@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
@@ -23,6 +24,7 @@ from papers.machinery.claims import claims, reference_encoder
 from papers.machinery.data_registry import RAW
 from papers.machinery.rule import judge, judge_not_behind
 from papers.machinery.store import JobStore
+from papers.text_command import stored
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -95,6 +97,47 @@ def test_the_words_on_top_are_those_of_the_verdicts() -> None:
         assert (small.change.interval[0] > 0) == (name != "simsiam")
 
 
+def test_the_words_on_intervals_and_transfer_are_those_of_the_measurements() -> None:
+    encoder = reference_encoder()
+    text = DOCS.parent / "papers" / "results" / "text"
+    values = text_protocol.measured(encoder, stored(encoder, text))
+    before = values("before training", "transfer")
+    after = {name: values(name, "transfer") for name in text_protocol.LOSSES}
+    first = {
+        name: [of[seed] for seed in text_protocol.SEEDS] for name, of in after.items() if 1 in of
+    }
+    assert len(first) == 20
+    assert all(fmean(of) < fmean(before.values()) for of in first.values())
+    assert f"({before[1]:.1f} at the start)" in replication_page(judged_claims())
+    mhe = {name: of["li-table3-mhe"] for name, of in other_encoders(text).items()}
+    here = next(j for c, j in judged_claims() if c.id == "li-table3-mhe")
+    assert mhe[f"{encoder}-seed1"].interval[1] < here.interval[0]
+
+
+def test_the_noise_of_the_tuning_is_that_of_its_trainings() -> None:
+    encoder = reference_encoder()
+    values = text_protocol.measured(
+        encoder, stored(encoder, DOCS.parent / "papers" / "results" / "text")
+    )
+    names = ("", " margin=1", " temperature=0.3", " ratio=0.25", " ratio=2")
+    spreads = sorted(stdev(values(f"baseline{name}", "dev").values()) for name in names)
+    said = f"standard deviations of {spreads[0]:.1f} to {spreads[-1]:.1f} points"
+    assert said in replication_page(judged_claims())
+
+
+def test_a_claim_for_and_against_the_paper_is_named_as_such() -> None:
+    judged = judged_claims()
+    others = other_encoders(DOCS.parent / "papers" / "results" / "text").values()
+    by_id = {claim.id: judgement.word for claim, judgement in judged}
+    (line,) = [s for s in replication_page(judged).splitlines() if s.startswith("- **The encoder")]
+    named = line.partition("For the paper on one encoder, against it on another: ")[2]
+    for_it = {"replicated", "same direction, uncertain size"}
+    for claim in (c for c, _ in judged if c.headline and c.on == "text"):
+        words = {by_id[claim.id], *(of[claim.id].word for of in others if of[claim.id].change)}
+        turned = bool(words & for_it) and bool(words & {"opposite", "smaller than a quarter"})
+        assert (f'"{claim.headline}"' in named) == turned, claim.id
+
+
 def test_what_is_excused_once_is_excused_everywhere() -> None:
     by_id = {claim.id: claim for claim in claims()}
     for claim in claims():
@@ -144,8 +187,13 @@ def test_a_row_says_what_was_measured_and_why() -> None:
 def test_what_never_falls_is_not_called_unmeasured() -> None:
     claim = next(c for c in claims() if c.id == "nie-figure1d-alignment")
     page = claims_page([(claim, judge({}, 1.0, interest=0.1))])
-    assert "| 0 | undecided | in no seed does the value fall in every training" in page
+    lowest = "seeds, a value is lowest at the first measurement"
+    assert f"| 0 | undecided | in 3 of 3 {lowest}" in page
     assert "Among 1 claims, each fact counted once: 1 undecided." in page
+    one = claims_page([(claim, judge({1: 4.3}, 1.0, interest=0.1))])
+    assert f"| 1 | undecided | one seed has no interval; in 2 of 3 {lowest}" in one
+    every = claims_page([(claim, judge({1: 4.3, 2: 4.1, 3: 4.2}, 1.0, interest=0.1))])
+    assert lowest not in every
 
 
 def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Path) -> None:
