@@ -115,10 +115,13 @@ def test_links_lead_to_files_and_anchors_of_the_site(site: Path) -> None:
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
-    for page in site.rglob("*.html"):
+    pages, sheets = list(site.rglob("*.html")), list(site.rglob("*.css"))
+    assert pages
+    assert sheets
+    for page in pages:
         away = [link for link in Links(page).fetched if re.match(r"(https?:)?//", link)]
         assert not away, f"{page.relative_to(site)} fetches {away}"
-    for sheet in site.rglob("*.css"):
+    for sheet in sheets:
         assert not re.search(r"(url\(|@import )[\"']?(https?:)?//", sheet.read_text("utf-8"))
 
 

@@ -46,6 +46,7 @@ def test_hyperparameters_are_those_chosen_on_the_reference_encoder():
 
 
 def test_the_starts_of_the_results_are_recorded():
+    assert starts.recorded()
     for seed, six in starts.recorded().items():
         assert seed in starts.SEEDS
         assert len(six) == starts.COUNT

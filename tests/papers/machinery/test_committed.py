@@ -34,6 +34,7 @@ def test_tables_and_verdicts_are_what_the_cells_say(artifact: Artifact, store: J
 
 
 def test_pages_and_pictures_stand_beside_them() -> None:
+    assert WRITTEN
     for one in WRITTEN:
         page = (FOLDER / one.paper / f"{one.name}.md").read_text(encoding="utf-8")
         assert f"python -m papers {one.paper} {one.name} --scale cpu" in page
@@ -55,5 +56,7 @@ def test_all_was_run_to_its_end_and_is_counted_so() -> None:
 
 
 def test_cells_say_nothing_of_where_they_were_measured() -> None:
-    for file in (FOLDER / "cells").iterdir():
+    files = list((FOLDER / "cells").iterdir())
+    assert files
+    for file in files:
         assert not re.search(r'["=]/\w', file.read_text(encoding="utf-8")), file.name
