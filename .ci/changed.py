@@ -22,10 +22,11 @@ PARTS = {
         *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/training/"),
         *("src/isotrope/kernels/", "src/isotrope/paradigm/", "src/isotrope/data/"),
         *("src/isotrope/measures/", "src/isotrope/reports/", "src/isotrope/encoders/"),
+        *("src/isotrope/core/", "src/isotrope/evaluation/", "src/isotrope/sweeps/"),
     ),
     "docs": (
         *("docs/", "mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/docs/"),
-        *("src/isotrope/cli/", "src/isotrope/__init__.py", "src/isotrope/adapters/"),
+        "src/isotrope/",  # pages and notebooks run commands, which call every package
     ),
 }
 

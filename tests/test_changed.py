@@ -1,5 +1,6 @@
 """What continuous integration leaves out has not changed."""
 
+import ast
 import importlib.util
 import os
 import subprocess
@@ -26,7 +27,7 @@ def script(tmp_path: Path) -> ModuleType:
         subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True, env=env)
 
     git("init", "-q", ".")
-    for day, file in ((0, "a.txt"), (1, "docs/page.md"), (5, "src/isotrope/kernels/eager.py")):
+    for day, file in ((0, "a.txt"), (1, "docs/page.md"), (5, "papers/bench.py")):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("something")
         git("add", file)
@@ -50,7 +51,7 @@ def test_what_changed_in_three_days_is_run(script: ModuleType, capsys) -> None:
 
 
 def test_a_file_that_went_elsewhere_counts(script: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "docs" / "page.md").rename(tmp_path / "src" / "page.md")
+    (tmp_path / "docs" / "page.md").rename(tmp_path / "papers" / "page.md")
     assert script.main("docs") == 0
 
 
@@ -75,6 +76,25 @@ def test_everything_is_run_where_nothing_is_known(script: ModuleType, tmp_path: 
 def test_what_everything_depends_on_counts(script: ModuleType) -> None:
     assert script.changed("papers", ["requirements/torch.txt"])
     assert not script.changed("papers", ["docs/LOG.md"])
+
+
+def imported(file: Path) -> set[str]:
+    """The packages of isotrope that a file imports."""
+    modules = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules.add(node.module)
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in modules if name.startswith("isotrope.")}
+
+
+@pytest.mark.parametrize(("part", "folder"), [("papers", "papers"), ("docs", "docs/generate")])
+def test_a_part_counts_every_package_that_it_imports(script: ModuleType, part, folder) -> None:
+    packages = set.union(*map(imported, (ROOT / folder).rglob("*.py")))
+    assert {"core", "training"} <= packages
+    files = [f"src/isotrope/{name}/" for name in packages]
+    assert not [file for file in files if not script.changed(part, [file])]
 
 
 def test_every_part_is_of_this_repository(script: ModuleType) -> None:
