@@ -276,7 +276,7 @@ def test_what_goes_wrong_while_looking_never_reaches_the_training(
     monkeypatch.setattr(Anatomy, "save", broken)
     theirs.train()
     assert theirs.state.global_step == 4
-    assert {row["norm"] for row in doctor.rows} == {None}
+    assert not doctor.rows
     (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
     assert "RuntimeError: out of memory" in said
 
