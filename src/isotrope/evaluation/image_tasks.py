@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
@@ -17,7 +16,7 @@ from isotrope.core.progress import bar
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import check_named
-from isotrope.data.images.records import balanced_prefix
+from isotrope.data.images.records import balanced_prefix, matched
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encode_all, encoder_name
@@ -104,29 +103,13 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     train, tested = load_images(labels, side=side), load_images(test, side=side)
     numbers = tested.train.labels
     if numbers is not None:
-        numbers = _matched(numbers, tested.class_names, train.class_names)
+        numbers = matched(numbers, tested.class_names, train.class_names)
     return replace(
         train,
         test=replace(tested.train, labels=numbers),
         fingerprint=fingerprint(train.fingerprint, tested.fingerprint, numbers),
         skipped=train.skipped + tested.skipped,
     )
-
-
-def _matched(
-    numbers: NDArray[np.int64], names: tuple[str, ...] | None, others: tuple[str, ...] | None
-) -> NDArray[np.int64]:
-    """Return the labels of a test part with the numbers that the training part uses."""
-    if (names is None) != (others is None):
-        raise InputError(
-            "give training and test part both as folders, or both as arrays: one part has names "
-            "of classes, and the other has only numbers, so classes cannot be matched"
-        )
-    if not names or not others:
-        return numbers
-    unknown = [name for name in names if name not in others]
-    place = {name: i for i, name in enumerate((*others, *unknown))}
-    return np.array([place[name] for name in names], dtype=np.int64)[numbers]
 
 
 def image_tasks(

@@ -22,7 +22,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-def table(n: int = 4, **columns: Any) -> Any:
+def table(n: int = 4, classes: tuple[str, ...] = ("cat", "dog"), **columns: Any) -> Any:
     pictures = [Image.fromarray(ramp(8, 8, seed)) for seed in range(n)]
     features = {"image": datasets.Image()}
     labels = columns.pop("label", None)
@@ -30,7 +30,7 @@ def table(n: int = 4, **columns: Any) -> Any:
         columns["label"] = labels
         text = isinstance(labels[0], str)
         features["label"] = (
-            datasets.Value("string") if text else datasets.ClassLabel(names=["cat", "dog"])
+            datasets.Value("string") if text else datasets.ClassLabel(names=list(classes))
         )
     return datasets.Dataset.from_dict(
         {"image": pictures, **columns}, features=datasets.Features(features)
@@ -83,6 +83,40 @@ def test_parquet(tmp_path: Path, below: str) -> None:
     assert found.test.labels is None  # -1: kept secret
 
 
+@pytest.mark.parametrize("saved", [True, False])
+@pytest.mark.parametrize(
+    ("classes", "labels", "expected"),
+    [
+        (("cat", "dog", "emu"), [1, 2], [1, 2]),
+        (("dog", "emu"), [0, 1], [1, 2]),
+        (("emu", "dog", "cat"), [0, 2], [2, 0]),
+        (("ant", "dog"), [1, 0], [1, 3]),  # a class that the training part does not have
+        (("dog", "emu"), [-1, 0], [-1, 1]),
+        (None, ["emu", "dog"], [2, 1]),
+        (None, ["ant", "emu"], [3, 2]),
+    ],
+)
+def test_each_split_has_its_own_numbers_of_classes(
+    tmp_path: Path,
+    saved: bool,
+    classes: tuple[str, ...] | None,
+    labels: list[Any],
+    expected: list[int],
+) -> None:
+    train = table(classes=("cat", "dog", "emu"), label=[0, 1, 2, 0])
+    splits = {"train": train, "test": table(2, classes or (), label=labels)}
+    if saved:
+        datasets.DatasetDict(splits).save_to_disk(tmp_path / "pets")
+    else:
+        (tmp_path / "pets").mkdir()
+        for name, rows in splits.items():
+            rows.to_parquet(tmp_path / "pets" / f"{name}-00000-of-00001.parquet")
+    found = load_images(tmp_path / "pets")
+    assert found.class_names == ("cat", "dog", "emu")
+    assert found.train.labels.tolist() == [0, 1, 2, 0]
+    assert found.test.labels.tolist() == expected
+
+
 def test_parquet_of_plain_bytes(tmp_path: Path) -> None:
     """Written by something else: bytes in a column called img, numbers in one called labels."""
     path = save(tmp_path / "a.png", ramp(8, 8))
@@ -122,11 +156,11 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
         numbers, "numbers"
     )
     floats = table().add_column("label", [0.5, 1.0, 2.0, 3.0])
-    assert "correct the labels in column 'label'; each must be a number" in message(
+    assert "correct the labels in column 'label'; all must be numbers, or all names" in message(
         floats, "floats"
     )
-    splits = {"train": table(label=list("abab")), "test": table(2, label=list("az"))}
-    assert "each must be a number or the name of a class in the training part" in message(
+    splits = {"train": table(label=list("abab")), "test": table(2).add_column("label", [0, 1])}
+    assert "name the classes of both parts, or of neither" in message(
         datasets.DatasetDict(splits), "splits"
     )
     unnamed = datasets.DatasetDict({"one": table(), "two": table()})

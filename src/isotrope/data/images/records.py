@@ -107,6 +107,29 @@ class ImageSet:
         return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
 
 
+def matched(
+    numbers: NDArray[np.int64], names: tuple[str, ...] | None, others: tuple[str, ...] | None
+) -> NDArray[np.int64]:
+    """Return the labels of a test part with the numbers that the training part uses.
+
+    Args:
+        numbers: Labels of the test part, int64 (n). Numbers below 0 stay the same.
+        names: Names of the classes of the test part, in the order of its labels.
+        others: Names of the classes of the training part, in the order of its labels.
+    """
+    if (names is None) != (others is None):
+        raise InputError(
+            "name the classes of both parts, or of neither: the training part and the test part "
+            "cannot be matched, because one has names of classes, and the other has only numbers"
+        )
+    if not names or not others or names == others:
+        return numbers
+    unknown = [name for name in names if name not in others]
+    place = {name: i for i, name in enumerate((*others, *unknown))}
+    renumbered = np.array([place[name] for name in names], dtype=np.int64)
+    return np.where(numbers < 0, numbers, renumbered[numbers])
+
+
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the positions of at most ``n`` pictures, in ascending order.
 

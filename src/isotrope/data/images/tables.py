@@ -10,6 +10,7 @@ import glob
 import io
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.data.images.folder import readable_pictures
-from isotrope.data.images.records import ImagePart, ImageSet
+from isotrope.data.images.records import ImagePart, ImageSet, matched
 from isotrope.data.lines import quoted
 from isotrope.data.table import TRAIN, check_saved, named_split
 
@@ -74,8 +75,12 @@ def load_table(folder: Path) -> ImageSet:
             check_saved(folder)
             loaded = datasets.load_from_disk(str(folder))
         else:
-            # with a list of files, datasets reads no card and runs no script of the folder
-            loaded = datasets.load_dataset("parquet", data_files=_by_split(folder))
+            # with a list of files, datasets reads no card and runs no script of the folder. Each
+            # split has its own names of classes; in one call, all would get those of the first
+            loaded = {
+                split: datasets.load_dataset("parquet", data_files=files, split=TRAIN)
+                for split, files in _by_split(folder).items()
+            }
     except InputError:
         raise
     except Exception as error:  # datasets may raise any error
@@ -98,12 +103,14 @@ def load_table(folder: Path) -> ImageSet:
     test_name = next((name for name in _TEST if name in splits), None)
     if test_name is None or len(splits) == 1:
         return ImageSet(folder.resolve().name, train, None, names, skipped)
-    test, _, more = _part(splits[test_name], folder, names)
+    test, test_names, more = _part(splits[test_name], folder)
+    if test.labels is not None and train.labels is not None:
+        test = replace(test, labels=matched(test.labels, test_names, names))
     return ImageSet(folder.resolve().name, train, test, names, (*skipped, *more))
 
 
 def _part(
-    rows: "Dataset", folder: Path, names: tuple[str, ...] | None = None
+    rows: "Dataset", folder: Path
 ) -> tuple[ImagePart, tuple[str, ...] | None, tuple[str, ...]]:
     """Return a split, the names of its classes, and the names of the skipped pictures."""
     import datasets
@@ -114,7 +121,7 @@ def _part(
             f"{place(folder)}: rename the column of pictures to {_IMAGE[0]}; the columns are "
             f"{', '.join(rows.column_names)}"
         )
-    labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), names, folder)
+    labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), folder)
     try:
         encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
     except Exception as error:  # datasets may raise any error
@@ -135,21 +142,21 @@ def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
 
 
 def _labels(
-    rows: "Dataset", column: str | None, names: tuple[str, ...] | None, folder: Path
+    rows: "Dataset", column: str | None, folder: Path
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
     """Return the labels as numbers, and the names of the classes."""
     if column is None:
-        return None, names
+        return None, None
     values = list(rows[column])
-    names = names or tuple(getattr(rows.features[column], "names", None) or ()) or None
+    names = tuple(getattr(rows.features[column], "names", None) or ()) or None
     if all(isinstance(value, str) for value in values):
-        names = names or tuple(sorted(set(values)))
+        names = tuple(sorted(set(values)))
         number = {name: i for i, name in enumerate(names)}
-        values = [number.get(value) for value in values]
+        values = [number[value] for value in values]
     if not all(isinstance(value, int) for value in values):
         raise InputError(
-            f"{place(folder)}: correct the labels in column {column!r}; each must be a number or "
-            "the name of a class in the training part"
+            f"{place(folder)}: correct the labels in column {column!r}; all must be numbers, or "
+            "all names of classes"
         )
     labels = np.array(values, np.int64)
     return (None if (labels < 0).all() else labels), names  # -1 marks an unpublished label
