@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from isotrope.encoders import share_statistics
+from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.shared_norm import SharedBatchNorm, _Norm
 
 from .norm_ranks import Case, network, on_two, one_process
@@ -99,6 +100,14 @@ def test_parameters_buffers_and_modes_are_taken_over():
     assert not after.training
     assert share_statistics(net)[1][0] is after
     assert isinstance(share_statistics(nn.BatchNorm2d(3)), SharedBatchNorm)
+
+
+def test_the_fingerprint_of_an_encoder_stays():
+    encoder = ImageEncoder.build("resnet9", width=4, image_size=16, seed=0)
+    before = encoder.fingerprint()
+    share_statistics(encoder)
+    assert any(isinstance(module, SharedBatchNorm) for module in encoder.modules())
+    assert encoder.fingerprint() == before
 
 
 def test_what_has_no_features():
