@@ -119,8 +119,8 @@ def matched(
     """
     if (names is None) != (others is None):
         raise InputError(
-            "name the classes of both parts, or of neither: the training part and the test part "
-            "cannot be matched, because one has names of classes, and the other has only numbers"
+            "name the classes of both parts, or of neither: one part has names of classes, and the "
+            "other has only numbers, so classes cannot be matched"
         )
     if not names or not others or names == others:
         return numbers
