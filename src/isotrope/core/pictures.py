@@ -2,9 +2,10 @@
 
 Training, evaluation and search all read pictures here. The content of a file decides its format;
 its name does not. The picture is turned upright, and becomes RGB: grey is repeated in three
-channels, transparent pixels become white, and grey levels of 10 to 16 bits keep their upper 8 bits.
-Pillow's bilinear filter resizes the shorter side to ``side``; the centre is cut out. The image
-processor that isotrope saves for transformers gives the same pixels.
+channels, transparent pixels become white, and 16-bit levels keep their upper 8 bits, whatever the
+largest level in a picture is. Pillow's bilinear filter resizes the shorter side to ``side``; the
+centre is cut out. For upright RGB, palette and 8-bit grey pictures without transparency, the image
+processor that isotrope saves for transformers gives the same pixels. It clips 16-bit grey at 255.
 """
 
 import os
@@ -78,12 +79,16 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
         return np.asarray(_rgb(image))
 
 
-def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Count a 16-bit picture's grey values, in 16 and in 8 bits; return 0, 0 for other pictures."""
+def grey_levels(file: Path | BinaryIO) -> tuple[int, int, int]:
+    """Count a 16-bit picture's grey values, in 16 and in 8 bits, and return the largest in 16 bits.
+
+    For other pictures, return 0, 0, 0.
+    """
     with _opened(file) as image:
         if not image.mode.startswith("I"):
-            return 0, 0
-        return len(np.unique(np.asarray(image))), len(np.unique(np.asarray(_rgb(image))))
+            return 0, 0, 0
+        grey = np.asarray(image)
+        return len(np.unique(grey)), len(np.unique(np.asarray(_rgb(image)))), int(grey.max())
 
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
@@ -177,8 +182,7 @@ def _rgb(image: "Image.Image") -> "Image.Image":
         raise ValueError("save its pixels as 8 or 16 bits, not as floating-point numbers")
     if image.mode.startswith("I"):  # 16 bits of grey, which convert() would clip at 255
         grey = np.asarray(image).clip(0, 65535)
-        bits = next(bits for bits in (8, 10, 12, 14, 16) if grey.max() < 1 << bits)
-        image = pillow.fromarray((grey >> (bits - 8)).astype(np.uint8))
+        image = pillow.fromarray((grey >> 8).astype(np.uint8))
     if image.has_transparency_data:
         white = pillow.new("RGBA", image.size, "white")
         white.alpha_composite(image.convert("RGBA"))

@@ -417,13 +417,16 @@ def test_an_encoder_of_ones_own(quick: dict) -> None:
     assert found.result.metrics["knn_final"] is not None
 
 
+@pytest.mark.parametrize(("factor", "read", "dark"), [(1, 16, True), (16, 256, False)])
 def test_grey_values_that_are_lost_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: int, read: int, dark: bool
 ) -> None:
     (folder := tmp_path / "pictures").mkdir()
     values = np.arange(4096, dtype=np.uint16).reshape(64, 64) % 4084
-    for i in range(4):
-        Image.fromarray(values).save(folder / f"p{i}.png")
+    for i in range(4):  # the first are almost black
+        Image.fromarray(values * factor // (1 if i == 3 else 300)).save(folder / f"p{i}.png")
     settings = {"encoder": "resnet9", "width": 4, "batch_size": 2, "max_steps": 1}
     fit_images(str(folder), output=str(tmp_path / "run"), progress=False, **settings)
-    assert "only 256 of its 4,084 grey values" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"p3.png: images are read with 8 bits, so only {read} of its 4,084 grey values" in told
+    assert ("(12 bits: by 16); the largest is 4,083" in told) is dark

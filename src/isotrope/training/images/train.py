@@ -61,6 +61,7 @@ from isotrope.training.run import (
 )
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
+_TWELVE_BITS = 4096  # 16-bit images below this are dark, or come from a camera with 12 bits
 SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
 # larger ones are resized to 8/7 of the side of a crop (256 for 224)
 IMAGE_COLUMNS = columns("images")
@@ -330,14 +331,8 @@ class ImageTask(TrainingTask):
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
             f"{tested}{skipped}"
         )
-        if isinstance(first := images.train.images, EncodedImages):
-            with suppress(Unreadable):  # it is replaced and counted when it is read
-                held, read = grey_levels(first.opened(first.keys[0]))
-                if held > read:
-                    warn(
-                        f"{first.keys[0]}: images are read with 8 bits, so only {read} of its "
-                        f"{held:,} grey values remain different"
-                    )
+        if isinstance(images.train.images, EncodedImages):
+            _warn_of_lost_grey(images.train.images)
         plan = module.plan
         say(
             f"{self.module.steps:,} steps with batches of {self.batches.size}; {module.name} with "
@@ -387,6 +382,24 @@ class ImageTask(TrainingTask):
                 "replaced_files": list(images.replaced[:100]),
             },
         }
+
+
+def _warn_of_lost_grey(images: EncodedImages) -> None:
+    """Warn if 16-bit images lose grey values, and tell how to save dark ones; look at up to 8."""
+    seen = []
+    for i in range(0, len(images), len(images) // 8 + 1):
+        with suppress(Unreadable):  # it is replaced and counted when it is read
+            held, read, largest = grey_levels(images.opened(images.keys[i]))
+            seen.append((largest, held, read, images.names[i]))
+    largest, held, read, name = max(seen, default=(0, 0, 0, ""))
+    if held > read:
+        dark = largest < _TWELVE_BITS
+        warn(
+            f"{name}: images are read with 8 bits, so only {read} of its {held:,} grey values "
+            "remain different"
+            + f". If white is not 65,535 in these images, multiply the values of all images by the "
+            f"same number and save them again (12 bits: by 16); the largest is {largest:,}" * dark
+        )
 
 
 def summary(outcome: Outcome) -> str:
