@@ -33,6 +33,26 @@ def test_a_limit_takes_as_many_of_each_class_and_reads_no_others():
     assert sum(part.images.reads) == 20
 
 
+@pytest.mark.parametrize("limit", [None, 30])
+def test_pictures_without_a_label_are_not_scored(limit):
+    data = picture_set()
+    unlabelled = blobs(500, 2)
+    unlabelled.labels[:] = -1
+    mixed = [
+        Part(
+            Pictures(np.concatenate([unlabelled.images.pixels, part.images.pixels])),
+            np.concatenate([unlabelled.labels, part.labels]),
+        )
+        for part in (data.train, data.test)
+    ]
+    limits = {"limit_train": limit, "limit_test": limit}
+    found = both_features(Sums(), PictureSet(*mixed), **limits)
+    expected = both_features(Sums(), data, **limits)
+    for some, same in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(some.labels, same.labels)
+        np.testing.assert_array_equal(some.vectors, same.vectors)
+
+
 def test_test_pictures_that_are_training_pictures_are_counted():
     data = picture_set()
     for protocol, scored in (("knn", knn), ("linear", linear_probe)):

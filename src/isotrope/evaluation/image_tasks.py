@@ -138,6 +138,8 @@ def image_features(
 ) -> Features:
     """Return the features (n x d, float32), the labels and the hashes of labelled pictures.
 
+    Pictures without a label (below 0) are left out.
+
     Args:
         encoder: An ImageEncoder, or any object whose ``encode`` returns n vectors of one size for n
             pictures (uint8, n x 3 x side x side). ``encode`` must switch to evaluation mode.
@@ -153,8 +155,9 @@ def image_features(
             "pictures have no labels, which kNN and a linear probe need"
         )
     labels = np.asarray(part.labels)
-    count = len(labels) if limit is None else limit
-    chosen = balanced_prefix(labels, count, len(labels))
+    known = np.flatnonzero(labels >= 0)
+    count = len(known) if limit is None else limit
+    chosen = known[balanced_prefix(labels[known], count, len(known))]
     vectors, marks = np.empty((len(chosen), 0), dtype=np.float32), np.empty(len(chosen), np.uint64)
     with bar(len(chosen), "encode", f"{what} pictures", show=progress) as done:
         for first in range(0, len(chosen), batch_size):

@@ -100,6 +100,15 @@ class TestNpz:
         assert found.test is not None
         assert found.test.labels == [0]
 
+    def test_a_label_of_minus_one_is_none(self, tmp_path: Path) -> None:
+        arrays = {"x": X, "y": Y - 1, "x_test": X[:2], "y_test": np.array([-1, -1])}
+        for names in ({}, {"class_names": np.array(["a", "b"])}):
+            found = load_images(npz(tmp_path / "a.npz", **arrays, **names))
+            assert found.train.labels is not None
+            assert found.train.labels.tolist() == [-1, 0, 1, -1, 0, 1]
+            assert found.test is not None
+            assert found.test.labels is None
+
     def test_numbers_and_their_names(self, tmp_path: Path) -> None:
         names = np.array(["a", "b", "c"])
         assert load_images(npz(tmp_path / "a.npz", x=X, y=Y, class_names=names)).class_names == (
@@ -133,6 +142,10 @@ class TestNpz:
             (
                 {"x": X, "y": Y + 1, "class_names": np.array(["a", "b", "c"])},
                 "from 0 to 2, .* from 1 to 3",
+            ),
+            (
+                {"x": X, "y": Y - 2, "class_names": np.array(["a", "b", "c"])},
+                "or -1 for pictures without a label; .* from -2 to 0",
             ),
             ({"x": X, "y": Y, "x_test": X, "y_test": Y[:2]}, r"'y_test' has the shape \(2,\)"),
             (

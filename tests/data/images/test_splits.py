@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.images.records import balanced_prefix, held_out
+from isotrope.data.images.arrays import ArrayImages
+from isotrope.data.images.records import ImagePart, balanced_prefix, held_out
 
 LABELS = np.array([2, 2, 2, 2, 0, 0, 1, 0, 0, 0])
 
@@ -42,6 +43,16 @@ def test_every_class_keeps_one_to_train_on() -> None:
     kept, _ = held_out(np.repeat([0, 1, 2], [1, 2, 3]), 0.99, seed=0)
     assert len(kept) == 3
     assert set(np.repeat([0, 1, 2], [1, 2, 3])[kept]) == {0, 1, 2}
+
+
+def test_pictures_without_a_label_are_no_class() -> None:
+    labels = np.repeat([-1, 5, -1, 7], [30, 8, 10, 12])
+    kept, out = held_out(labels, 0.25, seed=1)
+    assert len(kept) + len(out) == 60
+    assert labels[out].tolist() == [5] * 2 + [7] * 3
+    images = ArrayImages(np.zeros((60, 3, 4, 4), np.uint8))
+    assert ImagePart(images, labels).select(np.array([0, 31])).labels.tolist() == [-1, 5]
+    assert ImagePart(images, labels).select(np.array([0, 1])).labels is None
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])

@@ -117,6 +117,17 @@ def test_each_split_has_its_own_numbers_of_classes(
     assert found.test.labels.tolist() == expected
 
 
+def test_the_test_part_is_the_first_with_labels(tmp_path: Path) -> None:
+    train, secret = table(label=[0, 1, 1, 0]), table(3, label=[-1] * 3)
+    splits = {"train": train, "test": secret, "validation": table(2, label=[1, 0])}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "pets")
+    assert load_images(tmp_path / "pets").test.labels.tolist() == [1, 0]
+    splits["validation"] = table(2)
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "none")
+    found = load_images(tmp_path / "none").test
+    assert (len(found.images), found.labels) == (3, None)
+
+
 def test_parquet_of_plain_bytes(tmp_path: Path) -> None:
     """Written by something else: bytes in a column called img, numbers in one called labels."""
     path = save(tmp_path / "a.png", ramp(8, 8))

@@ -4,7 +4,8 @@ The pictures of an ``.npz`` file are a uint8 array named ``images``, ``x``, ``x_
 ``train_images``. The shape is n x h x w x channels, n x channels x h x w or n x h x w, with 1, 3 or
 4 channels. If an array fits both of the first two shapes, its last axis holds the channels. The
 file may also hold ``labels`` or ``y`` (n integers or names), ``class_names``, and a test part, such
-as ``x_test`` with the labels ``y_test``, or ``test_images`` with the labels ``test_labels``.
+as ``x_test`` with the labels ``y_test``, or ``test_images`` with the labels ``test_labels``. A
+label of -1 marks a picture without a label.
 
 A strip is a WebP image of square pictures, one below the other. A folder of strips has files
 ``train*.npz`` and optionally ``test.npz``. Each file has the arrays ``webp`` (bytes of all strips),
@@ -173,10 +174,11 @@ def _part(
             f"{place(arrays.path)}: save {labels!r} as integers or names, not {label_array.dtype}"
         )
     numbers = label_array.astype(np.int64)
-    if names is not None and not 0 <= numbers.min() <= numbers.max() < len(names):
+    if names is not None and not -1 <= numbers.min() <= numbers.max() < len(names):
         raise InputError(
             f"{place(arrays.path)}: give labels from 0 to {len(names) - 1}, one for each class "
-            f"name; the labels in the file go from {numbers.min()} to {numbers.max()}"
+            f"name, or -1 for pictures without a label; the labels in the file go from "
+            f"{numbers.min()} to {numbers.max()}"
         )
     return ImagePart(rows, numbers), names
 
@@ -242,8 +244,8 @@ def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
     """Open a folder of strips; decode only files needed to choose ``limit`` training pictures."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
+    labels = np.concatenate([_labels(path) for path in files])
     if limit is not None:
-        labels = np.concatenate([_labels(path) for path in files])
         needed = int(balanced_prefix(labels, limit, len(labels))[-1]) + 1
     parts: list[ImagePart] = []
     names = None
@@ -253,10 +255,9 @@ def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
             part, names = _strips(path, None if needed is None else needed - before)
             parts.append(part)
     array = np.concatenate([part.images.read(range(len(part.images))) for part in parts])
-    labels = np.concatenate([part.labels for part in parts if part.labels is not None])
     test_file = folder / "test.npz"
     test = _strips(test_file)[0] if test_file.exists() else None
-    return ImageSet(folder.name, ImagePart(ArrayImages(array), labels), test, names)
+    return ImageSet(folder.name, ImagePart(ArrayImages(array), labels[: len(array)]), test, names)
 
 
 def _labels(path: Path) -> NDArray[np.int64]:

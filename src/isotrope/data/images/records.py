@@ -52,7 +52,8 @@ class ImagePart:
 
     Attributes:
         images: The n pictures.
-        labels: Number of each picture's class, int64 (n); None if there are no labels.
+        labels: Number of each picture's class, int64 (n). A number below 0 marks a picture without
+            a label, which is trained on, but not scored. None if no picture has a label.
         numbers: Position of each picture in the split as it was loaded, int64 (n). None means that
             the positions are 0 to n - 1.
     """
@@ -60,6 +61,10 @@ class ImagePart:
     images: Pictures
     labels: NDArray[np.int64] | None
     numbers: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and not (self.labels >= 0).any():
+            object.__setattr__(self, "labels", None)
 
     @property
     def names(self) -> list[int | str]:
@@ -156,18 +161,20 @@ def held_out(
     """Return the positions of the training pictures, and the positions of the held-out pictures.
 
     From each class, ``share`` of the pictures are held out (rounded), and at least one is kept.
+    Pictures without a label (below 0) are training pictures.
     """
     if not 0 < share < 1:
         raise InputError(f"give a held-out share between 0 and 1, not {share}")
     order = np.random.default_rng(seed).permutation(len(labels))
     out = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
+    classes = np.unique(labels[labels >= 0])
+    for label in classes:
         rows = order[labels[order] == label]
         out[rows[: min(int(share * len(rows) + 0.5), len(rows) - 1)]] = True
     if not out.any():
         raise InputError(
             f"give a held-out share above {share}, give more pictures of each class, or add a "
             f"folder test/ beside train/; with this share of {len(labels)} pictures in "
-            f"{len(np.unique(labels))} classes, no class has a picture for the test part"
+            f"{len(classes)} classes, no class has a picture for the test part"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -2,7 +2,9 @@
 
 The pictures are in the first column of type Image, or else in ``image``, ``img`` or ``images``. The
 labels are in the first column of type ClassLabel, or else in ``label``, ``labels`` or
-``fine_label``. The path of a parquet file names its split (``train-...``, ``test-...``).
+``fine_label``. The path of a parquet file names its split (``train-...``, ``test-...``). The test
+part is the split ``test`` or ``validation``: the first with labels, or else the first. A label of
+-1 marks a picture without a label.
 """
 
 import functools
@@ -100,10 +102,11 @@ def load_table(folder: Path) -> ImageSet:
         )
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
     train, names, skipped = _part(train_rows, folder)
-    test_name = next((name for name in _TEST if name in splits), None)
-    if test_name is None or len(splits) == 1:
+    tests = [splits[name] for name in _TEST if name in splits and len(splits) > 1]
+    if not tests:
         return ImageSet(folder.resolve().name, train, None, names, skipped)
-    test, test_names, more = _part(splits[test_name], folder)
+    test_rows = next((rows for rows in tests if _has_labels(rows, folder)), tests[0])
+    test, test_names, more = _part(test_rows, folder)
     if test.labels is not None and train.labels is not None:
         test = replace(test, labels=matched(test.labels, test_names, names))
     return ImageSet(folder.resolve().name, train, test, names, (*skipped, *more))
@@ -121,7 +124,7 @@ def _part(
             f"{place(folder)}: rename the column of pictures to {_IMAGE[0]}; the columns are "
             f"{', '.join(rows.column_names)}"
         )
-    labels, names = _labels(rows, _column(rows, datasets.ClassLabel, _LABEL), folder)
+    labels, names = _labels(rows, folder)
     try:
         encoded = rows.select_columns([image]).cast_column(image, datasets.Image(decode=False))
     except Exception as error:  # datasets may raise any error
@@ -134,6 +137,11 @@ def _part(
     return part, names, skipped
 
 
+def _has_labels(rows: "Dataset", folder: Path) -> bool:
+    labels, _ = _labels(rows, folder)
+    return labels is not None and bool((labels >= 0).any())
+
+
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
     """Return the first column of a type, else the first with one of the names, else None."""
     features = rows.features
@@ -142,9 +150,12 @@ def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:
 
 
 def _labels(
-    rows: "Dataset", column: str | None, folder: Path
+    rows: "Dataset", folder: Path
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
-    """Return the labels as numbers, and the names of the classes."""
+    """Return the labels as numbers (-1: unpublished), and the names of the classes."""
+    import datasets
+
+    column = _column(rows, datasets.ClassLabel, _LABEL)
     if column is None:
         return None, None
     values = list(rows[column])
@@ -158,5 +169,4 @@ def _labels(
             f"{place(folder)}: correct the labels in column {column!r}; all must be numbers, or "
             "all names of classes"
         )
-    labels = np.array(values, np.int64)
-    return (None if (labels < 0).all() else labels), names  # -1 marks an unpublished label
+    return np.array(values, np.int64), names

@@ -43,10 +43,11 @@ def audit(
     objective = checked_objective(task.module.objective)
     images = task.images
     embedded, marks = _first_views(task, progress=progress)
+    labels = images.train.labels
+    if labels is not None and (labels < 0).any():  # the class of some pictures is unknown
+        labels = None
     return audit_pictures(
-        AuditedPictures(
-            images.name, images.train.names, images.train.labels, marks, len(images.skipped)
-        ),
+        AuditedPictures(images.name, images.train.names, labels, marks, len(images.skipped)),
         embedded,
         objective,
         own.model_copy(update={"batch_size": task.batches.size, "seed": settings.seed}),

@@ -271,7 +271,8 @@ def has_labels(images: ImageSet) -> bool:
     train_labels, test = images.train.labels, images.test
     if train_labels is None or test is None or test.labels is None:
         return False
-    return bool((train_labels != train_labels[0]).any())
+    known = train_labels[train_labels >= 0]
+    return bool((known != known[:1]).any())
 
 
 def _worker_count(settings: ImageSettings, images: ImageSet) -> int:
