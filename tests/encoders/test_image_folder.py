@@ -295,6 +295,29 @@ class TestBroken:
         with pytest.raises(InputError, match=r"set the size in .*preprocessor_config\.json"):
             ImageEncoder.load(folder)
 
+    def test_pictures_are_normalised_as_the_processor_does(self, folder):
+        from transformers import AutoImageProcessor
+
+        grey = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        for values in ({}, {"rescale_factor": 0.003921569}, {"do_normalize": False}):
+            edit(folder / "preprocessor_config.json", **values)
+            processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+            expected = processor(grey, return_tensors="np")["pixel_values"][0]
+            encoder = ImageEncoder.load(folder, device="cpu")
+            pixels = grey.transpose(2, 0, 1) / 255
+            found = (pixels - encoder.mean.numpy()) / encoder.std.numpy()
+            np.testing.assert_allclose(found, expected, atol=1e-4)
+
+    @pytest.mark.parametrize(
+        "values", [{"do_rescale": False}, {"rescale_factor": 1 / 127.5}, {"rescale_factor": "x"}]
+    )
+    def test_pixels_of_another_scale(self, folder, values):
+        edit(folder / "preprocessor_config.json", **values)
+        with pytest.raises(
+            InputError, match=r"set do_rescale to true and rescale_factor to 0\.0039"
+        ):
+            ImageEncoder.load(folder)
+
     @pytest.mark.parametrize(("key", "value"), [("image_mean", 0.5), ("image_std", ["a"] * 3)])
     def test_no_colours(self, folder, key, value):
         edit(folder / "preprocessor_config.json", **{key: value})

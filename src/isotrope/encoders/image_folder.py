@@ -8,6 +8,7 @@ which transformers cannot load, ``config.json`` has a ``model_type`` unknown to 
 
 import copy
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -110,8 +111,18 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
             f"set the size in {folder / 'preprocessor_config.json'} to a number of pixels from 1 "
             f"to {_LARGEST_SIDE}; found {brief(size)}"
         )
+    # (factor * pixel - mean) / std, for pixels from 0 to 255
+    scaled = processor.get("do_rescale") is not False
+    factor = processor.get("rescale_factor") or 1 / 255 if scaled else 1.0
+    if not isinstance(factor, float) or not math.isclose(factor, 1 / 255, rel_tol=1e-4):
+        raise InputError(
+            f"set do_rescale to true and rescale_factor to {1 / 255} in "
+            f"{folder / 'preprocessor_config.json'}, and divide image_mean and image_std by 255 "
+            f"times the present factor; isotrope takes pixels from 0 to 1, and the factor is "
+            f"{brief(factor)}"
+        )
     if processor.get("do_normalize") is False:
-        return size, (0.0,) * 3, (1.0,) * 3
+        return size, [0.0] * 3, [1.0] * 3
     mean = processor.get("image_mean") or IMAGENET_MEAN
     std = processor.get("image_std") or IMAGENET_STD
     return size, mean, std
