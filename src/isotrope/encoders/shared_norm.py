@@ -46,7 +46,7 @@ class SharedBatchNorm(_BatchNorm):
         self._parameters.update(norm._parameters)
         self._buffers.update(norm._buffers)
         self.train(norm.training)
-        self._replaced = norm._get_name()
+        self._replaced: str = norm._get_name()
 
     def _get_name(self) -> str:
         """Return the name for ``repr``: that of the replaced class, which computes the same."""
