@@ -239,3 +239,45 @@ def test_the_epochs_that_a_loop_reports_count() -> None:
         loss.backward()
         doctor.anatomy.note(epoch=step + 5.0)
     assert [row["epoch"] for row in doctor.rows] == [5.0, 6.0, 7.0]
+
+
+def smoothed(scores: Tensor, smoothing: float, *, by_hand: bool) -> Tensor:
+    rows = torch.arange(len(scores))
+    if by_hand:
+        targets = (1 - smoothing) * torch.eye(len(scores)) + smoothing / len(scores)
+        return -(targets * scores.log_softmax(dim=1)).sum(dim=1).mean()
+    return F.cross_entropy(scores, rows, label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_smoothed_labels_leave_the_pairs_as_they_are(by_hand: bool, directions: int) -> None:
+    """Their pull on all candidates is neither a pull of positives nor a push of negatives."""
+    torch.manual_seed(0)
+    x = F.normalize(torch.randn(16, 24), dim=1)
+    y = F.normalize(x + 0.02 * torch.randn(16, 24), dim=1)  # far ahead: pushed away by smoothing
+    rows = []
+    for smoothing in (0.0, 0.1):
+        doctor = isotrope.Doctor(every=1, say=None)
+        a, b = (v.clone().requires_grad_() for v in (x, y))
+        scores = a @ b.T / 0.05
+        loss = smoothed(scores, smoothing, by_hand=by_hand)
+        loss = loss + smoothed(scores.T, smoothing, by_hand=by_hand) if directions > 1 else loss
+        doctor.observe(loss)
+        loss.backward()
+        rows.append(doctor.rows[-1])
+    plain, other = rows
+    for name in ("positive_mean", "negative_mean", "negatives", "dissipation", "temperature"):
+        assert other[name] == pytest.approx(plain[name], rel=1e-2, abs=1e-5), name
+    assert "unrelated-positives" not in doctor.diagnose(batch_size=16).verdict
+
+
+def test_targets_of_mixed_rows_show_no_positives() -> None:
+    def mixed(x: Tensor, y: Tensor) -> Tensor:
+        targets = 0.6 * torch.eye(16) + 0.4 * torch.eye(16)[torch.randperm(16)]
+        return F.cross_entropy(x @ y.T / 0.05, targets, label_smoothing=0.1)
+
+    doctor = watched(mixed)
+    assert doctor.anatomy.kind == "scores"
+    assert all(row["positive_mean"] is None for row in doctor.rows)
+    assert "unrelated-positives" not in doctor.diagnose().verdict

@@ -112,6 +112,8 @@ def measure_compared(
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
         tau = None
+    if any(t.soft for t in tables):
+        return SeenBatch("scores", numbers, evidence)  # a teacher's, or those of mixed inputs
     sure = enough.pairs >= _ENOUGH and not table.rounded and enough.misfit > _TEACHER
     if kind == "softmax" and enough.temperature is None and sure:
         return SeenBatch("scores", numbers, evidence)  # it fits a teacher's softmax

@@ -43,6 +43,7 @@ class Compared:
             temperature in a softmax. None if the loss multiplies scores by different numbers.
         beside: Graph node that concatenates these scores with others; None without such a node.
         summed: Number of cosines that are added up to each score; 1 if unknown.
+        soft: Whether the anchors have soft targets, so that their positives are unknown.
     """
 
     anchors: Tensor
@@ -59,6 +60,7 @@ class Compared:
     scale: float | None = None
     beside: Any = None
     summed: float = 1.0
+    soft: bool = False
 
     @property
     def pulled(self) -> Tensor:

@@ -58,6 +58,8 @@ class Similarity:
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
         parts: Summands of ``gradient``, one from each operation that uses the result.
+        smoothing: The summands of ``gradient`` and ``parts`` that undo label smoothing.
+        soft: Whether the anchors have soft targets, so that their positives are unknown.
         tokens: Whether tokens are compared, and a later operation computes a score for each text.
         squared: Whether a distance is squared by a later operation.
         lengths: Norms of the embeddings before normalisation, in any order; None if not normalised.
@@ -81,6 +83,8 @@ class Similarity:
     value: Tensor | None = None
     gradient: Tensor | None = None
     parts: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
+    smoothing: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
+    soft: bool = False
     tokens: bool = False
     squared: bool = False
     lengths: tuple[Tensor | None, Tensor | None] = (None, None)

@@ -47,14 +47,18 @@ from isotrope.paradigm.graph import (
     value_of,
 )
 from isotrope.paradigm.operands import tables
+from isotrope.paradigm.softmax_targets import (
+    MOST_STEPS,
+    SHIFTS,
+    read_targets,
+    softmaxes,
+    without_smoothing,
+)
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
-_SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
-_SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
 _NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
-_MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
 _RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths
@@ -123,6 +127,9 @@ class GraphReading:
             for node, slot in graph.directions(seen):
                 part = self._quiet(self._add, seen.parts, (node, slot), slot)
                 self._handles.append(node.register_hook(part))
+            for path in softmaxes(seen, graph.users_of):
+                targets = self._quiet(read_targets, seen, path)
+                self._handles.append(path[-1][0].register_prehook(targets))
         for edge, others in self._joins.items():
             total = self._quiet(self._add, self._totals, edge, edge[1])
             self._handles.append(edge[0].register_prehook(total))
@@ -185,6 +192,7 @@ class GraphReading:
             ]
             self.explained = min(shares, default=1.0)
         for seen in self._similarities:
+            without_smoothing(seen)
             seen.complete()
             self.compared += tables(seen)
         sizes = [len(views.anchors) for _, views in self.known] + [t.rows for t in self.compared]
@@ -386,15 +394,16 @@ class _Graph:
             node = users[0][0]
         return users if len(users) > 1 else []
 
-    def _users(self, node: Node) -> list[tuple[Node, int]]:
+    def users_of(self, node: Node) -> list[tuple[Node, int]]:
+        """Return the nodes that use an output of a node, and as which of their inputs."""
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
 
     def scale(self, seen: Similarity) -> float | None:
         """Return the factor 1/tau of a similarity in an exponential; None if not one number."""
         stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
-        while stack and len(been) < _MOST_STEPS:
+        while stack and len(been) < MOST_STEPS:
             node, factor = stack.pop()
-            for user, slot in self._users(node):
+            for user, slot in self.users_of(node):
                 operation, times = operation_of(user), factor
                 if operation in _EXPONENTIALS:
                     found.append(abs(factor))
@@ -404,7 +413,7 @@ class _Graph:
                     if by is None or (slot and operation == "Div"):
                         continue
                     times = factor / by if operation == "Div" else factor * by
-                elif operation not in _SHIFTS:
+                elif operation not in SHIFTS:
                     seen.rooted |= operation == "Sqrt"
                     continue
                 if user not in been:
@@ -416,9 +425,9 @@ class _Graph:
     def beside(self, seen: Similarity) -> Node | None:
         """Return the last node that concatenates an anchor's scores with other scores, or None."""
         node, together, steps = seen.top, None, 0
-        while steps < _MOST_STEPS:
-            users = self._users(node)
-            if len(users) != 1 or operation_of(users[0][0]) not in _SHIFTS | SCALES:
+        while steps < MOST_STEPS:
+            users = self.users_of(node)
+            if len(users) != 1 or operation_of(users[0][0]) not in SHIFTS | SCALES:
                 return together
             node, steps = users[0][0], steps + 1
             if operation_of(node) == "Cat":

@@ -1,0 +1,96 @@
+"""Reads the targets of a softmax from the gradient that reaches it.
+
+The loss -sum_j t_j log p_j pulls the candidate j with the force t_j. Label smoothing adds one pull
+to the targets of all candidates, so that an anchor is pulled to its negatives and, if its positive
+is far ahead, pushed from it. Without this pull, the gradient is that of the loss times 1 -
+smoothing.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from isotrope.paradigm.graph import MOVES, SCALES, Node, Similarity, operation_of, saved_of, signed
+
+SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
+SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
+MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
+
+Path = tuple[tuple[Node, int], ...]
+"""Nodes that follow each other in the forward pass, and which of its inputs each one uses."""
+
+_ALIKE = 0.01  # relative difference between two shares of smoothing that count as one
+_ROUNDING = 1e-4  # share of a row's pull that counts as 0
+_NOISE = 8.0  # rounding errors of a difference, as a multiple of eps
+_HARD = 0.1  # share of a row's largest target; targets nearer to 0 or to the largest are not soft
+
+
+def softmaxes(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]]) -> list[Path]:
+    """Return the paths from a similarity to the softmaxes (``log_softmax``) of its scores."""
+    found: list[Path] = []
+    stack: list[tuple[Node, Path]] = [(seen.hook, ())]
+    for _ in range(MOST_STEPS):
+        if not stack:
+            break
+        node, path = stack.pop()
+        for user, slot in users(node):
+            operation, further = operation_of(user), (*path, (user, slot))
+            if operation == "LogSoftmax":
+                found.append(further)
+            elif operation in SHIFTS | SCALES and len(user._input_metadata) == 1:
+                stack.append((user, further))
+    return found
+
+
+@torch.no_grad()
+def read_targets(seen: Similarity, path: Path, gradients: tuple[Tensor | None, ...]) -> None:
+    """Store in ``seen`` whether targets are soft, and the gradient of label smoothing.
+
+    Args:
+        seen: Similarity from which ``path`` leads to a softmax.
+        path: See :func:`softmaxes`.
+        gradients: Gradient of the loss with respect to the output of the softmax.
+    """
+    if gradients[0] is None:
+        return
+    pull = -gradients[0].movedim(signed(saved_of(path[-1][0], "dim")), -1)
+    alike, soft = _smoothing(pull)
+    seen.soft |= soft
+    if alike is None:
+        return
+    part = alike.expand_as(pull).movedim(-1, signed(saved_of(path[-1][0], "dim"))).contiguous()
+    for user, slot in reversed(path):
+        parts = user(part)
+        part = parts[slot] if isinstance(parts, tuple) else parts
+        seen.smoothing[user, slot] = seen.smoothing.get((user, slot), 0) + part
+
+
+def without_smoothing(seen: Similarity) -> None:
+    """Remove what label smoothing adds to the gradient of a similarity."""
+    for (user, slot), part in seen.smoothing.items():
+        if (user, slot) in seen.parts:
+            seen.parts[user, slot] = seen.parts[user, slot] + part
+        if user.next_functions[slot][0] == seen.hook and seen.gradient is not None:
+            left = seen.gradient + part
+            noise = _NOISE * torch.finfo(left.dtype).eps * part.abs()
+            seen.gradient = left.where(left.abs() > noise, 0)
+
+
+def _smoothing(pull: Tensor) -> tuple[Tensor | None, bool]:
+    """Return the equal pull on all candidates of a row (None: no smoothing), and if t is soft."""
+    rows = pull.float().flatten(0, -2)
+    live, count = rows.sum(dim=1) > 0, rows.shape[1]
+    rows, least = rows[live], pull.amin(dim=-1, keepdim=True)
+    if count <= 1 or not len(rows):
+        return None, False
+    floor = rows.amin(dim=1, keepdim=True)
+    share = count * floor[:, 0] / rows.sum(dim=1)
+    tolerance = max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)
+    most = 2 * (rows <= (1 + tolerance) * floor).sum(dim=1) >= count
+    smooth = bool(most.all()) and bool(share.amin() > _ROUNDING)
+    smooth = smooth and bool(share.amax() <= (1 + tolerance) * share.amin())
+    targets = rows - floor if smooth else rows
+    targets = targets / targets.amax(dim=1, keepdim=True)
+    between = ((targets > _HARD) & (targets < 1 - _HARD)).any(dim=1)
+    return least.clamp_min(0) if smooth else None, 2 * int(between.sum()) > len(rows)
