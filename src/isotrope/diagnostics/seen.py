@@ -138,7 +138,7 @@ def measure_compared(
     each = (unit * total).where(some, 1.0)  # W of InfoNCE sums to 1 / temperature
     terms = Terms(force, push / each[:, None], (pull / each).where(some, 0.0), scale=1 / table.rows)
     if table.vectors:
-        of_pairs = _of_vectors(table, pairs, own, terms, pull > 0, mined=kind != "softmax")
+        of_pairs = _of_vectors(tables, pairs, own, terms, pull > 0, mined=kind != "softmax")
         numbers = {**of_pairs, **{k: v for k, v in numbers.items() if v is not None}}
     else:
         ahead = _lead(table.scores.gather(1, own[:, None]), table.scores[pairs.negative()])
@@ -158,9 +158,16 @@ def measure_compared(
 
 
 def _of_vectors(
-    table: Compared, pairs: _ComparedPairs, own: Tensor, terms: Terms, on: Tensor, *, mined: bool
+    tables: list[Compared],
+    pairs: _ComparedPairs,
+    own: Tensor,
+    terms: Terms,
+    on: Tensor,
+    *,
+    mined: bool,
 ) -> dict[str, float | None]:
     """Return the measurements that depend on which pairs were pulled and pushed."""
+    table = stacked(tables)
     numbers = measure_pairs(pairs, terms, table.anchors)
     some = pairs.negative().any(dim=1)
     if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
@@ -168,7 +175,7 @@ def _of_vectors(
         numbers["false_negatives"] = float(copied.double().mean())
     numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
     numbers |= {} if mined else _passed_over(table, own, pairs.negative())
-    numbers |= {} if table.both else _as_new(table, own)
+    numbers |= {} if table.both else _as_new(table, own, [len(t.anchors) for t in tables])
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
         numbers["false_negatives"] = max(copies, _alike_twice(table, own))
@@ -232,11 +239,12 @@ def _passed_over(table: Compared, own: Tensor, negative: Tensor) -> dict[str, fl
     return {"negative_mean": float(angle.mean()), "negative_std": float(angle.std(correction=0))}
 
 
-def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
-    """Return measurements with the positives of other anchors as the negatives."""
+def _as_new(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float | None]:
+    """Return measurements with the positives of other anchors of a table as the negatives."""
     # Candidates without a gradient may be from a queue, whose older embeddings are not comparable.
     columns = table.columns[own]
-    apart = ~torch.eye(len(own), dtype=torch.bool, device=own.device)
+    of = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(own.device)
+    apart = (of[:, None] == of) & ~torch.eye(len(own), dtype=torch.bool, device=own.device)
     scores = table.anchors @ columns.T
     pulled = -(~apart).to(scores)
     batch = replace(table, columns=columns, scores=scores, gradient=pulled, mask=apart)
