@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.core.autograd import MARK
+from isotrope.paradigm import softmax_targets
 from isotrope.paradigm.compared import Compared
 from isotrope.paradigm.graph import (
     MOST_NODES,
@@ -47,13 +48,6 @@ from isotrope.paradigm.graph import (
     value_of,
 )
 from isotrope.paradigm.operands import tables
-from isotrope.paradigm.softmax_targets import (
-    MOST_STEPS,
-    SHIFTS,
-    read_targets,
-    softmaxes,
-    without_smoothing,
-)
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
@@ -70,7 +64,8 @@ class GraphReading:
 
     Create the reading before ``backward()`` and call :meth:`end` afterwards. If ``done`` is given,
     the backward pass calls :meth:`end`. An error within the backward pass is stored in ``error``,
-    not raised.
+    not raised. If what is differentiated is a multiple of the loss, as with a gradient scaler or
+    accumulation, the gradients are those of the loss itself.
 
     Args:
         loss: Scalar with a graph.
@@ -101,7 +96,7 @@ class GraphReading:
         self.reason = ""
         self.error: Exception | None = None
         self.divisors = _divisors(root)
-        self._done, self._over = done, False
+        self._done, self._over, self._times = done, False, 1.0
         self._handles: list[Any] = []
         self._totals: dict[Edge, Tensor] = {}
         self._rows: dict[Edge, Tensor] = {}
@@ -127,8 +122,8 @@ class GraphReading:
             for node, slot in graph.directions(seen):
                 part = self._quiet(self._add, seen.parts, (node, slot), slot)
                 self._handles.append(node.register_hook(part))
-            for path in softmaxes(seen, graph.users_of):
-                targets = self._quiet(read_targets, seen, path)
+            for path in softmax_targets.softmaxes(seen, graph.users_of):
+                targets = self._quiet(softmax_targets.read_targets, seen, path)
                 self._handles.append(path[-1][0].register_prehook(targets))
         for edge, others in self._joins.items():
             total = self._quiet(self._add, self._totals, edge, edge[1])
@@ -148,7 +143,8 @@ class GraphReading:
 
         return quiet
 
-    def _begin(self, _: object) -> None:
+    def _begin(self, gradients: tuple[Tensor | None, ...]) -> None:
+        self._times = number_of(gradients[0]) or 1.0
         torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
     def _keep(self, seen: Similarity, gradients: tuple[Tensor | None, ...]) -> None:
@@ -192,7 +188,8 @@ class GraphReading:
             ]
             self.explained = min(shares, default=1.0)
         for seen in self._similarities:
-            without_smoothing(seen)
+            softmax_targets.without_smoothing(seen)
+            seen.alpha /= self._times
             seen.complete()
             self.compared += tables(seen)
         sizes = [len(views.anchors) for _, views in self.known] + [t.rows for t in self.compared]
@@ -252,6 +249,13 @@ def _divisors(node: Node) -> tuple[float, ...]:
     return tuple(divisors)
 
 
+def _weights(node: Node) -> list[Tensor]:
+    """Return the weights that a node uses: parameters, and a leaf that is a right factor."""
+    weights = [parameter_of(above) for above, _ in edges_above(node.next_functions)]
+    last = node.next_functions[-1][0] if operation_of(node) in ("Addmm", "Mm") else None
+    return [w for w in (*weights, getattr(last, "variable", None)) if w is not None]
+
+
 class _Graph:
     """The part of a loss's graph between the loss and the last weights of the encoder."""
 
@@ -263,7 +267,10 @@ class _Graph:
         self._weighty: set[Node] = set()
         self._scorers: list[Node] = []
         candidates = self._walk()
-        self.similarities = self._kept(candidates) or self._scores()
+        # one objective of isotrope is judged by itself; other terms beside it are not read
+        first = [n.metadata[MARK][0] for n in self.marked[:1]]
+        self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
+        self.similarities = [] if first else self._kept(candidates) or self._scores()
 
     def _walk(self) -> list[Similarity]:
         stack, been = [self.root], {self.root}
@@ -273,8 +280,7 @@ class _Graph:
             self.nodes.append(node)
             if MARK in node.metadata:
                 self.marked.append(node)
-            above = edges_above(node.next_functions)
-            if any(parameter_of(n) is not None for n, _ in above):
+            if _weights(node):
                 self._weighty.add(node)
                 if operation_of(node) in ("Addmm", "Mm") and shape_of(node)[1] == 1:
                     self._scorers.append(node)
@@ -316,8 +322,6 @@ class _Graph:
             self._climb(c)
         candidates = [c for c in candidates if read_operands(c)]
         behind = {id(c): self._behind(c) for c in candidates}
-        marked = self._below(n for m in self.marked for n, _ in edges_above(m.next_functions))
-        marked |= set(self.marked)
         kept = []
         for c in candidates:
             shapes = {shape_of(e[0], e[1]) for e in c.edges if e is not None}
@@ -331,7 +335,7 @@ class _Graph:
                 on_scores |= any(compares(n) and n not in self._weighty for n in ends)
                 a, b = (edge[0] for edge in c.edges if edge is not None)
                 on_scores |= a in self._below([b]) or b in self._below([a])  # a reconstruction
-            if not on_scores and c.node not in marked:
+            if not on_scores:
                 kept.append(c)
         inside = set[Node]().union(*(behind[id(c)] for c in kept))
         kept = [c for c in kept if c.node not in inside]
@@ -340,7 +344,7 @@ class _Graph:
     def _scores(self) -> list[Similarity]:
         """Return scores that a model gives to pairs without embeddings, as a cross-encoder does."""
         tops: dict[Node, None] = {}
-        for node in self._scorers if not self.marked else ():
+        for node in self._scorers:
             while len(users := self.users[node, 0]) == 1:
                 if operation_of(users[0][0]) not in MOVES | {"Sigmoid", "Tanh"}:
                     break
@@ -401,7 +405,7 @@ class _Graph:
     def scale(self, seen: Similarity) -> float | None:
         """Return the factor 1/tau of a similarity in an exponential; None if not one number."""
         stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
-        while stack and len(been) < MOST_STEPS:
+        while stack and len(been) < softmax_targets.MOST_STEPS:
             node, factor = stack.pop()
             for user, slot in self.users_of(node):
                 operation, times = operation_of(user), factor
@@ -413,7 +417,7 @@ class _Graph:
                     if by is None or (slot and operation == "Div"):
                         continue
                     times = factor / by if operation == "Div" else factor * by
-                elif operation not in SHIFTS:
+                elif operation not in softmax_targets.SHIFTS:
                     seen.rooted |= operation == "Sqrt"
                     continue
                 if user not in been:
@@ -425,9 +429,9 @@ class _Graph:
     def beside(self, seen: Similarity) -> Node | None:
         """Return the last node that concatenates an anchor's scores with other scores, or None."""
         node, together, steps = seen.top, None, 0
-        while steps < MOST_STEPS:
+        while steps < softmax_targets.MOST_STEPS:
             users = self.users_of(node)
-            if len(users) != 1 or operation_of(users[0][0]) not in SHIFTS | SCALES:
+            if len(users) != 1 or operation_of(users[0][0]) not in softmax_targets.SHIFTS | SCALES:
                 return together
             node, steps = users[0][0], steps + 1
             if operation_of(node) == "Cat":
@@ -447,8 +451,7 @@ class _Graph:
                 {
                     id(weight)
                     for node in self._below([edge[0]]) & self._weighty
-                    for above, _ in edges_above(node.next_functions)
-                    if (weight := parameter_of(above)) is not None
+                    for weight in _weights(node)
                 }
                 for edge in seen.edges
                 if edge is not None
