@@ -1,12 +1,21 @@
 """What the doctor says of losses that pick their pairs, and of temperatures that are too low."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import isotrope
+from isotrope.diagnostics.anatomy import Anatomy, of_recording
+from isotrope.diagnostics.doctor import diagnose
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.verdicts import VERDICTS
+from isotrope.objectives import MPT, BarlowTwins, InfoNCE
+from isotrope.paradigm.similarities import GraphReading
 
 
 def watched(loss: object, steps: int = 12) -> isotrope.Doctor:
@@ -281,3 +290,101 @@ def test_targets_of_mixed_rows_show_no_positives() -> None:
     assert doctor.anatomy.kind == "scores"
     assert all(row["positive_mean"] is None for row in doctor.rows)
     assert "unrelated-positives" not in doctor.diagnose().verdict
+
+
+def test_the_second_direction_of_a_loss_with_a_constant_side_shows_no_copies() -> None:
+    """Both tables have the same vectors; an anchor is not compared with those of the other."""
+    fixed = torch.randn(16, 24)
+
+    def of_both(x: Tensor, _: Tensor) -> Tensor:
+        scores = x @ F.normalize(x.detach() + 0.1 * fixed, dim=1).T / 0.1
+        rows = torch.arange(16)
+        return F.cross_entropy(scores, rows) + F.cross_entropy(scores.T, rows)
+
+    doctor = watched(of_both)
+    assert max(row["false_negatives"] for row in doctor.rows) < 0.3
+
+
+@pytest.mark.parametrize("temperature", [3.0, 0.001])
+def test_an_objective_has_the_verdict_of_the_same_loss_by_hand(
+    temperature: float, tmp_path: Path
+) -> None:
+    def by_hand(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(x @ y.T / temperature, torch.arange(16))
+
+    one, other = watched(by_hand), watched(InfoNCE(temperature=temperature))
+    found = [doctor.diagnose(kind="text").findings[0] for doctor in (one, other)]
+    assert found[0].verdict == found[1].verdict
+    assert found[0].change == found[1].change
+    other.save(tmp_path)
+    saved = of_recording(tmp_path)
+    assert saved.objective == InfoNCE(temperature=temperature)
+    assert diagnose(replace(saved, kind="text")).verdict == other.diagnose(kind="text").verdict
+
+
+def test_a_margin_is_proposed_only_for_an_objective_that_has_one() -> None:
+    without = RunEvidence(losses=({"name": "loss"},), objective=BarlowTwins())
+    assert "margin" not in VERDICTS["never-dissipating"].change.loop(without)
+    with_one = replace(without, objective=MPT(margin=2.0))
+    assert VERDICTS["never-dissipating"].change.loop(with_one).endswith("(now 2)")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_equal_texts_of_a_group_are_not_pushed_apart(grouped: bool) -> None:
+    anatomy = Anatomy()
+    x, groups = torch.randn(2, 16, 24).requires_grad_(), torch.arange(16) // 2
+    loss = InfoNCE()(x[0], x[1], groups=groups if grouped else None)
+    reading = GraphReading(loss)
+    loss.backward()
+    row = anatomy.see([reading], 0, copies=1.0)
+    assert row is not None
+    assert row["false_negatives"] == (0.0 if grouped else 1.0)
+
+
+@pytest.mark.parametrize("times", [1 / 128, 65536.0])
+def test_a_multiple_of_the_observed_loss_has_its_numbers(times: float) -> None:
+    x = torch.randn(2, 16, 24).requires_grad_()
+    rows = []
+    for factor in (1.0, times):
+        doctor = isotrope.Doctor(every=1, say=None)
+        scores = F.normalize(x[0], dim=1) @ F.normalize(x[1], dim=1).T
+        loss = F.relu(0.3 + (scores - 9 * torch.eye(16)).amax(dim=1) - scores.diagonal()).mean()
+        doctor.observe(loss)
+        (factor * loss).backward()
+        rows.append(doctor.rows[0])
+    for name in ("loss", "dissipation", "dead", "embedding_gradient", "ratio"):
+        assert rows[1][name] == pytest.approx(rows[0][name], rel=1e-4), name
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_an_objective_with_other_terms_that_compare_pairs_is_not_judged(ours: bool) -> None:
+    def with_others(x: Tensor, y: Tensor) -> Tensor:
+        z = y.roll(1, dims=0)
+        rest = (
+            InfoNCE(temperature=3.0)(x, z) if ours else F.cross_entropy(x @ z.T, torch.arange(16))
+        )
+        return InfoNCE(temperature=0.1)(x, y) + rest
+
+    doctor = watched(with_others)
+    assert all(row["misfit"] > 0.02 for row in doctor.rows)
+    assert doctor.diagnose().verdict == ("not-examined",)
+
+
+def test_a_column_of_labels_repeats_within_an_epoch() -> None:
+    torch.manual_seed(0)
+    doctor, model = isotrope.Doctor(every=1, say=None), torch.nn.Embedding(500, 24)
+    texts, labels = torch.randint(20, 500, (96, 6)), torch.randint(0, 20, (96, 1))
+    for step in range(24):
+        some = slice(8 * (step % 12), 8 * (step % 12) + 8)
+        a, b = (model(ids[some]).mean(dim=1) for ids in (texts, labels))
+        loss = F.cross_entropy(a @ b.T, torch.arange(8))
+        doctor.observe(loss)
+        loss.backward()
+    assert [row["epoch"] for row in doctor.rows] == [0.0] * 12 + [1.0] * 12
+
+
+def test_a_matrix_that_is_a_plain_tensor_is_a_weight() -> None:
+    x, weights = torch.randn(16, 20), torch.randn(2, 20, 24).requires_grad_()
+    a, b = (x @ w.detach().requires_grad_() for w in weights)
+    reading = GraphReading(F.cross_entropy(a @ b.T, torch.arange(16)))
+    assert reading.encoders == 2

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import asdict
 from math import isfinite, prod
@@ -23,7 +24,10 @@ from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
+from isotrope.diagnostics.readings import temperature
 from isotrope.diagnostics.seen import measure_compared
+from isotrope.paradigm import registry
+from isotrope.paradigm.anatomy import first_rows, hardest_share
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
@@ -211,9 +215,11 @@ class Anatomy:
         known = [one for r in some for one in r.known]
         if known:
             objective, views = known[0]
-            self.objective = self.objective or objective
             self.kind = "known"
-            row.update(self._of_known(objective, views))
+            numbers = self._of_known(objective, views)
+            if left <= _LEFT_OUT:
+                self.objective = self.objective or objective
+            compared = []
         else:
             compared = joined([t for r in some for t in r.compared])
             numbers = self._compared(compared, factor)
@@ -221,22 +227,24 @@ class Anatomy:
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for r in some for t in r.compared)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
-            # if there are other terms, the pairs alone do not describe the training
-            kept = _LIE if left > _LEFT_OUT else numbers.keys()
-            row.update({name: value for name, value in numbers.items() if name in kept})
-            if self.kind in ("softmax", "other", "scores") and all(t.blocks for t in compared):
-                self._own.append((row, numbers.keys() - _LIE))
-                self._withdraw()
-        # in other losses, a row need not push all others
-        of_all = self.kind in ("softmax", "known")
+        # if there are other terms, the pairs alone do not describe the training
+        kept = _LIE if left > _LEFT_OUT else numbers.keys()
+        row.update({name: value for name, value in numbers.items() if name in kept})
+        if self.kind in ("softmax", "other", "scores") and all(t.blocks for t in compared):
+            self._own.append((row, numbers.keys() - _LIE))
+            self._withdraw()
+        # in other losses, or with groups or a mask, a row need not push all others
+        of_all = self.kind in ("softmax", "known") and (row["negatives"] or 0) >= rows - 1
+        of_all &= all(views.groups is None for _, views in known)
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
-        """Log the epoch of a step. An epoch ends when texts (given as numbers) occur again."""
+        """Log the epoch of a step. It ends when texts (as numbers) of every column occur again."""
+        # in a column of labels, texts occur again within an epoch
         new = [{*x.tolist()} for x in texts]
-        again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
+        again = min((len(x & self._texts) / len(x) for x in new), default=0.0)
         if again > _AGAIN:
             self._epoch, self._texts = self._epoch or step, set()
         elif not self._epoch and len(self._texts) < _MOST_TEXTS:
@@ -264,7 +272,17 @@ class Anatomy:
             self.kind = "broken"
             return {}
         with torch.autocast(views.anchors.device.type, enabled=False):
-            return dict(measure(objective, views))
+            numbers = measure(objective, views)
+            tau = temperature(RunEvidence(objective=objective))
+            if numbers["hardest_share"] is None and tau is not None and objective.has_terms:
+                pairs = objective.compare(first_rows(views))  # all anchors are done
+                share = hardest_share(objective.components(pairs), pairs, least=0.0)
+                numbers["hardest_share"] = share
+        return {
+            **numbers,
+            "temperature": tau,
+            "radial": 0.0 if objective.space == "sphere" else None,
+        }
 
     def _row(self, step: int, *, new: bool = False) -> Row:
         """Return the row of a step; add it if it is missing, or if ``new`` and of another loss."""
@@ -354,7 +372,8 @@ class Anatomy:
                 "pass the loss's temperature to the Doctor (temperature=NUMBER): the measured "
                 "gradient dissipation contains an unknown factor, so it is not judged"
             ]
-        if any(row["temperature"] and row["dissipation"] is None for row in rows):
+        unknown_unit = any(row["temperature"] and row["dissipation"] is None for row in rows)
+        if unknown_unit and self.objective is None:
             notes += [
                 "gradient dissipation is missing at some steps: the measured values are nearly "
                 "equal for all anchors, but differ from those of InfoNCE. Either the loss is not "
@@ -422,6 +441,9 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
     record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != _PLAIN[k]}
+    if anatomy.objective is not None:
+        with suppress(InputError):  # no settings describe it
+            record["objective"] = registry.as_settings(anatomy.objective)
     write_text(RunFolder(folder).diagnosis, json_text(record))
 
 
@@ -457,5 +479,7 @@ def of_recording(folder: Path) -> dict[str, RunEvidence]:
     words = record.get("words")
     if isinstance(words, Mapping) and words.keys() <= _PLAIN.keys():
         anatomy.words = Words(**words)
+    with suppress(KeyError, ValueError, TypeError):  # none, or of a file that is not loaded
+        anatomy.objective = registry.build(*record["objective"])
     records = losses if isinstance(losses, list) else [losses]
     return evidence(anatomy, [loss for loss in records if isinstance(loss, Mapping)])

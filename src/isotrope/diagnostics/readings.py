@@ -212,6 +212,11 @@ def is_contrastive(case: RunEvidence) -> bool:
 
 
 def loss_temperature(case: RunEvidence) -> float | None:
-    """Return the first temperature in ``case.losses``. None there: the measured temperature."""
+    """Return the temperature of the objective, or else the first one in ``case.losses``.
+
+    If there is none: the measured temperature.
+    """
+    if (tau := temperature(case)) is not None:
+        return tau
     temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
     return float(temperatures[0]) if temperatures else case.end("temperature")

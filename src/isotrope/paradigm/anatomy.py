@@ -14,10 +14,10 @@ MOST = 4096
 DEAD = 0.01  # below this GD an anchor hardly moves
 
 
-def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
+def hardest_share(terms: Terms, pairs: Pairs, least: float = DEAD) -> float | None:
     """Return the hardest negative's share of an anchor's weights, averaged over active anchors.
 
-    An anchor is active if its dissipation GD is at least 0.01 and some of its weights are not 0.
+    An anchor is active if its dissipation GD is at least ``least``, and not all its weights are 0.
     The result is None if no anchor is active. The hardest negative is the negative most similar to
     the anchor. Weights count by absolute value, because some objectives (VICRegGrad) have negative
     weights.
@@ -26,7 +26,7 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     weight = terms.weight.abs()
     share = weight.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)
     mass = weight.sum(dim=1)
-    active = (terms.dissipation >= DEAD) & (mass > 0)
+    active = (terms.dissipation >= least) & (mass > 0)
     return float((share[active] / mass[active]).mean()) if bool(active.any()) else None
 
 

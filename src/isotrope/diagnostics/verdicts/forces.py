@@ -259,6 +259,16 @@ def _stopping(objective: Objective) -> str:
     return "--objective.dissipation margin:0.3"
 
 
+def _reachable(case: RunEvidence) -> str:
+    if case.objective is None:
+        margin = case.settings.get("margin")
+        return case.words.instead(case.words.margin, _USUAL_MARGIN, margin)
+    if (now := parameters(case).get("margin")) is None:
+        return case.words.contrastive
+    usual = type(case.objective)().hyperparameters()["margin"]
+    return case.words.instead("a margin of {}", usual, now)
+
+
 NEVER_DISSIPATING = Verdict(
     "never-dissipating",
     "the gradient never fades, however close the positives are: a risk of overfitting",
@@ -290,11 +300,7 @@ NEVER_DISSIPATING = Verdict(
             unit="times the largest possible distance",
         ),
     ),
-    change=Change(
-        loop=lambda case: case.words.instead(
-            case.words.margin, _USUAL_MARGIN, case.settings.get("margin")
-        )
-    ),
+    change=Change(loop=_reachable),
     when=_never_dissipating,
 )
 
