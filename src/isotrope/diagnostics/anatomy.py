@@ -219,7 +219,7 @@ class Anatomy:
             numbers = self._of_known(objective, views)
             if left <= _LEFT_OUT:
                 self.objective = self.objective or objective
-            compared = []
+            compared: list[Compared] = []
         else:
             compared = joined([t for r in some for t in r.compared])
             numbers = self._compared(compared, factor)

@@ -112,11 +112,9 @@ def measure_compared(
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
         tau = None
-    if any(t.soft for t in tables):
-        return SeenBatch("scores", numbers, evidence)  # a teacher's, or those of mixed inputs
     sure = enough.pairs >= _ENOUGH and not table.rounded and enough.misfit > _TEACHER
-    if kind == "softmax" and enough.temperature is None and sure:
-        return SeenBatch("scores", numbers, evidence)  # it fits a teacher's softmax
+    if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
+        return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
     own = torch.where(

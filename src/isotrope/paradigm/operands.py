@@ -226,7 +226,8 @@ def _table(
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
         *(None not in given.edges, distance, lengths, roots),
-        *(rounded, scale, given.beside, _summed(given), given.soft),
+        *(rounded, scale, given.beside, _summed(given)),
+        soft=given.soft,
     )
     return replace(table, mask=mask & ~_left_out(table))
 

@@ -263,7 +263,7 @@ def _reachable(case: RunEvidence) -> str:
     if case.objective is None:
         margin = case.settings.get("margin")
         return case.words.instead(case.words.margin, _USUAL_MARGIN, margin)
-    if (now := parameters(case).get("margin")) is None:
+    if not isinstance(now := parameters(case).get("margin"), (int, float)):
         return case.words.contrastive
     usual = type(case.objective)().hyperparameters()["margin"]
     return case.words.instead("a margin of {}", usual, now)
