@@ -232,3 +232,16 @@ def test_the_trained_model_is_saved_unless_it_is_clearly_worse(drop: float, save
         found.add(step, DevEvaluation(100 * float(items.mean()), items))
     assert found.best == saved
     assert judge(found).numbers["saved"]["step"] == saved
+
+
+def test_only_at_the_end_is_the_trained_model_chosen(tmp_path: Path) -> None:
+    found = DevHistory(NAME, "trained")
+    for step, score in ((0, 0.50), (4, 0.499), (8, 0.2)):
+        items = np.full(80, score)
+        items[::2] += 0.1
+        found.add(step, DevEvaluation(100 * float(items.mean()), items))
+        found.ended = step == 8
+        assert (found.best, found.highest) == (0, 0)  # within noise, but step 8 is to come
+    found.ended = False
+    found.save(RunFolder(tmp_path).dev)
+    assert not DevHistory.load(RunFolder(tmp_path).dev).ended

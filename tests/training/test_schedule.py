@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import isotrope
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.diagnostics.target import examine
 from isotrope.encoders.sentence import SentenceEncoder
@@ -166,6 +167,36 @@ def test_a_run_ends_when_the_score_has_not_risen(
     assert not (outcome.output / "tokens").exists()
     assert fit(**patient, resume=True).result == outcome.result
     assert examine(outcome.output) is not None
+
+
+def test_the_original_model_stays_until_the_last_score(patient: dict, scored: list[float]) -> None:
+    """Scores within noise of the start, and then a fall: the files are those of the result."""
+    scored += [50, 49.9, 10]
+    given = {**patient, "prefer": "trained", "max_steps": 2, "patience": None}
+    outcome = fit(**given)
+    model = outcome.result.details["model"]
+    assert outcome.result.metrics["dev_best_step"] == 0
+    assert isotrope.load(outcome.output).fingerprint() == model["fingerprint"] == model["start"]
+    scored += [50, 49.9, 49.8]
+    trained = fit(**{**given, "output": f"{outcome.output}-trained"})
+    assert trained.result.metrics["dev_best_step"] == 2
+    found = isotrope.load(trained.output).fingerprint()
+    assert found == trained.result.details["model"]["fingerprint"] != model["start"]
+
+
+def test_a_score_within_noise_below_the_start_is_no_new_best(
+    patient: dict, scored: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scored += [50, 49.9, 49.8, 99]
+    given = {**patient, "prefer": "trained", "keep_every": 2}
+    outcome = fit(**{**given, "progress": True})
+    assert scored == [99]
+    assert outcome.result.metrics["dev_best_step"] == 2  # the last step, which is within noise
+    assert "no score was above the best 50.00 at step 0" in capsys.readouterr().err
+    (outcome.output / "result.json").unlink()  # killed between the last step and the end
+    resumed = fit(**given, resume=True).result
+    assert scored == [99]
+    assert resumed.details["model"] == outcome.result.details["model"]
 
 
 def test_the_rates_are_those_of_the_whole_run(patient: dict, scored: list[float]) -> None:

@@ -61,26 +61,34 @@ class DevHistory:
             last step is saved, unless its mean is lower by over two standard errors.
         scores: A dict from step to score, for all evaluations.
         evaluations: A dict from step to evaluation: the first, the best and the newest.
+        ended: Whether the newest evaluation is the last of the run. Until then, ``trained`` chooses
+            the best step, because a later model may be worse.
     """
 
     name: str
     saved: Saved = "best"
     scores: dict[int, float] = field(default_factory=dict)
     evaluations: dict[int, DevEvaluation] = field(default_factory=dict)
+    ended: bool = True
 
     def add(self, step: int, evaluation: DevEvaluation) -> None:
         """Store an evaluation; the first, the best and the newest of all evaluations are kept."""
         self.scores[step] = evaluation.value
         self.evaluations = {**self.evaluations, step: evaluation}
-        wanted = {min(self.scores), self.best, step}
+        wanted = {min(self.scores), self.highest, step}
         self.evaluations = {s: e for s, e in self.evaluations.items() if s in wanted}
 
     @property
+    def highest(self) -> int:
+        """The earliest step with the best score."""
+        return max(self.scores, key=lambda step: (self.scores[step], -step))
+
+    @property
     def best(self) -> int:
-        """The earliest step with the best score; the last step if ``trained`` chooses it."""
-        best = max(self.scores, key=lambda step: (self.scores[step], -step))
+        """The step with the best score; at the end, the last step if ``trained`` chooses it."""
+        best, rule = self.highest, self.saved == "trained" and self.ended
         first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
-        if self.saved == "trained" and best == min(self.scores) and first and last:
+        if rule and best == min(self.scores) and first and last:
             change = last.items - first.items
             if first.gold is None and change.mean() >= -2 * change.std() / np.sqrt(len(change)):
                 return max(self.scores)
@@ -93,6 +101,7 @@ class DevHistory:
         arrays: dict[str, Any] = {
             "name": np.array(self.name),
             "saved": np.array(self.saved),
+            "ended": np.array(self.ended),
             "steps": np.array(steps),
             "values": np.array([evaluation.value for evaluation in evaluations]),
             "scores": np.array([[*self.scores], [*self.scores.values()]], dtype=np.float64),
@@ -128,7 +137,7 @@ class DevHistory:
         known = {step: evaluation.value for step, evaluation in evaluations.items()}
         if "scores" in arrays:
             known = {int(step): float(value) for step, value in arrays["scores"].T}
-        return cls(name, saved, known, evaluations)
+        return cls(name, saved, known, evaluations, bool(arrays.get("ended", True)))
 
 
 EASY = 90.0

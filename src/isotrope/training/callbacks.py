@@ -248,7 +248,7 @@ class Dev:
         """Whether the last ``patience`` evaluations gave no new best score."""
         if self.patience is None or not self.scores:
             return False
-        return sum(step > self.history.best for step in self.scores) >= self.patience
+        return sum(step > self.history.highest for step in self.scores) >= self.patience
 
     def judgement(self) -> Judgement:
         """Return whether the training raised the score."""
@@ -267,13 +267,14 @@ class Dev:
         evaluation = self.score()
         value = evaluation.value
         self.history.add(step, evaluation)
+        self._mark_end()
         self.metrics.add(step, {self.column: value})
         if self.keeps_best and self.history.best == step:
             self.weights[step] = self.keep(step)
         self.history.save(RunFolder(self.metrics.path.parent).dev)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
-        at = self.history.best
+        at = self.history.highest
         best = f"best {self.scores[at]:.2f} at step {at:,}"
         shown = change if self.history.saved == "trained" else best
         self.metrics.progress.scored(step, f"{self.history.name} {value:.2f}", change, shown)
@@ -281,6 +282,11 @@ class Dev:
             since = f"in the last {self.patience} evaluations, no score was above the {best}"
             self.metrics.progress.say(f"early stopping at step {step:,}: {since}")
         self.metrics.timer.rest(time.perf_counter() - start)
+
+    def _mark_end(self) -> None:
+        """Record whether the newest evaluation is the last."""
+        last = max(self.scores, default=0) == self.metrics.module.steps
+        self.history.ended = last or self.exhausted
 
     def begin(self, step: int) -> None:
         """Score the model before training."""
@@ -319,6 +325,7 @@ class Dev:
             )
             for step, items in state_dict["items"].items()
         }
+        self._mark_end()
 
 
 def worker_gone(error: BaseException) -> bool:
