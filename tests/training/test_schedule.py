@@ -227,6 +227,33 @@ def test_what_was_interrupted_ends_at_the_same_step(
     assert_same_run(whole, fit(**broken, resume=True).output)
 
 
+def test_every_scored_and_saved_model_is_blended(
+    patient: dict, scored: list[float], tmp_path: Path
+) -> None:
+    """``between``: at the best step, and at the early stop; the steps themselves do not change."""
+    runs = []
+    for share in (1.0, 0.25):
+        scored += [10, 20, 15, 15]
+        own = {**patient, "learning_rate": 1e-2, "checkpoint_every": 1, "between": share}
+        runs.append(fit(**{**own, "output": str(tmp_path / str(share))}))
+    assert [run.result.metrics["dev_best_step"] for run in runs] == [1, 1]
+    assert [row["loss"] for row in rows(runs[0].output)] == [
+        row["loss"] for row in rows(runs[1].output)
+    ]
+    start = isotrope.load(patient["encoder"]).state_dict()
+    best = [isotrope.load(run.output).state_dict() for run in runs]
+    last = [run.encoder.state_dict() for run in runs]
+    for whole, part in (best, last):
+        for name, value in whole.items():
+            torch.testing.assert_close(part[name], start[name].lerp(value, 0.25))
+    assert any(not torch.equal(start[name], best[0][name]) for name in start)
+    scored += [10, 20, 15, 15]
+    broken = {**own, "output": str(tmp_path / "broken")}
+    with power_cut(2):
+        fit(**broken)
+    assert_same_run(runs[1].output, fit(**broken, resume=True).output)
+
+
 def test_a_score_that_rises_is_no_reason_to_stop(patient: dict, scored: list[float]) -> None:
     scored += [10, 9, 11, 10, 12, 11, 13, 12, 14, 13]
     assert fit(**patient).result.metrics["steps"] == 9

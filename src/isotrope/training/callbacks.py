@@ -5,7 +5,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -202,6 +202,7 @@ class Dev:
         every: Number of steps between scores. With 0, only the start and the end are scored.
         patience: Number of scores without a new best after which the run ends. None: all steps run.
         curves: Function that returns a dict from columns to losses of held-out records, or None.
+        saved: Function that returns a context in which the model has the weights to save.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
     """
@@ -218,9 +219,10 @@ class Dev:
         every: int,
         patience: int | None = None,
         curves: Callable[[], Mapping[str, float]] | None = None,
+        saved: Callable[[], AbstractContextManager[None]] = nullcontext,
         data: str | None = None,
     ) -> None:
-        self.curves, self.data = curves, data
+        self.curves, self.saved, self.data = curves, saved, data
         self.history, self.score, self.column = history, score, column
         self.every, self.patience = every, patience
         self.keeps_best = history.saved != "last"
@@ -259,10 +261,14 @@ class Dev:
     def evaluate(self, step: int) -> None:
         """Score the encoder after ``step`` updates; save the encoder if its score is the best."""
         start = time.perf_counter()
+        with self.saved() if step else nullcontext():  # a blend with itself changes -0.0 to 0.0
+            self._evaluate(step)
+        self.metrics.timer.rest(time.perf_counter() - start)
+
+    def _evaluate(self, step: int) -> None:
         if self.curves is not None:
             self.metrics.add(step, {**self.curves()})
         if isinstance(self.score, str):
-            self.metrics.timer.rest(time.perf_counter() - start)
             return
         evaluation = self.score()
         value = evaluation.value
@@ -281,7 +287,6 @@ class Dev:
         if self.exhausted and step != self.metrics.module.steps:
             since = f"in the last {self.patience} evaluations, no score was above the {best}"
             self.metrics.progress.say(f"early stopping at step {step:,}: {since}")
-        self.metrics.timer.rest(time.perf_counter() - start)
 
     def _mark_end(self) -> None:
         """Record whether the newest evaluation is the last."""

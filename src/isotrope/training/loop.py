@@ -151,6 +151,8 @@ class TrainingTask(ABC):
         guard = NonFiniteGuard(module, self.settings)
         trainer.attach(between, guard, loader, callbacks)
         code = make_steps(trainer, resumed)
+        if not code and isinstance(module, TextModule):
+            module.blend()
         if code:
             return Outcome(self.result(), output, code, module.encoder, first=first)
         if not first:

@@ -9,7 +9,8 @@ resumed run has the same dropout masks. A loss of sentence-transformers may repl
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class TextModule(nn.Module):
         loss: Callable[[SentenceTransformer], nn.Module] | None = None,
     ) -> None:
         super().__init__()
-        self.between, self._step = settings.between, 0
+        self.between = settings.between
         self.scaled = settings.precision == "16"  # float16 gradients are scaled
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
@@ -144,7 +145,7 @@ class TextModule(nn.Module):
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
         """Begin a step; log every ``log_every``-th batch of each data set."""
-        self.objective, self._step = self.objectives[dataset], step
+        self.objective = self.objectives[dataset]
         counted = step if number is None else number
         self._logged = counted % self.log_every == 0 or step == self.steps - 1
         self.measured, self.seen = {}, []
@@ -174,11 +175,25 @@ class TextModule(nn.Module):
         """Do nothing: the gradients are used as they are."""
 
     def after_step(self) -> None:
-        """After the last step, move the weights towards the original weights (``between``)."""
-        if self._step == self.steps - 1:
+        """Do nothing: there are no moving averages."""
+
+    def blend(self) -> None:
+        """Move the weights towards the original weights (``between``)."""
+        with torch.no_grad():
+            for parameter, start in self._start:
+                parameter.lerp_(start, 1 - self.between)
+
+    @contextmanager
+    def blended(self) -> Iterator[None]:
+        """Blend the weights while they are scored and saved, and then restore them exactly."""
+        trained = [parameter.detach().clone() for parameter, _ in self._start]
+        self.blend()
+        try:
+            yield
+        finally:
             with torch.no_grad():
-                for parameter, start in self._start:
-                    parameter.lerp_(start, 1 - self.between)
+                for (parameter, _), value in zip(self._start, trained, strict=True):
+                    parameter.copy_(value)
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser AdamW; the trainer's schedule changes the learning rate."""
