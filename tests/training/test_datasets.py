@@ -70,6 +70,20 @@ def test_each_data_set_has_its_objective(options: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.parametrize("own", [{"recipe": "auto"}, {"streaming": 40}])
+def test_a_single_data_set_may_have_a_name(options: dict[str, Any], own: dict[str, Any]) -> None:
+    given = {**options, "dev": None, "holdout": 0.0, "max_steps": 1, **own}
+    outcome = fit({"qa": QA} if "recipe" in own else [f"qa={_file(options)}"], **given)
+    (measured,) = [row for row in rows(outcome.output) if row["loss"]]
+    assert measured["loss"] == measured["loss_qa"]
+
+
+def _file(options: dict[str, Any]) -> Path:
+    path = Path(options["output"]).parent / "qa.tsv"
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in QA))
+    return path
+
+
 @pytest.mark.slow
 def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "qa.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in QA))

@@ -140,7 +140,8 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     began = time.monotonic()
     seen: dict[tuple[int, ...], tuple[str, ...]] = {}
     columns, marks = 1, set()
-    for record in islice(reading := records_of(settings, ""), _RECORDS):
+    (name,) = settings.datasets
+    for record in islice(reading := records_of(settings, name), _RECORDS):
         marks.add(record.group)
         columns = max(columns, min(len(record.texts), 3))
         own = [hash64(near_identical(text)) for text in record.texts[:2]]
@@ -161,7 +162,7 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
         held_out, spent = share if usable >= FEWEST else 0.0, time.monotonic() - began
         return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent, tokens)
-    together = held_out_together(records_of(settings, ""), share, settings.seed)
+    together = held_out_together(records_of(settings, name), share, settings.seed)
     groups = joined_groups(np.array(list(seen), np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]

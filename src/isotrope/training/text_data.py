@@ -85,13 +85,15 @@ def batches_of(
             for name in settings.datasets
         }
         return DatasetMixture(stores, settings.batch_size, settings.sampling, settings.seed)
+    (name,) = settings.datasets
     return StreamedBatches(
         folder,
-        functools.partial(records_of, settings, ""),
-        functools.partial(store_of, settings, encoder),
+        functools.partial(records_of, settings, name),
+        functools.partial(store_of, settings, encoder, name=name),
         size=settings.streaming,
         batch_size=settings.batch_size,
         seed=settings.seed,
+        name=name,
     )
 
 

@@ -36,9 +36,10 @@ class StreamedBatches:
         size: Number of records in a buffer.
         batch_size: Number of records in a batch. An incomplete last batch of a buffer is skipped.
         seed: Seed of the run.
+        name: Name of the data set.
 
     Attributes:
-        stores: Dict with the token store of the current buffer. The only key is ``""``.
+        stores: Dict with the token store of the current buffer. The only key is the name.
         steps_per_epoch: None, because the length of the data is unknown.
     """
 
@@ -53,9 +54,10 @@ class StreamedBatches:
         size: int,
         batch_size: int,
         seed: int,
+        name: str = "",
     ) -> None:
         self.folder, self.size, self.batch_size, self.seed = folder, size, batch_size, seed
-        self._records, self._build = records, build
+        self._records, self._build, self._name = records, build, name
         self._reader: Iterator[Record] = iter(())
         self._next = -1  # number of the buffer that _reader yields next
         self._reports: list[StoreReport] = []  # of each buffer so far
@@ -73,14 +75,14 @@ class StreamedBatches:
             number, first = number + 1, first + steps
         if number != self._number:
             self._begin(number, first)
-        return Drawn("", step, self._batches.indices(number, step - first))
+        return Drawn(self._name, step, self._batches.indices(number, step - first))
 
     def _begin(self, number: int, first: int) -> None:
         """Make a buffer the current one; ``first`` is its first step."""
         store = self._open(number)
         assert store is not None, "only a buffer with steps is begun"
         self._report(number)
-        self._number, self._first, self.stores = number, first, {"": store}
+        self._number, self._first, self.stores = number, first, {self._name: store}
         self._batches = Batches(store, self.batch_size, self.seed)
         for folder in self.folder.iterdir():
             if folder.is_dir() and folder.name not in ("0", str(number)):
