@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer import losses as host_losses
 
 import isotrope
@@ -67,13 +69,20 @@ NEGATIVES = ["MarginMSELoss", "DistillKLDivLoss"]
 
 
 @pytest.mark.parametrize("margins", [False, True])
+@pytest.mark.parametrize("normalizes", [False, True])
 @pytest.mark.parametrize("name", [*SCORED, *NEGATIVES])
 def test_scores_reach_the_losses_that_take_them(
-    quick: dict[str, Any], tmp_path: Path, name: str, margins: bool
+    quick: dict[str, Any], tmp_path: Path, name: str, margins: bool, normalizes: bool
 ) -> None:
     """The first loss is that of sentence-transformers itself, on the rows as they are."""
     if margins and name != "MarginMSELoss":
         pytest.skip("takes no margins")
+    if normalizes:
+        if name in SCORED:
+            pytest.skip("compares cosines")
+        modules = [*isotrope.load(quick["encoder"], device="cpu").body, Normalize()]
+        quick["encoder"] = str(tmp_path / "normalizes")
+        SentenceTransformer(modules=modules, device="cpu").save(quick["encoder"])
     numbers = np.random.default_rng(0).random((12, 3)).round(3).tolist()
     texts = [sentences(60, seed=1)[i::12][:4] for i in range(12)]
     rows: list[dict[str, object]] = []
@@ -218,3 +227,14 @@ def test_refused(quick: dict[str, Any], given: dict[str, Any], setting: str) -> 
         fit(**{**quick, "views": "adjacent"}, **given)
     assert caught.value.setting == setting
     assert not Path(quick["output"]).exists()
+
+
+def test_texts_of_one_label_are_not_pushed_apart(quick: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "labelled.csv"
+    rows = [f"{text},{i % 3}\n" for i, text in enumerate(sentences(30))]
+    file.write_text("text,label\n" + "".join(rows))
+    given = {**quick, "files": [str(file)], "max_steps": 1}
+    name = "MultipleNegativesRankingLoss"
+    with pytest.raises(SettingError, match="leave it out, or choose only columns of texts"):
+        fit(**given, loss=name)
+    fit(**given, loss=name, columns="text")

@@ -172,6 +172,7 @@ def model_card(
         evaluation = "No dev score was measured during training."
     base_model, base = _base_model(settings.encoder)
     way = f"; saved at {settings.between:.0%} of the way from the original weights"
+    way = way if settings.between < 1 else ""
     name = settings.loss or settings.objective.replace(",", ", ")
     what = f"A sentence embedding model: isotrope trained {base} with {name}."
     if step == 0 and judgement is None:
@@ -194,9 +195,10 @@ def model_card(
         batch=settings.batch_size,
         rate=_rate(settings),
         length=report.max_length,
-        trained=f"{_TRAINED[settings.freeze]}{way if settings.between < 1 else ''}"
+        trained=f"{_TRAINED[settings.freeze]}{way}"
         if lora is None
-        else f"{lora_line(lora)}; the adapters are merged into the weights, and are in `adapter/`",
+        else f"{lora_line(lora)}{way}; the adapters are merged into the weights, and are in "
+        "`adapter/`",
         matryoshka=f"the first {', '.join(map(str, prefixes))} coordinates are embeddings, too: "
         f"load the model with `truncate_dim={prefixes[-1]}`"
         if prefixes

@@ -21,7 +21,6 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, world_size
-from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
@@ -66,7 +65,7 @@ from isotrope.training.run import (
     try_objective,
     write_config,
 )
-from isotrope.training.settings import OF_SCORES, TrainSettings
+from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import (
     batch_at,
     batches_of,
@@ -75,7 +74,12 @@ from isotrope.training.text_data import (
     records_of,
 )
 from isotrope.training.text_encoder import dropouts, encoder_of, prefixes_of
-from isotrope.training.text_module import TextModule, check_loss, check_scores, host_loss
+from isotrope.training.text_module import (
+    TextModule,
+    check_loss,
+    check_record,
+    check_scores,
+)
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "mlp": MLPHead,
@@ -135,8 +139,7 @@ def check(
     for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
-            if settings.loss in OF_SCORES and not first.scores:
-                raise InputError(f"add a column of scores to the data: {settings.loss} needs it")
+            check_record(settings.loss, first)
             formed.append(resolve(settings.views, first))
     encoder = encoder_of(settings)
     settings.check_used(
@@ -272,9 +275,6 @@ def module_of(
         objectives=objectives,
         plan=plan,
         prefixes=prefixes_of(settings, encoder),
-        loss=None
-        if settings.loss is None
-        else functools.partial(host_loss, name=settings.loss, arguments=settings.loss_settings),
     )
     cut_initialize(module.head, settings.cut, what=settings.cut_what)
     return module

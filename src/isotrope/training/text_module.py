@@ -5,11 +5,12 @@ head. The head exists only in training. ``Normalize`` modules are removed, becau
 normalise the embeddings, and the norms are logged. Each data set has its own ``ObjectiveLoss``, or
 a ``CachedObjectiveLoss`` with ``micro_batch``. The two views of a single text are two passes with
 dropout (SimCSE: Gao et al., 2021). Random numbers depend only on seed, step and process, so a
-resumed run has the same dropout masks. A loss of sentence-transformers may replace the objective.
+resumed run has the same dropout masks. A loss of sentence-transformers may replace the objective;
+it gets the embeddings as the saved model returns them, after the ``Normalize`` modules.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.errors import InputError, SettingError, nearest
 from isotrope.core.views import Views
+from isotrope.data.schemas import Record
 from isotrope.data.text.batches import Batch
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.observe import loss_column, measure
@@ -55,18 +57,17 @@ class TextModule(nn.Module):
     """The module that a run trains, with the logged numbers of a step.
 
     Args:
-        settings: Settings of the run.
+        settings: Settings of the run. A loss of sentence-transformers replaces the objectives.
         encoder: Encoder to train, in place.
         head: Network on top of the encoder, used only in training; None for no head.
         objectives: Dict from names of data sets to objectives.
         plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
         prefixes: Lengths of shorter embeddings to train. A shorter embedding has the first
             coordinates of the whole embedding. The loss is the mean over all lengths.
-        loss: Function that takes the model and returns a loss of sentence-transformers. This loss
-            replaces the objectives.
 
     Attributes:
-        model: The module to train: the encoder without ``Normalize`` modules, and the head.
+        model: The module to train: the encoder without ``Normalize`` modules, and the head. With a
+            loss of sentence-transformers, the ``Normalize`` modules follow.
         losses: Dict from names of data sets to losses.
     """
 
@@ -81,14 +82,17 @@ class TextModule(nn.Module):
         objectives: Mapping[str, Objective],
         plan: Plan,
         prefixes: Sequence[int] = (),
-        loss: Callable[[SentenceTransformer], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.between = settings.between
         self.scaled = settings.precision == "16"  # float16 gradients are scaled
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
-        heads = [] if head is None else [TrainingHead(head)]
+        heads: list[nn.Module] = [] if head is None else [TrainingHead(head)]
+        if (
+            settings.loss is not None
+        ):  # it may compare dot products, and so needs the norms of the model
+            heads += list(encoder.model.children())[len(encoder.body) :]
         # not registered as a submodule, because it has the same parameters
         vars(self)["model"] = SentenceTransformer(
             modules=[*encoder.body, *heads], device=str(encoder.device)
@@ -105,15 +109,14 @@ class TextModule(nn.Module):
         trained = [p for p in encoder.parameters() if p.requires_grad] if self.between < 1 else []
         self._start = [(parameter, parameter.detach().clone()) for parameter in trained]
         vars(self)["losses"] = {
-            name: self._loss(objective, settings) if loss is None else loss(self.model)
-            for name, objective in self.objectives.items()
+            name: self._loss(objective, settings) for name, objective in self.objectives.items()
         }
 
     losses: dict[str, nn.Module]
 
-    def _loss(
-        self, objective: Objective, settings: TrainSettings
-    ) -> ObjectiveLoss | CachedObjectiveLoss:
+    def _loss(self, objective: Objective, settings: TrainSettings) -> nn.Module:
+        if settings.loss is not None:
+            return host_loss(self.model, settings.loss, settings.loss_settings)
         common: dict[str, Any] = {
             "gather_across_devices": True,
             "groups": True,
@@ -239,6 +242,19 @@ def check_loss(settings: TrainSettings) -> None:
             raise SettingError(f"{settings.loss} requires this argument", setting=f"loss.{name}")
 
 
+def check_record(loss: str | None, record: Record) -> None:
+    """Refuse a record without the scores that a loss needs, or with a label that it ignores."""
+    if loss in OF_SCORES and not record.scores:
+        raise InputError(f"add a column of scores to the data: {loss} needs it")
+    if loss is not None and record.group:
+        raise SettingError(
+            "takes no labels, and would push texts of the same label apart",
+            setting="loss",
+            value=loss,
+            remedy="leave it out, or choose only columns of texts, such as `--columns text`",
+        )
+
+
 def check_scores(loss: str | None, store: TokenStore) -> None:
     """Refuse equal scores, and scores above 1 for a loss that compares scores with cosines."""
     if not store.report.scored:
@@ -258,7 +274,7 @@ def host_loss(
 ) -> nn.Module:
     """Build a loss of sentence-transformers. A value for an argument ``guide`` names a model."""
     kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}
-    values = {key: _value(value, kinds[key]) for key, value in arguments.items()}
+    values = {key: _value(value, kinds[key], model) for key, value in arguments.items()}
     loss: nn.Module = getattr(losses, name)(model, **values)
     return loss
 
@@ -268,10 +284,10 @@ def _arguments(name: str) -> dict[str, inspect.Parameter]:
     return dict([*inspect.signature(getattr(losses, name)).parameters.items()][1:])
 
 
-def _value(value: float | str, annotation: str) -> object:
+def _value(value: float | str, annotation: str, model: SentenceTransformer) -> object:
     """Convert the value of a flag to the type of an argument."""
     if "SentenceTransformer" in annotation:
-        return SentenceEncoder.load(str(value)).model
+        return SentenceEncoder.load(str(value), device=str(model.device)).model
     if value in ("true", "false"):
         return value == "true"
     whole = isinstance(value, float) and value.is_integer() and annotation.startswith("int")
