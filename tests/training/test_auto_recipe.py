@@ -16,6 +16,7 @@ from isotrope.data.text.tokens import StoreReport
 from isotrope.data.text.views import FEWEST, Former, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
+from isotrope.training import auto_recipe
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.changes import (
     advise_first,
@@ -24,6 +25,7 @@ from isotrope.training.changes import (
     next_step,
     similarities,
 )
+from isotrope.training.early_checks import as_begun
 from isotrope.training.refit import refitted
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
@@ -240,7 +242,8 @@ def test_a_larger_budget_trains_longer_and_then_twice(
     assert epochs[0] < epochs[2]
     assert [each.refit for each in found] == [False, False, True]
     own = chosen(path, tmp_path / "run", minutes=1e-4, epochs=2.0)
-    assert (own.epochs, own.refit) == (2.0, False)
+    assert own.epochs < 2.0
+    assert not own.refit
     assert "--minutes 0.0001 has time for" in capsys.readouterr().err
     given = {"files": [str(path)], "output": str(tmp_path / "run")}
     notes = [
@@ -276,6 +279,93 @@ def test_texts_are_shortened_before_an_epoch_is(
     assert "the original model is saved if the trained one is not better" in told
     given = chosen(long, tmp_path / "run", minutes=1, max_length=256)
     assert (given.max_length, given.epochs < 1) == (256, True)
+
+
+def test_minutes_lower_the_epochs_and_steps_that_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 1.0)  # a record
+    path, texts = file_of(pairs(110), tmp_path), tmp_path / "texts.txt"
+    texts.write_text("".join(f"{a} and {b}\n" for a, b in pairs(110)))
+    for data, second in ((path, True), (texts, False)):
+        given = {"files": [str(data)], "output": str(tmp_path / "run"), "minutes": 0.5}
+        for limit, unit in (
+            ({"epochs": 50.0}, "of 50 epochs"),
+            ({"max_steps": 900}, "of 900 steps"),
+        ):
+            settings = TrainSettings.read({**given, **limit})
+            found, advice = with_recipe(settings, resume=False)
+            ((name, value),) = limit.items()
+            assert 0 < getattr(found, name) < value
+            assert advice.startswith("train longer: --minutes 0.5 has time for ")
+            assert unit in advice
+            assert ("second training" in advice) == second
+            Path(found.output).mkdir()
+            (Path(found.output) / "config.yaml").write_text(found.to_yaml())
+            again = as_begun(settings)
+            assert getattr(again, name) == getattr(found, name)
+            (Path(found.output) / "config.yaml").unlink()
+            Path(found.output).rmdir()
+    assert chosen(path, tmp_path / "run", minutes=1e4, epochs=50.0).epochs == 50
+    with pytest.raises(InputError, match="recipe"):
+        chosen(path, tmp_path / "run", minutes=5, recipe="papers", epochs=1.0)
+
+
+def test_hard_negatives_are_counted_and_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[int] = []
+    measured = auto_recipe._seconds
+
+    def seconds(few: Any, *rest: Any) -> float:
+        timed.extend(len(record) for record in few)
+        return measured(few, *rest)
+
+    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", seconds)
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: 1.0)
+    own = pairs(110)
+    rows = [(a, b, own[(i + k) % 110][1]) for i, (a, b) in enumerate(own) for k in range(1, 11)]
+    path = file_of(rows, tmp_path)
+    assert chosen(path, tmp_path / "run", minutes=1e3).epochs == round(5_000 / 1_100)
+    assert timed == [3] * 16
+
+
+def test_the_steps_that_are_given_decide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = chosen(file_of(pairs(110), tmp_path), tmp_path / "run", max_steps=2, holdout=0.4)
+    said = capsys.readouterr().err
+    assert (found.max_steps, found.log_every, found.prefer) == (2, 1, "best")
+    assert "--epochs" not in said
+    assert "--dev auto" in said
+
+
+def test_what_was_not_measured_or_held_out_is_not_stated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, dev, scored = file_of(pairs(110), tmp_path), tmp_path / "dev.tsv", tmp_path / "s.csv"
+    dev.write_text("".join(f"{a}\t{b}\n" for a, b in pairs(30)))
+    chosen(path, tmp_path / "run", dev=str(dev))
+    assert "the original model is saved if the trained one is worse\n" in capsys.readouterr().err
+    rows = [f"{a},{b},{i % 7}\n" for i, (a, b) in enumerate(pairs(110))]
+    scored.write_text("sentence1,sentence2,score\n" + "".join(rows))
+    chosen(scored, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "no loss was measured before training" in said
+    assert "there is much to learn" not in said
+    chosen(path, tmp_path / "run", loss="MultipleNegativesRankingLoss")
+    assert "length limit (32 tokens)" in capsys.readouterr().err
+    chosen(path, tmp_path / "run", loss="MultipleNegativesRankingLoss", learning_rate=1e-4)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chance_does_not_end_the_grouping(seed: int) -> None:
+    rows = [(f"question {i}", f"answer {i}") for i in range(400)]
+    records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
+    held = held_out_together(records, 0.1, seed)  # 40 on average
+    assert held is not None
+    assert held.sum() > FEWEST / 2
 
 
 def test_queries_of_a_dev_file_that_are_trained_on_are_counted(

@@ -32,7 +32,7 @@ from isotrope.paradigm import registry
 from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.refit import without_mean
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import LIMITED, TrainSettings
 from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
 
@@ -89,13 +89,13 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
     """
     given = settings.model_fields_set
     planned = recipe_applies(settings)
-    settings.check_used(warn, planned=planned or {"epochs", "max_steps"} & given)
+    settings.check_used(warn, planned=planned)
     if not planned:
-        if "objective" in given and not {"recipe", "learning_rate", "epochs"} & given:
+        if not {"recipe", "learning_rate", "epochs"} & given:
             warn(
                 f"check learning rate ({settings.learning_rate:g}), epochs ({settings.epochs:g}), "
                 f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
-                f"are SimCSE's values. --recipe auto works only for the objective {OBJECTIVE}"
+                "are SimCSE's values, or your own. --recipe auto chooses nothing in this run"
             )
         return settings, ""
     check_folder(Path(settings.output), settings, resume=resume)
@@ -106,11 +106,16 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
     facts = _facts(encoder, settings)
     rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # the choice includes what is given
-    made = [choice for choice in rule(facts, encoder, settings) if choice.name not in given]
+    made = [
+        choice
+        for choice in rule(facts, encoder, settings)
+        if choice.name not in given
+        or (choice.name in LIMITED and choice.value < getattr(settings, choice.name))
+    ]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made):
         warn(line)
-    short = next((c.why.partition("; ")[2] for c in made if c.name == "epochs"), "")
+    short = next((c.why.partition("; ")[2] for c in made if c.name in LIMITED), "")
     return chosen, f"train longer: {short}" if short else ""
 
 
@@ -138,38 +143,41 @@ def _flags(choice: Choice) -> Iterator[str]:
 def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    seen: dict[tuple[int, ...], tuple[str, ...]] = {}
+    seen: dict[tuple[tuple[int, ...], ...], tuple[str, ...]] = {}
     columns, marks = 1, set()
     (name,) = settings.datasets
     for record in islice(reading := records_of(settings, name), _RECORDS):
         marks.add(record.group)
         columns = max(columns, min(len(record.texts), 3))
-        own = [hash64(near_identical(text)) for text in record.texts[:2]]
-        own += [group_mark(record.group, "")] if record.group else []
-        seen.setdefault(tuple(own), record.texts[:2])
+        own = tuple(hash64(near_identical(text)) for text in record.texts)
+        group = (group_mark(record.group, ""),) if record.group else ()
+        seen.setdefault((own[:2] + group, own[2:]), record.texts)
     found = list(seen.values())
     if len(marks) == 1 and marks != {""} and columns == 2:
         raise InputError(ONE_GROUP.format(len(found)))
-    share, until = _share(len(found)), began + 60 * _MEASURING * (settings.minutes or math.inf)
+    chosen = not {"dev", "holdout"} & settings.model_fields_set
+    share = _share(len(found)) if chosen else settings.held_out
+    until = began + 60 * _MEASURING * (settings.minutes or math.inf)
     seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
         few = found[:: max(1, len(found) // _TIMED)][:_TIMED]
         limit = _limit(settings, encoder)
-        texts = [record[side] for side in (0, -1) for record in few]
+        texts = [text for column in _columns(few) for text in column]
         tokens = np.minimum(encoder.token_counts(texts), limit)
         seconds = len(found) * _seconds(few, encoder, limit, until)
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        held_out, spent = share if usable >= FEWEST else 0.0, time.monotonic() - began
+        held_out = share if usable >= FEWEST or not chosen else 0.0
+        spent = time.monotonic() - began
         return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent, tokens)
     together = held_out_together(records_of(settings, name), share, settings.seed)
-    groups = joined_groups(np.array(list(seen), np.uint64))
+    groups = joined_groups(np.array([pair for pair, _ in seen], np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
     scored = reading.kind == "scored pairs"
     loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder, until)
     linked = float(sizes[sizes > 1].sum() / len(found))
-    held_out = share if share * len(found) >= FEWEST else 0.0
+    held_out = share if share * len(found) >= FEWEST or not chosen else 0.0
     apart = together is not None or reading.kind == "labelled texts"
     spent = time.monotonic() - began
     return _Facts(
@@ -183,6 +191,13 @@ def _limit(settings: TrainSettings, encoder: SentenceEncoder) -> int:
     return min(settings.max_length if given else encoder.max_length, encoder.max_length)
 
 
+def _columns(records: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the texts of each pass: anchors, positives (or the same texts) and negatives."""
+    negatives = [text for record in records for text in record[2:]]
+    views = ([record[:2][side] for record in records] for side in (0, -1))
+    return [*views, *([negatives] if negatives else [])]
+
+
 def _seconds(
     few: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
 ) -> float:
@@ -193,8 +208,8 @@ def _seconds(
     took: list[float] = []
     while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
         start = time.perf_counter()
-        for side in (0, -1):
-            rows, _ = encoder.tokenize([record[side] for record in few], limit)
+        for column in _columns(few):
+            rows, _ = encoder.tokenize(column, limit)
             encoder.of_tokens(rows).square().sum().backward()
         encoder.zero_grad()
         took.append(time.perf_counter() - start)
@@ -234,16 +249,13 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     own = settings.objective_settings
     both = "this loss compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
-    why = state if facts.loss is None else f"{state} (InfoNCE without dropout: {facts.loss:.2f})"
-    wanted = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
-    wanted = settings.epochs if "epochs" in settings.model_fields_set else wanted
+    why = "no loss was measured before training, so these are the values for much to learn"
+    if facts.loss is not None:
+        why = f"{state} (InfoNCE without dropout: {facts.loss:.2f})"
+    wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     length = _length(_limit(settings, encoder), min(1.0, wanted), facts, settings)
     shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
-    epochs = _within(wanted, facts, settings, length)
-    if epochs < wanted:
-        why += f"; --minutes {settings.minutes:g} has time for {epochs:g} of {wanted:g} epochs"
-        why += ", and for no second training"
-    steps = int(epochs * facts.records * (1 - facts.held_out) / _batch(facts))
+    steps, whole, until = _until(wanted, facts, settings, length, why)
     often = [Choice("log_every", max(1, steps // _ROWS), "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
@@ -257,12 +269,16 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings, few=steps < _FEW),
-        *(_twice(facts, settings) if epochs == wanted else []),
+        *(_twice(facts, settings) if whole else []),
         *(often if steps < 10 * _ROWS else []),
-        Choice("batch_size", _batch(facts), "in a batch, each pair is compared with all others"),
-        Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
-        Choice("epochs", epochs, why),
-        Choice("warmup", 0.1, why),
+        Choice(
+            "batch_size",
+            _batch(facts, settings),
+            "in a batch, each pair is compared with all others",
+        ),
+        Choice("learning_rate", float(f"{_RATE * left:.1g}"), until.why),
+        until,
+        Choice("warmup", 0.1, until.why),
         Choice("between", 0.7, "the saved weights are a mean of original and trained weights"),
     ]
 
@@ -295,17 +311,44 @@ def _within(epochs: float, facts: _Facts, settings: TrainSettings, length: int) 
     scores = facts.seconds * facts.held_out * 2 / 3  # two forward passes; a step takes three
     shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
     left = max(planned - facts.spent - scores, planned / 10)
-    return float(f"{min(epochs, left / max(shorter * facts.seconds, 1e-9)):.3g}")
+    return min(epochs, float(f"{left / max(shorter * facts.seconds, 1e-9):.3g}"))
+
+
+def _wanted(epochs: float, facts: _Facts, settings: TrainSettings) -> float:
+    """Return the epochs to train if time suffices: those given (``--max-steps``), or ``epochs``."""
+    if settings.max_steps is not None:
+        return settings.max_steps / _steps_per_epoch(facts, settings)
+    return settings.epochs if "epochs" in settings.model_fields_set else epochs
+
+
+def _until(
+    wanted: float, facts: _Facts, settings: TrainSettings, length: int, why: str
+) -> tuple[int, bool, Choice]:
+    """Return the steps that fit into ``--minutes``, whether all do, and the choice that says so."""
+    epochs = _within(wanted, facts, settings, length)
+    steps, whole = max(1, int(epochs * _steps_per_epoch(facts, settings))), epochs >= wanted
+    most = settings.max_steps
+    fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
+    if not whole:
+        second = "" if facts.columns == 1 else ", and for no second training"
+        why += f"; --minutes {settings.minutes:g} has time for {fits}{second}"
+    if most is None:
+        return steps, whole, Choice("epochs", epochs, why)
+    steps = most if whole else steps
+    return steps, whole, Choice("max_steps", steps, why)
 
 
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
-    length = _length(min(_limit(settings, encoder), 128), 1.0, facts, settings)
+    wanted = _wanted(1.0, facts, settings)
+    length = _length(min(_limit(settings, encoder), 128), min(1.0, wanted), facts, settings)
     return [
         Choice("max_length", length, "within the encoder's own limit"),
         *_watched(facts, settings),
-        Choice("batch_size", _batch(facts), "the other texts of a batch are the negatives"),
-        Choice("epochs", _within(1.0, facts, settings, length), "each text is seen once"),
+        Choice(
+            "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"
+        ),
+        _until(wanted, facts, settings, length, "single texts need one epoch")[-1],
         Choice("between", 0.5, "the saved weights lie midway between original and trained weights"),
     ]
 
@@ -313,7 +356,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
     why = f"the original model is saved if the trained one is {'not better' if few else 'worse'}"
-    if facts.columns > 1 and facts.held_out:
+    if facts.columns > 1 and facts.held_out and settings.dev in (None, "auto"):
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
     ends = [Choice("eval_every", 0, why)]
@@ -335,6 +378,12 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     return [Choice("refit", True, why)]
 
 
-def _batch(facts: _Facts) -> int:
+def _steps_per_epoch(facts: _Facts, settings: TrainSettings) -> float:
+    return facts.records * (1 - facts.held_out) / _batch(facts, settings)
+
+
+def _batch(facts: _Facts, settings: TrainSettings) -> int:
     """Return the batch size: 64, or less for a small data set."""
+    if "batch_size" in settings.model_fields_set:
+        return settings.batch_size
     return max(2, min(_BATCH, int(0.8 * facts.records)))

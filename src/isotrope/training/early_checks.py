@@ -14,7 +14,7 @@ from isotrope.data.sources import named_errors
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import check_declared, objectives_by_dataset
-from isotrope.training.settings import CHOSEN, OF_SCORES, RunSettings, TrainSettings
+from isotrope.training.settings import CHOSEN, LIMITED, OF_SCORES, RunSettings, TrainSettings
 
 AUTO = "auto"
 """Value of a temperature for which the audit's recommendation is used."""
@@ -61,7 +61,9 @@ def check_not_taken(output: Path) -> None:
 def as_begun(settings: TrainSettings) -> TrainSettings:
     """Return the settings of a resumed run, with the values that were chosen when it began."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
-    chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
+    limited = LIMITED if settings.minutes else frozenset()
+    chosen = CHOSEN - settings.model_fields_set | limited
+    chosen = chosen if recipe_applies(settings) else frozenset()
     if not (chosen or AUTO in own.values()) or not config.is_file():
         return settings
     before = TrainSettings.read(read_yaml(config), source=str(config))

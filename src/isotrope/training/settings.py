@@ -319,7 +319,7 @@ class TrainSettings(RunSettings):
     minutes: float | None = in_steps(
         None,
         "Minutes that the command may take. --recipe auto plans them with the measured time of a "
-        "step. If time is short, there are fewer epochs and no second training (--refit).",
+        "step. If time is short, there are fewer epochs or steps and no second training (--refit).",
         gt=0,
         used=Used(
             lambda planned: planned,
@@ -482,6 +482,8 @@ CHOSEN = frozenset(
     )
 )
 """The settings that ``--recipe auto`` chooses if they are missing; the help says so."""
+LIMITED = frozenset(("epochs", "max_steps"))
+"""The settings that ``--minutes`` lowers, even if they are given."""
 for _field in map(TrainSettings.model_fields.__getitem__, CHOSEN):
     _field.json_schema_extra = {**extra_of(_field), "auto": True}
 
