@@ -90,6 +90,7 @@ def test_truncated_embeddings_are_those_of_sentence_transformers(tiny, tmp_path)
     assert encoder_name(ours) == f"{tiny.name}, 5 x float32 (20 bytes)"
     assert ours.fingerprint() not in (tiny.fingerprint(), Truncated(tiny, 6).fingerprint())
     assert Truncated(Table({"a": [1, 0]}), 1).fingerprint() is None
+    assert Truncated(CachedEncoder(Table({"a": [1, 0]})), 1).fingerprint() is None
 
 
 def test_a_vector_in_fewer_bits_is_what_sentence_transformers_stores(tiny):

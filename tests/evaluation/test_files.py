@@ -301,3 +301,12 @@ def test_ids_of_a_file_name_its_hits(model: Path, tmp_path: Path) -> None:
     table.write_text("id,text\n7,a red boat\n,an old gate\n")
     hits = files.search(model, table, "a red boat", device="cpu")
     assert {hit.place for hit in hits} == {2, 3}  # one text has no id: the lines of all
+
+
+def test_the_saved_prompts_of_every_model_are_used(model: Path) -> None:
+    theirs = SentenceEncoder.load(model, device="cpu").model
+    theirs.prompts = {"query": "the old ", "document": "number "}
+    ours = SentenceEncoder(theirs, "ours")
+    assert files.search(theirs, TEXTS, TEXTS[3]) == files.search(ours, TEXTS, TEXTS[3])
+    plain = files.search(theirs, TEXTS, TEXTS[3], query_prompt="", passage_prompt="")
+    assert plain[0].score > files.search(theirs, TEXTS, TEXTS[3])[0].score

@@ -245,6 +245,12 @@ def test_settings_that_change_the_scored_data_are_refused_in_each_spelling(
                 sweep(one)
 
 
+def test_trials_with_two_recipes_are_refused(tmp_path: Path) -> None:
+    base = {**BASE, "encoder": "all-MiniLM-L6-v2", "recipe": "auto"}
+    with refused_setting("vary"):
+        sweep(spec(tmp_path, ["objective=ntxent,infonce"], base=base))
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [

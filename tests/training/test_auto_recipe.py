@@ -143,6 +143,9 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     assert without.result.details["refit"] == again.result.details["refit"]
     assert again.result.details["model"] == outcome.result.details["model"]
     assert outcome.result.details["model"] != alone.result.details["model"]
+    before = similarities(encoder_of(TrainSettings.read(given)))
+    saved = SentenceEncoder.load(output, device="cpu")
+    assert outcome.result.details["kept"] == kept(before, saved, DevHistory("dev"))
     assert "mean of two trainings" in (output / "model" / "README.md").read_text()
     late = TrainSettings.read({**given, **held, "refit": True}).model_copy(update={"minutes": 1e-6})
     del outcome.result.details["refit"]

@@ -1,5 +1,6 @@
 """``isotrope report``: compare runs in one HTML file."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,12 +49,17 @@ def report(settings: ReportSettings) -> int:
             raise InputError(
                 f"{place(folder)} is not a folder; give the `--output` folder of `isotrope train`"
             )
+    begun = [one for one in settings.runs if RunFolder(one).config.is_file()]
+    empty = [one for one in begun if not os.path.lexists(RunFolder(one).metrics)]
+    runs = [one for one in settings.runs if one not in empty] or settings.runs
+    for folder in empty if runs is not settings.runs else []:
+        print(f"left out: {place(folder)} has no metrics.csv yet", file=sys.stderr)
     if settings.diagnose:
-        _diagnose(settings.runs, settings.plugin)
+        _diagnose(runs, settings.plugin)
     from isotrope.reports.html import write_report
 
     replaced = settings.output.exists()
-    print(write_report(settings.runs, settings.output, pictures=settings.pictures))
+    print(write_report(runs, settings.output, pictures=settings.pictures))
     if replaced:
         print("an older report was replaced; -o FILE writes to another file", file=sys.stderr)
     return 0

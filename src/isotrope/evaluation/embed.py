@@ -167,7 +167,8 @@ class Truncated:
         full = getattr(self.encoder, "fingerprint", None)
         if not callable(full) or self._precision == "int8":  # int8 depends on the first call
             return None
-        return f"{full()}, {self._stored}"
+        inner = full()
+        return None if inner is None else f"{inner}, {self._stored}"
 
 
 def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -313,17 +313,17 @@ def _places_and_texts(
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
     """Return the prompts of queries and passages: the given prompts, or else the model's."""
+    if isinstance(encoder, SentenceEncoder) and encoder.prompt and (query or passage):
+        raise InputError(
+            f"leave out the prompts that you gave: {encoder.name} puts the prompt "
+            f"{encoder.prompt!r} before every text"
+        )
+    own = own_prompts(encoder)
+    query = own[0] if query is None else query
+    passage = own[1] if passage is None else passage
     if isinstance(encoder, SentenceEncoder):
-        if encoder.prompt and (query or passage):
-            raise InputError(
-                f"leave out the prompts that you gave: {encoder.name} puts the prompt "
-                f"{encoder.prompt!r} before every text"
-            )
-        own = own_prompts(encoder)
-        query = own[0] if query is None else query
-        passage = own[1] if passage is None else passage
         encoder.check_prompts(query, passage)
-    return query or "", passage or ""
+    return query, passage
 
 
 def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:

@@ -11,7 +11,7 @@ from isotrope.diagnostics.metrics import MEASURED
 from isotrope.paradigm import registry
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.spec import TABLES, Sweep, Values
-from isotrope.training.early_checks import check_folder, check_given
+from isotrope.training.early_checks import check_folder, check_given, recipe_applies
 from isotrope.training.images.method import TRACKED
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.run import try_objective
@@ -52,11 +52,21 @@ def check_sweep(spec: Sweep) -> None:
         )
     _check_scored(spec)
     places: dict[tuple[str, ...], RunSettings] = {}
+    recipes = set[bool]()
     for values in _every(spec):
         settings = spec.run(values, spec.chosen.seeds[0])
         read = [*settings.inputs, getattr(settings, "dev", None)]
         check_outputs(spec.chosen.output, TABLES, read)
         _check_objective(settings)
+        recipes.add(isinstance(settings, TrainSettings) and recipe_applies(settings))
+        if len(recipes) > 1 and "recipe" not in {setting.name for setting in spec.varied}:
+            raise SettingError(
+                "changes whether `--recipe auto` chooses settings, such as the learning rate, so "
+                "the runs would differ in more than this",
+                setting="vary",
+                value=", ".join(setting.name for setting in spec.varied),
+                remedy="add `--recipe papers`",
+            )
         places.setdefault(tuple(str(getattr(settings, n, "")) for n in _PLACES), settings)
     for settings in places.values():
         _check_data(settings, spec.metric)

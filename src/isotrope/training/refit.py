@@ -14,9 +14,12 @@ from isotrope.core.distributed import launched_processes
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.measures.judgement import DevHistory
+from isotrope.training import changes
 from isotrope.training.progress import warn
 from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_encoder import encoder_of
 
 
 def without_mean(settings: TrainSettings) -> bool:
@@ -77,6 +80,8 @@ def refitted(
         card = card.replace(" records, views", second_time)
         encoder.save(folder.model, card=card.replace("## Citation", note, 1))
     result.details["model"]["fingerprint"] = encoder.fingerprint()
+    before = changes.similarities(encoder_of(settings))
+    result.details["kept"] = changes.kept(before, encoder, DevHistory("dev"))
     result.details["refit"] = {
         "records": second.result.details["data"]["records"],
         "seconds": second.result.metrics["seconds"],
