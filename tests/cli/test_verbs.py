@@ -235,13 +235,14 @@ def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
 def test_report_leaves_out_a_run_without_a_log(run, trained: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     begun.mkdir()
-    (begun / "config.yaml").write_text((trained / "config.yaml").read_text())
-    result = run("report", trained, begun, "-o", tmp_path / "both.html")
-    assert (result.returncode, (tmp_path / "both.html").is_file()) == (0, True)
-    assert "left out: " in result.stderr
-    assert run("report", begun, "-o", tmp_path / "none.html").returncode != 0
+    (begun / "config.yaml").write_text((trained / "run" / "config.yaml").read_text())
+    found = run("report", trained / "run", begun, "-o", tmp_path / "both.html")
+    assert (found.code, (tmp_path / "both.html").is_file()) == (0, True)
+    assert "left out: " in found.err
+    assert run("report", begun, "-o", tmp_path / "none.html").code != 0
 
 
+@pytest.mark.slow
 def test_report_diagnoses_what_was_not(run, trained: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(trained / "run", tmp_path / "run")
     command = ("report", folder, "--diagnose", "-o", tmp_path / "r.html")
