@@ -202,13 +202,13 @@ class Dev:
         every: Number of steps between scores. With 0, only the start and the end are scored.
         patience: Number of scores without a new best after which the run ends. None: all steps run.
         curves: Function that returns a dict from columns to losses of held-out records, or None.
-        saved: Function that returns a context in which the model has the weights to save.
         data: Fingerprint of the scored data, which must not change when a run is resumed. None if
             nothing is scored, or if the scored data are a part of the training data.
     """
 
     metrics: Metrics
     keep: Callable[[int], str]
+    saved: Callable[[], AbstractContextManager[None]] = nullcontext  # has the weights to save
 
     def __init__(
         self,
@@ -219,10 +219,9 @@ class Dev:
         every: int,
         patience: int | None = None,
         curves: Callable[[], Mapping[str, float]] | None = None,
-        saved: Callable[[], AbstractContextManager[None]] = nullcontext,
         data: str | None = None,
     ) -> None:
-        self.curves, self.saved, self.data = curves, saved, data
+        self.curves, self.data = curves, data
         self.history, self.score, self.column = history, score, column
         self.every, self.patience = every, patience
         self.keeps_best = history.saved != "last"

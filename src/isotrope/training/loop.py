@@ -184,6 +184,8 @@ class TrainingTask(ABC):
             last=self.module.steps,
         )
         self.dev.attach(metrics, self.keep)
+        if isinstance(self.module, TextModule):
+            self.dev.saved = self.module.blended
         own = metrics if rank() == 0 else None
         return Between(self.module, timer, checkpoints, self.dev, self.fingerprint, own)
 

@@ -207,7 +207,6 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             every=settings.eval_every,
             patience=settings.patience,
             curves=held_out_curves(settings, module, stores),
-            saved=module.blended,
             data=None if watch is None else watch.fingerprint,
         ),
         twice=settings.refit and not without_mean(settings),
