@@ -452,7 +452,7 @@ def evidence(
 ) -> dict[str, RunEvidence]:
     """Return the ``RunEvidence`` of each data set or loss by name; ``""`` if there is only one.
 
-    Of several, those with fewer than ``least`` measured steps are left out.
+    If there are several, those with fewer than ``least`` measured steps are left out.
     """
     names, records = anatomy.settings.get("series", ()), list(losses)
     if len(names) < 2:
