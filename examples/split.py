@@ -17,7 +17,7 @@ import numpy as np
 from isotrope.core import InputError
 from isotrope.data.schemas import read
 from isotrope.data.sources import record_line
-from isotrope.data.text.repeats import near_identical
+from isotrope.data.text.repeats import hash64, near_identical
 from isotrope.data.text.views import held_out_together
 
 
@@ -43,10 +43,12 @@ def main() -> None:
         records = list(read([options.file], columns=options.columns))
     except InputError as error:
         parser.error(str(error))
-    tested = held_out_together(records, options.share, options.seed)
+    held = held_out_together(records, options.share, options.seed)
+    questions = [near_identical(record.texts[0]) for record in records]
     what = "no text of a test pair is in train.jsonl"
-    if tested is None:  # answers of several questions, or too many pairs that are linked
-        questions = [near_identical(record.texts[0]) for record in records]
+    if held is not None:
+        tested = np.array([hash64(question) in held for question in questions])
+    else:  # answers of several questions, or too many pairs that are linked
         different = sorted({*questions})
         drawn = np.random.default_rng(options.seed).random(len(different)) < options.share
         chosen = {question for question, taken in zip(different, drawn, strict=True) if taken}

@@ -317,7 +317,7 @@ def test_an_objective_has_the_verdict_of_the_same_loss_by_hand(
     assert found[0].verdict == found[1].verdict
     assert found[0].change == found[1].change
     other.save(tmp_path)
-    saved = of_recording(tmp_path)
+    saved = of_recording(tmp_path)[""]
     assert saved.objective == InfoNCE(temperature=temperature)
     assert diagnose(replace(saved, kind="text")).verdict == other.diagnose(kind="text").verdict
 
