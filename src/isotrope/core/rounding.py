@@ -10,6 +10,13 @@ import math
 import torch
 from torch import Tensor
 
+WITHOUT_FLOAT64 = {"mps"}  # types of devices: Apple's GPUs
+
+
+def exact(x: Tensor) -> Tensor:
+    """Return x in float64, or in float32 if its device has no float64."""
+    return x.float() if x.device.type in WITHOUT_FLOAT64 else x.double()
+
 
 def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the largest relative error to expect in a sum of ``terms`` products, at most 0.01.

@@ -162,7 +162,7 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
         from scipy.sparse.linalg import LinearOperator, eigsh
 
     def product(v: np.ndarray) -> np.ndarray:
-        found: np.ndarray = (hessian @ torch.from_numpy(v.ravel())).double().cpu().numpy()
+        found: np.ndarray = (hessian @ torch.from_numpy(v.ravel())).cpu().double().numpy()
         return found
 
     operator = LinearOperator((hessian.size,) * 2, matvec=product, dtype=np.float64)

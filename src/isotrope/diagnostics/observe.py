@@ -6,6 +6,7 @@ import math
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import exact
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.metrics import MEASURED
@@ -99,7 +100,7 @@ def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
 
 
 def _mean_count(pairs: Pairs, against: Against) -> float:
-    return float(pairs.negative(against).sum(dim=1).double().mean())
+    return float(exact(pairs.negative(against).sum(dim=1)).mean())
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.core.rounding import exact
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.observe import (
@@ -148,7 +149,7 @@ def measure_compared(
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
-    numbers["negatives"] = float(pairs.negative().sum(dim=1).double().mean())
+    numbers["negatives"] = float(exact(pairs.negative().sum(dim=1)).mean())
     numbers["temperature"] = tau
     shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
     places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed) if shown else ()
@@ -170,7 +171,7 @@ def _of_vectors(
     some = pairs.negative().any(dim=1)
     if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
         copied = false_negative(pairs, table.pushed)[some]
-        numbers["false_negatives"] = float(copied.double().mean())
+        numbers["false_negatives"] = float(exact(copied).mean())
     numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
     numbers |= {} if mined else _passed_over(table, own, pairs.negative())
     numbers |= {} if table.both else _as_new(table, own, [len(t.anchors) for t in tables])
@@ -317,7 +318,7 @@ def _alike_twice(table: Compared, own: Tensor) -> float:
         apart = torch.cdist(rows, rows).square()
         mean = torch.where(among, apart, 0).sum(dim=1) / among.sum(dim=1)
         both += apart / mean[:, None]
-    return float(((both <= 2 * NEAR) & among).any(dim=1).double().mean())
+    return float(exact(((both <= 2 * NEAR) & among).any(dim=1)).mean())
 
 
 def _of_no_negatives(table: Compared) -> dict[str, float | None]:
@@ -359,10 +360,10 @@ def _of_infonce(
     """Return GD and the factor of the loss: InfoNCE's GD if it fits, otherwise the measured GD."""
     # InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If
     # GD is equal for all anchors but far from 1, as in DCL, the factor is None, and GD is relative.
-    scores = table.scores.double() / tau
+    scores = exact(table.scores) / tau
     other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
     expected = torch.sigmoid(other - scores.gather(1, own[:, None])[:, 0])
-    shown = force.double()
+    shown = exact(force)
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
     apart = float(torch.linalg.vector_norm(shown - multiple * expected))
     fits = apart < _EQUAL * float(torch.linalg.vector_norm(shown))
@@ -409,10 +410,10 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
 def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
     """Return the measurements of a loss that compares an anchor with at most one candidate."""
     left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # for example, beyond a margin
-    numbers: dict[str, float | None] = {"negatives": float(left.double().mean())}
+    numbers: dict[str, float | None] = {"negatives": float(exact(left).mean())}
     pushed = push.sum(dim=1) > 0
     if bool(live.any()):
-        numbers["pulled"] = float((pull > 0)[live].double().mean()) if table.both else None
+        numbers["pulled"] = float(exact((pull > 0)[live]).mean()) if table.both else None
     angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
     near, far = angle[pull > 0], angle[pushed]
     if len(near) and not len(far) and table.vectors:
@@ -431,9 +432,9 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
 
 def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
     """Whether the angle of a pair determines its pull, so that all labels are 0 or 1."""
-    x, y = angle[pulled].double(), pull[pulled].double()
-    x, y = x.argsort().argsort().double(), y / y.amax()
+    x, y = exact(angle[pulled]), exact(pull[pulled])
+    x, y = exact(x.argsort().argsort()), y / y.amax()
     if float(y.std(correction=0)) < _EQUAL:
         return True
-    both = torch.stack([x, y.argsort().argsort().double()])
+    both = torch.stack([x, exact(y.argsort().argsort())])
     return abs(float(torch.corrcoef(both)[0, 1])) > _FOLLOWS

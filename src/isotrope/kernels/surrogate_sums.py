@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import exact
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
@@ -68,7 +69,7 @@ class LazyWeights:
         self.shape = (len(mass), columns)
         self._push, self._mass = push, mass
         # float64, because an error in a factor affects the whole row; it is rounded at the end
-        self._factor = mass.new_ones((len(mass), 1), dtype=torch.float64)
+        self._factor = exact(mass.new_ones((len(mass), 1)))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -372,10 +373,10 @@ class SurrogatePairs(Pairs):
             whole: Whether the weights sum to 1 over the whole batch instead of for each anchor.
         """
         top, mass, push = self.sums.masses(self.direction, by, exponent)
-        total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
+        total, scale = exact(mass), exact(torch.ones_like(top))
         if whole:
             highest = top.amax()
-            scale = (top - highest.masked_fill(highest == -torch.inf, 0.0)).double().exp()
+            scale = exact(top - highest.masked_fill(highest == -torch.inf, 0.0)).exp()
             total = (scale * total).sum()
         scale = scale / total.where(total != 0, 1.0)
         return self._weights(AGAINST[by], lambda: push, mass) * scale[:, None]

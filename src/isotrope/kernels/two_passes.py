@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import exact
 from isotrope.core.terms import Against
 from isotrope.kernels.coupling import agree
 from isotrope.kernels.job import Gradients, Job
@@ -122,7 +123,7 @@ class _TwoPasses:
     def evaluate(self) -> Tensor:
         """Call the formula for each direction and keep its derivatives; return the value."""
         self.factors = self._everywhere(0.0)
-        loss = self.positive.new_zeros((), dtype=torch.float64)
+        loss = exact(self.positive.new_zeros(()))
         for direction in range(self.directions):
             value, (by_positive, *by), by_temperature = self._evaluate(direction)
             loss += value.sum() / self.directions

@@ -55,7 +55,7 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
             "give at least two pairs, with anchors and positives of one shape; found "
             f"{tuple(anchors.shape)} and {tuple(positives.shape)}"
         )
-    h, other = unit(anchors.double()), unit(positives.double())
+    h, other = unit(anchors.cpu().double()), unit(positives.cpu().double())
     to_positive = torch.linalg.vector_norm(h - other, dim=1)
     # one product in float64: squares are exact to 1e-16, and therefore distances to 1e-8
     squares, others = h.square().sum(dim=1, keepdim=True), other.square().sum(dim=1)

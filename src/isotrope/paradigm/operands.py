@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.core.rounding import exact
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node, Similarity
 
@@ -241,7 +242,7 @@ def _summed(given: Similarity) -> float:
     x, y = (side[side.any(dim=1)] for side in sides)  # padding is often 0
     if not bool(on.any()) or not even(x) or not even(y):
         return 1.0
-    return float(on[on > 0].double().mean() * x.norm(dim=1).mean() * y.norm(dim=1).mean())
+    return float(exact(on[on > 0]).mean() * x.norm(dim=1).mean() * y.norm(dim=1).mean())
 
 
 def _scores(anchors: Tensor, candidates: Tensor, *, distance: bool, squared: bool) -> Tensor:

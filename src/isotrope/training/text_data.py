@@ -16,6 +16,7 @@ from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.distributed import rank, rows_of
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
+from isotrope.core.rounding import exact
 from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import named_errors
@@ -253,7 +254,7 @@ def _views(encoder: SentenceEncoder, head: nn.Module, rows: Rows, seed: int) -> 
     network = nn.ModuleList([encoder, head])
     with modes_kept(network), torch.no_grad(), seeded(seed, encoder.device):
         network.train()
-        return [head(_embedded(encoder, side)).double() for side in rows[:2]]
+        return [exact(head(_embedded(encoder, side))) for side in rows[:2]]
 
 
 def _embedded(encoder: SentenceEncoder, side: Tokens) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.adapters.doctor.messages import on_the_card, words_of
+from isotrope.core.rounding import exact
 from isotrope.core.run_folder import RECORDING
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
@@ -323,7 +324,7 @@ def _repeated(columns: list[Tensor]) -> float:
         again = count[text] > 1
         if repeated is None or len(again) == len(repeated):
             repeated = again if repeated is None else repeated | again
-    return 0.0 if repeated is None else float(repeated.double().mean())
+    return 0.0 if repeated is None else float(exact(repeated).mean())
 
 
 def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
