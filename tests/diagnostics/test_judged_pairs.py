@@ -370,14 +370,24 @@ def test_an_objective_with_other_terms_that_compare_pairs_is_not_judged(ours: bo
     assert doctor.diagnose().verdict == ("not-examined",)
 
 
-def test_a_column_of_labels_repeats_within_an_epoch() -> None:
+@pytest.mark.parametrize(
+    ("labelled", "third"),
+    [(True, ""), (True, "drawn anew"), (False, "drawn anew"), (False, "of the same texts")],
+)
+def test_an_epoch_ends_when_rows_of_two_columns_occur_again(labelled: bool, third: str) -> None:
+    """Labels repeat within an epoch. Random negatives never do, or early if they are few."""
     torch.manual_seed(0)
     doctor, model = isotrope.Doctor(every=1, say=None), torch.nn.Embedding(500, 24)
-    texts, labels = torch.randint(20, 500, (96, 6)), torch.randint(0, 20, (96, 1))
+    texts, others = torch.randint(20, 500, (2, 96, 6))
+    labels = torch.randint(0, 20, (96, 1))
     for step in range(24):
         some = slice(8 * (step % 12), 8 * (step % 12) + 8)
-        a, b = (model(ids[some]).mean(dim=1) for ids in (texts, labels))
-        loss = F.cross_entropy(a @ b.T, torch.arange(8))
+        columns = [texts[some], labels[some] if labelled else others[some]]
+        if third:
+            fresh = torch.randint(20, 500, (8, 6))
+            columns.append(fresh if third == "drawn anew" else others[torch.randperm(96)[:8]])
+        a, *rest = (model(ids).mean(dim=1) for ids in columns)
+        loss = F.cross_entropy(a @ torch.cat(rest).T, torch.arange(8))
         doctor.observe(loss)
         loss.backward()
     assert [row["epoch"] for row in doctor.rows] == [0.0] * 12 + [1.0] * 12

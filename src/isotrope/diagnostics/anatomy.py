@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict
+from itertools import combinations
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Literal
@@ -241,10 +242,11 @@ class Anatomy:
         return row
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
-        """Log the epoch of a step. It ends when texts (as numbers) of every column occur again."""
-        # in a column of labels, texts occur again within an epoch
-        new = [{*x.tolist()} for x in texts]
-        again = min((len(x & self._texts) / len(x) for x in new), default=0.0)
+        """Log the epoch of a step. It ends when rows of two columns (as numbers) occur again."""
+        # labels repeat within an epoch, and negatives may be drawn anew at each step
+        pairs = [x[: len(y)].cpu() + y[: len(x)].cpu() for x, y in combinations(texts, 2)]
+        new = [{*x.tolist()} for x in pairs or texts]
+        again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
         if again > _AGAIN:
             self._epoch, self._texts = self._epoch or step, set()
         elif not self._epoch and len(self._texts) < _MOST_TEXTS:
