@@ -344,6 +344,16 @@ def test_an_objective_tells_its_own_components() -> None:
     assert seen["hardest_share"] == pytest.approx(row["hardest_share"])
 
 
+@pytest.mark.parametrize("shortest_first", [False, True])
+def test_of_nested_prefixes_of_an_objective_the_longest_is_measured(shortest_first: bool) -> None:
+    anchors, positives = batch()
+    widths = [5, 20] if shortest_first else [20, 5]
+    terms = [InfoNCE()(anchors[:, :width], positives[:, :width]) for width in widths]
+    rows = [observed(Doctor(), loss) for loss in (InfoNCE()(anchors, positives), sum(terms))]
+    for name in (*COMPONENTS, "norm", "effective_rank"):
+        assert rows[1][name] == pytest.approx(rows[0][name]), name
+
+
 def test_half_precision_is_good_for_two_digits() -> None:
     anchors, positives = batch(16, 64, dtype=torch.float32)
     half = anchors.detach().bfloat16().requires_grad_(), positives.detach().bfloat16()

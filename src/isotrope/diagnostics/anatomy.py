@@ -72,7 +72,7 @@ class Anatomy:
         rows: A list with one dict for each measured batch, and for each other step that has a
             score or another noted number. The keys are ``COLUMNS``, described in
             :mod:`isotrope.diagnostics.metrics`. A value that was not measured is None.
-        objective: The objective of isotrope that the loss contains; None for any other loss.
+        objective: The newest objective of isotrope that the loss contained; None for other losses.
         settings: Known settings of the training, named like the flags of ``isotrope train``.
         kind: Kind of the loss of the last batch. ``known``: an objective of isotrope; ``unseen``:
             the Doctor found no compared pairs; ``broken``: an embedding is NaN or infinite. Class
@@ -215,7 +215,8 @@ class Anatomy:
         row["misfit"] = left
         known = [one for r in some for one in r.known]
         if known:
-            objective, views = known[0]
+            # of nested prefixes, the longest
+            objective, views = max(known, key=lambda one: one[1].anchors.shape[1])
             self.kind = "known"
             numbers = self._of_known(objective, views)
             if left <= _LEFT_OUT:
