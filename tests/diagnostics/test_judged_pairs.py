@@ -322,6 +322,24 @@ def test_an_objective_has_the_verdict_of_the_same_loss_by_hand(
     assert diagnose(replace(saved, kind="text")).verdict == other.diagnose(kind="text").verdict
 
 
+def test_a_learnt_temperature_of_an_objective_is_read(tmp_path: Path) -> None:
+    doctor = watched(InfoNCE(temperature=torch.nn.Parameter(torch.tensor(3.0))))
+    doctor.save(tmp_path)
+    assert doctor.rows[0]["temperature"] == 3.0
+    assert doctor.diagnose(kind="text").verdict == ("negatives-not-hard",)
+    assert isotrope.diagnose(tmp_path).verdict == doctor.diagnose().verdict
+
+
+@pytest.mark.parametrize(("first", "later"), [(3.0, 0.1), (0.1, 3.0)])
+def test_an_objective_with_another_temperature_at_each_step_is_judged_by_the_newest(
+    first: float, later: float
+) -> None:
+    values = iter([first] * 2 + [later] * 10)
+    doctor = watched(lambda x, y: InfoNCE(temperature=next(values))(x, y))
+    high = doctor.diagnose(kind="text").verdict == ("negatives-not-hard",)
+    assert high == (later == 3.0)
+
+
 def test_a_margin_is_proposed_only_for_an_objective_that_has_one() -> None:
     without = RunEvidence(losses=({"name": "loss"},), objective=BarlowTwins())
     assert "margin" not in VERDICTS["never-dissipating"].change.loop(without)

@@ -220,7 +220,7 @@ class Anatomy:
             self.kind = "known"
             numbers = self._of_known(objective, views)
             if left <= _LEFT_OUT:
-                self.objective = self.objective or objective
+                self.objective = objective  # the newest, because its temperature may change
             compared: list[Compared] = []
         else:
             compared = joined([t for r in some for t in r.compared])

@@ -10,6 +10,7 @@ from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.verdict import crosses
 from isotrope.paradigm.compose import pushes
+from isotrope.paradigm.graph import number_of
 from isotrope.paradigm.objective import Objective
 
 _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
@@ -159,8 +160,7 @@ def temperature(case: RunEvidence) -> float | None:
     name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":
         return float(value.split(":")[0])
-    tau = values.get("temperature")
-    return float(tau) if isinstance(tau, (int, float)) else None
+    return number_of(values.get("temperature"))
 
 
 def _planned(case: RunEvidence, name: str) -> float | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from torch import Tensor
+
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.core.spelling import brief
@@ -126,8 +128,9 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     )
 
 
-def _plain(value: float | str) -> float | str:
+def _plain(value: float | str | Tensor) -> float | str:
     """Return a hyperparameter as a number or a word; a learnt temperature as its current value."""
+    value = value.detach() if isinstance(value, Tensor) else value
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 
 

@@ -309,7 +309,7 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     # the first step from which the temperature is known
     rows = [row for row in case.rows if row.get("temperature") is not None]
     first = case if case.objective is not None else replace(case, rows=rows)
-    tau = temperature(case) if case.objective is not None else first.first("temperature")
+    tau = first.first("temperature") or temperature(case)
     share, dead, gain = first.first("hardest_share"), first.first("dead"), gained(case)
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
