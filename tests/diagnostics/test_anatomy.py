@@ -501,7 +501,7 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
     doctor = Doctor(every=2)
     anatomy = doctor.anatomy
     with pytest.raises(ValueError, match="the log has no row yet"):
-        anatomy.note(dev=1.0)
+        anatomy.note(gradient_norm=1.0)
     for _ in range(3):
         observed(doctor, users_loss(*batch()))
     anatomy.note(gradient_norm=2.0)
@@ -514,6 +514,21 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
     assert [row["dev"] for row in rows] == [70, 70.5, None, 71]
     assert [row["gradient_norm"] for row in rows] == [None, None, 2, None]
     assert [row["norm"] is None for row in rows] == [False, True, False, False]
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_noted_score_has_the_number_of_steps_so_far(numbered: bool) -> None:
+    """Also between measured steps, and before the first."""
+    doctor = Doctor(every=10)
+    doctor.anatomy.note(dev=50.0)
+    for epoch in range(3):
+        for step in range(8):
+            observed(doctor, users_loss(*batch()), step if numbered else None)
+        doctor.anatomy.note(dev=60.0 + epoch)
+    doctor.anatomy.note(gradient_norm=2.0)
+    assert doctor.anatomy.case().scores == [(0, 50.0), (8, 60.0), (16, 61.0), (24, 62.0)]
+    assert [row["step"] for row in doctor.anatomy.measured] == [0, 10, 20]
+    assert doctor.rows[-1]["gradient_norm"] == 2.0
 
 
 def test_rows_of_notes_alone_are_no_logged_steps() -> None:

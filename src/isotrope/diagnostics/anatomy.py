@@ -106,7 +106,7 @@ class Anatomy:
         self.factor: float | None = 1.0
         self._parts: dict[int, Anatomy] = {}
         self._looked: int | None = None
-        self._passed, self._newest = 0, 0  # steps of earlier passes; number of the newest step
+        self._passed, self._newest = 0, -1  # steps of earlier passes; number of the newest step
         self._most = 0  # rows of the largest batch
         self._evidence = SoftmaxEvidence()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
@@ -202,7 +202,7 @@ class Anatomy:
         )
         if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
             return None
-        self._most = max(self._most, rows)
+        self._most, self._newest = max(self._most, rows), max(self._newest, step)
         factor = 1 / prod(x for x in divisors if any(x in r.divisors for r in some or every))
         loss = sum(r.loss for r in some) if some else every[-1].loss
         row, self._looked = self._row(step, new=True), step
@@ -312,7 +312,12 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Write numbers into the row of ``step`` (if None, the newest); a missing row is added."""
+        """Write numbers into the row of ``step``; a missing row is added.
+
+        If ``step`` is None, a dev score gets the number of steps so far, and other numbers are
+        written into the newest row.
+        """
+        step = self._newest + 1 if step is None and dev is not None else step
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
