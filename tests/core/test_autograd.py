@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from isotrope.core.autograd import nodes, softplus, unrounded
+from isotrope.core.autograd import MARK, marked, nodes, softplus, unrounded
 
 
 def test_it_is_exact_where_torchs_is_the_identity() -> None:
@@ -26,6 +26,18 @@ def test_nothing_adds_nothing() -> None:
     value = softplus(x)
     assert value == 0
     assert torch.autograd.grad(value, x)[0] == 0
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_mark_lasts_as_long_as_the_graph(twice: bool) -> None:
+    x = torch.ones(3, requires_grad=True)
+    value = marked((x * x).sum(), "content")
+    if twice:
+        torch.autograd.grad(value, x, create_graph=True)
+    torch.autograd.grad(value, x, retain_graph=True)
+    assert value.grad_fn.metadata[MARK] == "content"
+    value.backward()
+    assert MARK not in value.grad_fn.metadata
 
 
 def test_only_the_backward_pass_to_the_inputs_is_without_autocast() -> None:

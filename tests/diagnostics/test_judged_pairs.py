@@ -330,6 +330,17 @@ def test_a_learnt_temperature_of_an_objective_is_read(tmp_path: Path) -> None:
     assert isotrope.diagnose(tmp_path).verdict == doctor.diagnose().verdict
 
 
+def test_an_objective_is_read_also_after_an_earlier_gradient() -> None:
+    """Such as that of a layer, by which several losses are weighed."""
+    x = torch.randn(2, 16, 24).requires_grad_()
+    doctor, loss = isotrope.Doctor(every=1, say=None), InfoNCE()(*x)
+    torch.autograd.grad(loss, x, retain_graph=True)
+    doctor.observe(loss)
+    loss.backward()
+    assert doctor.anatomy.objective == InfoNCE()
+    assert doctor.rows[0]["temperature"] == InfoNCE().temperature
+
+
 @pytest.mark.parametrize(("first", "later"), [(3.0, 0.1), (0.1, 3.0)])
 def test_an_objective_with_another_temperature_at_each_step_is_judged_by_the_newest(
     first: float, later: float

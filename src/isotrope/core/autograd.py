@@ -26,7 +26,7 @@ def apply(
 
 
 def marked(value: Tensor, content: object) -> Tensor:
-    """Attach an object to the node that computed ``value`` until its backward pass ends."""
+    """Attach an object to the node that computed ``value`` until autograd frees the graph."""
     if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
         node: Any = value.grad_fn
         if node is not None:
@@ -36,7 +36,8 @@ def marked(value: Tensor, content: object) -> Tensor:
 
 
 def _unmark(metadata: dict[str, object], *_: object) -> None:
-    metadata.pop(MARK, None)  # a loss that is kept would keep its inputs
+    if not torch._C._autograd._get_current_graph_task_keep_graph():
+        metadata.pop(MARK, None)  # a loss that is kept would keep its inputs
 
 
 def nodes(value: Tensor, *inputs: Tensor | None) -> Iterator[Any]:
