@@ -370,6 +370,27 @@ def test_equal_texts_of_a_group_are_not_pushed_apart(grouped: bool) -> None:
     assert row["false_negatives"] == (0.0 if grouped else 1.0)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("hard", [0, 16])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_copies_that_a_loss_masks_are_not_pushed_apart(
+    masked: bool, hard: int, directions: int
+) -> None:
+    """However many other negatives there are."""
+    torch.manual_seed(0)
+    x, negatives = torch.randn(2, 16, 24).requires_grad_(), torch.randn(hard, 24)
+    copy = (torch.arange(16)[:, None] // 2 == torch.arange(16) // 2) & ~torch.eye(16).bool()
+    loss = torch.zeros(())
+    for a, b in (x, x.flip(0))[:directions]:
+        scores = F.normalize(a, dim=1) @ F.normalize(torch.cat([b, negatives]), dim=1).T / 0.1
+        mask = F.pad(copy & masked, (0, hard))
+        loss = loss + F.cross_entropy(scores.masked_fill(mask, -torch.inf), torch.arange(16))
+    reading, anatomy = GraphReading(loss), Anatomy()
+    loss.backward()
+    row = anatomy.see([reading], 0, copies=1.0)
+    assert row is not None and row["false_negatives"] == (0.0 if masked else 1.0)
+
+
 @pytest.mark.parametrize("times", [1 / 128, 65536.0])
 def test_a_multiple_of_the_observed_loss_has_its_numbers(times: float) -> None:
     x = torch.randn(2, 16, 24).requires_grad_()

@@ -238,6 +238,7 @@ class Anatomy:
         # in other losses, or with groups or a mask, a row need not push all others
         of_all = self.kind in ("softmax", "known") and (row["negatives"] or 0) >= rows - 1
         of_all &= all(views.groups is None for _, views in known)
+        of_all &= all(bool(t.mask[:, t.gradient.argmin(dim=1)].all()) for t in compared)
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
