@@ -164,6 +164,14 @@ def test_a_log_of_a_resumed_training_does_not_show_its_start() -> None:
     assert diagnose(resumed).verdict == (HEALTHY,)
 
 
+@pytest.mark.parametrize(("first", "every"), [(1, 2), (10, 10), (7, 50)])
+def test_a_log_that_begins_within_an_interval_shows_its_start(first: int, every: int) -> None:
+    """The second of two losses of a loop; a log whose step 0 half precision skipped."""
+    done = case(**DONE)
+    rows = [{**row, "step": first + every * i} for i, row in enumerate(done.rows)]
+    assert diagnose(replace(done, rows=rows)).verdict == ("nothing-left-to-learn",)
+
+
 def test_a_measured_improvement_leaves_nothing_to_say() -> None:
     improved = Judgement("improved", "training improved it", {})
     assert diagnose(replace(case(**DONE), judgement=improved)).verdict == (HEALTHY,)

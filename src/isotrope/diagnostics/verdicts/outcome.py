@@ -29,8 +29,11 @@ _MOVED = 10  # logged steps that a risen angle needs
 
 def _done_at_first(case: RunEvidence) -> float | None:
     dead = case.series("dead")
-    resumed = bool(case.rows and case.rows[0].get("step"))
-    return dead[0] if len(dead) >= _LOGGED_STEPS and not resumed else None
+    if len(dead) < _LOGGED_STEPS:
+        return None
+    # the log of a resumed training may begin later than one interval of logging
+    first, second = (row.get("step") or 0 for row in case.rows[:2])
+    return dead[0] if 2 * first <= second else None
 
 
 def _done_throughout(case: RunEvidence) -> float | None:
