@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,12 @@ from torch.nn import functional as F
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row, of_recording
+from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row, evidence, of_recording
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
 from isotrope.objectives import DCL, InfoNCE, NTXent
+from isotrope.reports.runs import read_runs
 
 GRADIENT = ("gradient_alignment", "gradient_uniformity", "embedding_gradient")
 # a graph keeps unit rows, and the norms in float32, in any order
@@ -451,7 +453,48 @@ def test_data_sets_that_take_turns_are_all_measured() -> None:
     anatomy = Anatomy(every=2)
     anatomy.settings["mixed"] = 2
     assert [step for step in range(8) if anatomy.due(step)] == [0, 1, 4, 5]
-    assert "2 data sets are judged as one" in anatomy.case().notes[0]
+    assert "2 data sets that this process saw are judged as one" in anatomy.case().notes[0]
+
+
+def test_a_data_set_without_a_measured_batch_is_named() -> None:
+    doctor = Doctor()
+    doctor.anatomy.settings["series"] = ["qa", "nli"]
+    for step in range(3):
+        doctor.noted("loss", doctor.anatomy.of("qa")._row(step, new=True), "qa")
+        doctor.rows[-1]["loss"] = 1.0
+    assert any("no batch of nli was measured" in note for note in doctor.diagnose().notes)
+
+
+def test_a_batch_without_a_graph_does_not_end_the_measuring() -> None:
+    doctor = Doctor(every=1)
+    pairs = [users_loss(*batch()) for _ in range(2)]
+    for loss in (pairs[0], torch.zeros((), requires_grad=True), torch.zeros(()), pairs[1]):
+        doctor.observe(loss)
+        if loss.requires_grad:
+            loss.backward()
+    assert not doctor.off
+    assert [row["step"] for row in doctor.rows] == [0, 3]
+
+
+def test_two_objectives_in_one_training_are_restored_from_the_folder(tmp_path: Path) -> None:
+    doctor = Doctor(every=1)
+    for _ in range(4):
+        for objective in (InfoNCE(), isotrope.objectives.MPT(margin=2.0)):
+            anchors, positives = batch(dtype=torch.float32)
+            loss = objective(anchors, positives)
+            if objective.name == "infonce":
+                doctor.observe(loss)  # at another line than the other loss
+            else:
+                doctor.observe(loss)
+            loss.backward()
+    live = {name: case.objective for name, case in evidence(doctor.anatomy, []).items()}
+    kept = {name: case.objective for name, case in of_recording(doctor.save(tmp_path)).items()}
+    assert [x.name for x in live.values() if x is not None] == ["infonce", "mpt"]
+    assert [x.name for x in kept.values() if x is not None] == ["infonce", "mpt"]
+    assert {key.split("/")[1] for key in doctor.numbers()} == set(live)
+    runs = read_runs(tmp_path)
+    assert len(runs) == 2
+    assert all(np.isfinite(run.series["loss"]).sum() == 4 for run in runs)
 
 
 def test_only_the_first_of_several_processes_prints(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import combinations
 from math import isfinite, prod
 from pathlib import Path
@@ -366,8 +366,8 @@ class Anatomy:
         rows, notes = [row for row in self.measured if self._is(row)], list[str]()
         if (sets := settings.pop("mixed", 1)) > 1:
             notes += [
-                f"the batches of {sets} data sets are judged as one: to judge each by itself, pass "
-                "a dict of losses to the trainer"
+                "to judge each data set by itself, pass a dict of losses to the trainer: the "
+                f"batches of {sets} data sets that this process saw are judged as one"
             ]
         above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
         if any(above):
@@ -450,9 +450,10 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
     record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != _PLAIN[k]}
-    if anatomy.objective is not None:
-        with suppress(InputError):  # no settings describe it
-            record["objective"] = registry.as_settings(anatomy.objective)
+    for name in anatomy.settings.get("series", [""]):
+        if (objective := anatomy.of(name).objective if name else anatomy.objective) is not None:
+            with suppress(InputError):  # no settings describe it
+                record.setdefault("objectives", {})[name] = registry.as_settings(objective)
     write_text(RunFolder(folder).diagnosis, json_text(record))
 
 
@@ -470,6 +471,9 @@ def evidence(
         name: anatomy.of(name).case([x for x in records if x.get("series") == name], **stated)
         for name in names
     }
+    for name in [name for name, case in cases.items() if not case.rows]:
+        note = f"no batch of {name} was measured (this process saw none), so it is not judged"
+        cases = {k: replace(case, notes=(*case.notes, note)) for k, case in cases.items()}
     some = {name: case for name, case in cases.items() if len(case.rows) >= least}
     return some if len(some) > 1 else {"": next(iter((some or cases).values()))}
 
@@ -488,7 +492,9 @@ def of_recording(folder: Path) -> dict[str, RunEvidence]:
     words = record.get("words")
     if isinstance(words, Mapping) and words.keys() <= _PLAIN.keys():
         anatomy.words = Words(**words)
-    with suppress(KeyError, ValueError, TypeError):  # none, or of a file that is not loaded
-        anatomy.objective = registry.build(*record["objective"])
+    objectives = record.get("objectives")
+    for name, objective in objectives.items() if isinstance(objectives, Mapping) else ():
+        with suppress(KeyError, ValueError, TypeError):  # one of a file that is not loaded
+            (anatomy.of(name) if name else anatomy).objective = registry.build(*objective)
     records = losses if isinstance(losses, list) else [losses]
     return evidence(anatomy, [loss for loss in records if isinstance(loss, Mapping)])

@@ -44,7 +44,7 @@ from isotrope.reports.panels import Scale, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.quantities import explained
-from isotrope.reports.runs import Run, read_run
+from isotrope.reports.runs import Run, read_runs
 
 _AUDIT_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
 _MOST_NAMED = 3  # runs whose faults are named in the summary
@@ -79,7 +79,7 @@ def write_report(
     check_outputs(output.parent, [output.name], read_files)
     if pictures is not None and Path(pictures).resolve() == output.resolve():
         raise InputError(f"give another folder for the pictures: {output} is the file of the page")
-    read = _named([read_run(Path(run)) for run in runs])
+    read = _named([run for folder in runs for run in read_runs(Path(folder))])
     page = _page(read, title, tables)
     with atomic_replace(output) as temporary:
         # a folder's name may not be valid UTF-8
@@ -126,7 +126,12 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
 
 
 def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str:
-    diagnoses = [read_diagnosis(run.folder) for run in runs]
+    # the data sets of one folder have one diagnosis together, shown with the first
+    folders = [None, *(run.folder for run in runs)]
+    diagnoses = [
+        None if run.folder == before else read_diagnosis(run.folder)
+        for run, before in zip(runs, folders, strict=False)
+    ]
     drawn = sections(runs)
     scales = {
         key: scale

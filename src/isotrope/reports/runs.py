@@ -2,18 +2,18 @@
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_yaml
+from isotrope.core.documents import read_json, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
-from isotrope.core.metrics_log import read_log
+from isotrope.core.metrics_log import read_lines, read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import Judgement, judgement_of
@@ -219,9 +219,37 @@ def read_run(folder: Path) -> Run:
     return Run(name, folder, settings, steps, series, result, judgement)
 
 
+def read_runs(folder: Path) -> list[Run]:
+    """Read a run folder: one run, or one for each data set or loss that the Doctor measured."""
+    run = read_run(folder)
+    log = RunFolder(run.folder)
+    read = read_json(log.diagnosis) if run.result is None and log.diagnosis.is_file() else None
+    settings = read.get("settings") if isinstance(read, Mapping) else None
+    names = settings.get("series") if isinstance(settings, Mapping) else None
+    if not isinstance(names, list) or len(names) < 2:
+        return [run]
+    lines = read_lines(log.metrics, complete=False)[1]
+    runs = []
+    for place, name in enumerate(map(str, names)):
+        rows: dict[float, dict[str, float]] = {}
+        for step, row in lines:
+            own = row.get("series", 0) == place
+            rows.setdefault(step, {}).update({k: v for k, v in row.items() if own or k == "dev"})
+        rows = {step: row for step, row in rows.items() if row}
+        steps, series = _arrays(list(run.series), rows)
+        name = f"{run.name}: {name.removeprefix('of ')}"
+        runs.append(replace(run, name=name, steps=steps, series=series))
+    return runs
+
+
 def _series(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
     """Return steps and columns of a log, with NaN if a number was not measured."""
-    names, rows = read_log(path, complete=complete)
+    return _arrays(*read_log(path, complete=complete))
+
+
+def _arrays(
+    names: Sequence[str], rows: Mapping[float, Mapping[str, float]]
+) -> tuple[Series, dict[str, Series]]:
     series = {
         name: np.array([row.get(name, math.nan) for row in rows.values()], dtype=np.float64)
         for name in names

@@ -249,6 +249,28 @@ def test_a_dictionary_of_data_sets_and_losses(tmp_path: Path) -> None:
         assert of_set == [count] * 4
 
 
+@pytest.mark.parametrize("prompted", [True, False])
+def test_one_loss_for_two_data_sets_measures_both(tmp_path: Path, prompted: bool) -> None:
+    model = scratch(layers=1)
+    data = {"first": columns("a", "p"), "second": columns("b", "a")}
+    options = {"prompts": {"a": "query: "}} if prompted else {}
+    theirs = trainer(
+        model,
+        losses.MultipleNegativesRankingLoss(model),
+        data,  # type: ignore[arg-type]
+        tmp_path,
+        max_steps=4,
+        gradient_accumulation_steps=2,
+        multi_dataset_batch_sampler="round_robin",
+        **options,
+    )
+    doctor = watching(theirs, every=1)
+    theirs.train()
+    assert not doctor.off
+    names = {"first", "second"} if prompted else {""}
+    assert {loss.get("series", "") for loss in doctor.losses.values()} == names
+
+
 def test_an_error_of_their_loss_is_theirs(tiny: SentenceTransformer, tmp_path: Path) -> None:
     class Broken(losses.MultipleNegativesRankingLoss):
         def forward(self, features: Any, labels: Any) -> torch.Tensor:

@@ -194,6 +194,8 @@ class Doctor:
         at = self.anatomy.counted(step)
         if not self.anatomy.of(line).due(at):
             return
+        if loss.grad_fn is None and (loss.requires_grad or self.rows):
+            return  # this batch has no pairs
         if loss.grad_fn is None:
             raise InputError("call observe(loss) before loss.backward(): the loss has no grad_fn")
         texts = texts_of(loss.grad_fn)
@@ -259,12 +261,20 @@ class Doctor:
             self.say(f"isotrope: {line}")
 
     def numbers(self) -> dict[str, float]:
-        """Return the newest measured numbers: a dict from ``isotrope/COLUMN`` to the number."""
-        row: Mapping[str, float | None] = next(
-            (r for r in reversed(self.rows) if any(r[name] is not None for name in LOGGED)), {}
-        )
-        values = ((name, row.get(name)) for name in LOGGED)
-        return {f"isotrope/{name}": value for name, value in values if value is not None}
+        """Return the newest measured numbers: a dict from ``isotrope/COLUMN`` to the number.
+
+        If several data sets or losses are measured, the keys are ``isotrope/NAME/COLUMN``.
+        """
+        names = self.anatomy.settings.get("series", ())
+        newest = {
+            int(r["series"] or 0): r for r in self.rows if any(r[k] is not None for k in LOGGED)
+        }
+        return {
+            f"isotrope/{f'{names[place]}/' if len(names) > 1 else ''}{column}": value
+            for place, row in newest.items()
+            for column in LOGGED
+            if (value := row[column]) is not None
+        }
 
     def diagnose(
         self,

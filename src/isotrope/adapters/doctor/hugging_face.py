@@ -78,7 +78,9 @@ class HuggingFaceEvents:
         self._temperature = doctor.anatomy.temperature
         self._trainer: Any = None
         self._replaced: Any = None
-        self._series = ""  # data set of the batch, if the trainer has a loss for each
+        self._series = ""  # data set of the batch, if the batch names it
+        self._batches = 0
+        self._divides = True  # whether the trainer divides the loss by the accumulated batches
         self._readings: list[GraphReading] = []
         self._tokens: list[Tensor] = []
         self._name = "the loss"
@@ -129,8 +131,10 @@ class HuggingFaceEvents:
         @functools.wraps(original)
         def training_step(*arguments: Any, **named: Any) -> Any:
             self._series = _dataset((arguments, named))
-            if self.doctor.off or not self._anatomy().due(self._state.global_step):
+            self._batches += 1
+            if self.doctor.off or not self._due():
                 return original(*arguments, **named)
+            self._divides = _divides(trainer, *arguments, **named)
             self._readings, self._tokens = [], []
             note_tokens = self.doctor.quietly(lambda x: self._tokens.extend(_tokens(x)))
             note_tokens((arguments, named))
@@ -139,6 +143,15 @@ class HuggingFaceEvents:
                 return original(*arguments, **named)
 
         trainer.training_step = training_step
+
+    def _due(self) -> bool:
+        """Whether to measure this batch. If unnamed data sets take turns, each is measured."""
+        anatomy = self._anatomy()
+        if self._series:
+            anatomy.settings.pop("mixed", None)
+        sets = anatomy.settings.get("mixed", 1)
+        turn = (self._batches - 1 - len(anatomy.measured)) % sets == 0
+        return turn and anatomy.due(self._state.global_step)
 
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
         """Read the settings for the diagnosis from the trainer's arguments and losses."""
@@ -172,9 +185,8 @@ class HuggingFaceEvents:
         readings, self._readings = self._readings, []
         step = self._state.global_step
         anatomy = self._anatomy()
-        row = anatomy.see(
-            readings, step, divisors=_divisors(self._trainer), copies=_repeated(self._tokens)
-        )
+        divisors = _divisors(self._trainer, divides=self._divides)
+        row = anatomy.see(readings, step, divisors=divisors, copies=_repeated(self._tokens))
         if row is None:
             return
         if self._tokens:
@@ -185,7 +197,9 @@ class HuggingFaceEvents:
             anatomy.note(step, learning_rate=rate)
         name = self._name
         if self._series:
-            name = f"{type(self._trainer.loss[self._series]).__name__} on {self._series}"
+            loss = getattr(self._trainer, "loss", None)
+            of_set = type(loss[self._series]).__name__ if isinstance(loss, Mapping) else name
+            name = f"{of_set} on {self._series}"
         self.doctor.noted(name, row, self._series)
 
     def _anatomy(self) -> Anatomy:
@@ -249,13 +263,22 @@ def scale_of(precision: object) -> float:
     return 1.0 if scaler is None else float(scaler.get_scale())
 
 
-def _divisors(trainer: Any) -> tuple[float, ...]:
+def _divides(
+    trainer: Any, model: object = None, inputs: object = None, num_items_in_batch: object = None
+) -> bool:
+    """Whether ``training_step`` divides the loss by the number of accumulated batches."""
+    by_items = getattr(trainer, "model_accepts_loss_kwargs", False)
+    whole = by_items and num_items_in_batch is not None
+    return not whole and getattr(trainer, "compute_loss_func", None) is None
+
+
+def _divisors(trainer: Any, *, divides: bool) -> tuple[float, ...]:
     """Return the numbers by which the trainer may divide a loss of the current step."""
     if trainer is None:
         return ()
     usual = trainer.args.gradient_accumulation_steps  # the last step of an epoch may have fewer
     accumulated = getattr(trainer, "current_gradient_accumulation_steps", usual)
-    return accumulated, 1 / scale_of(trainer.accelerator)
+    return accumulated if divides else 1, 1 / scale_of(trainer.accelerator)
 
 
 def _losses(trainer: Any) -> list[nn.Module]:
