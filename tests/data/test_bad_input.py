@@ -149,7 +149,7 @@ CASES: list[tuple[str, Maker, str]] = [
         content('{"text": "a"}\n{"text": "b\n'),
         "each line; this line is not JSON (Untermin",
     ),
-    ("deep.jsonl", content("[" * 90_000), "line 1: write one JSON object"),
+    ("deep.jsonl", content("[" * 90_000), "nested too deeply"),
     *(
         (
             f"deep{depth}.json{ending}",

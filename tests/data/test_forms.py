@@ -276,6 +276,9 @@ def delimited(separator: str) -> str:
         ("whole.json", json.dumps([list(row) for row in ROWS])),
         ("rows.json", json.dumps({"data": JSON}, indent=1)),
         ("one_line.json", json.dumps({"data": JSON})),
+        ("key_first.json", '{"train": [\n' + ",\n".join(map(json.dumps, JSON)) + "\n]}"),
+        ("with_first.json", '{"train": [' + ",\n".join(map(json.dumps, JSON)) + "]}"),
+        ("key_alone.json", '{"train":\n' + json.dumps(JSON) + "\n}"),
         ("plural.json", json.dumps([{"query": a, "positives": [b]} for a, b in ROWS])),
     ],
 )

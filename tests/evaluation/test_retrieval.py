@@ -253,5 +253,12 @@ def test_queries_that_a_run_was_trained_on_are_counted(tmp_path) -> None:
     assert known_queries(run, ["one"]) == 0
     run.write_settings(f"files: [{data}]\ncolumns: [gone, too]\n")  # another file by now
     assert known_queries(run, ["one"]) == 0
+    labelled, scored = tmp_path / "labelled.csv", tmp_path / "scored.csv"
+    labelled.write_text("text,label\none,a\ntwo,a\nthree,b\n")
+    run.write_settings(f"files: [{labelled}]\n")
+    assert known_queries(run, ["one", "two", "three", "four"]) == 3
+    scored.write_text("sentence1,sentence2,score\none,uno,1\ntwo,tre,0.2\n")
+    run.write_settings(f"files: [{scored}]\nloss: CoSENTLoss\n")
+    assert known_queries(run, ["one", "two", "three"]) == 2
     run.write_settings("files: [not-here.tsv]\n")
     assert known_queries(run, ["one"]) == 0

@@ -234,6 +234,16 @@ def test_the_trained_model_is_saved_unless_it_is_clearly_worse(drop: float, save
     assert judge(found).numbers["saved"]["step"] == saved
 
 
+@pytest.mark.parametrize(("shift", "saved"), [(0.0, 9), (0.3, 0)])
+def test_the_same_rule_holds_for_a_correlation(shift: float, saved: int) -> None:
+    before, after = pairs(shift, 0.1)
+    assert after.value < before.value
+    found = DevHistory("dev STS", "trained")
+    found.add(0, before)
+    found.add(9, after)
+    assert found.best == saved
+
+
 def test_only_at_the_end_is_the_trained_model_chosen(tmp_path: Path) -> None:
     found = DevHistory(NAME, "trained")
     for step, score in ((0, 0.50), (4, 0.499), (8, 0.2)):

@@ -79,6 +79,18 @@ def test_records_with_a_common_text_or_group_are_not_negatives(encoder: Sentence
     assert found["held_out_contrastive"] == 0
 
 
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_one_of_several_data_sets_has_labels(quick: dict, tmp_path: Path, order: tuple) -> None:
+    labelled = [f"{text},{place % 5}" for place, text in enumerate(sentences(60))]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *labelled]) + "\n")
+    pairs = zip(sentences(60, seed=1), sentences(60, seed=2), strict=True)
+    (tmp_path / "b.tsv").write_text("".join(f"{one}\t{two}\n" for one, two in pairs))
+    files = {"a": f"a={tmp_path}/a.csv", "b": f"b={tmp_path}/b.tsv"}
+    given = {**quick, "files": [files[name] for name in order], "holdout": 0.3, "max_steps": 1}
+    last = isotrope.fit(**{**given, "output": str(tmp_path / "run")}).history.iloc[-1]
+    assert 0 < last["trained_contrastive"] < 10
+
+
 def test_labels_of_a_run_are_its_groups(tmp_path: Path, quick: dict) -> None:
     table = tmp_path / "labelled.csv"
     rows = [f"{text},{'ab'[place % 2]}" for place, text in enumerate(sentences(40))]

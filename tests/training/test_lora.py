@@ -77,6 +77,19 @@ def test_the_weights_that_came_stay_and_the_saved_model_is_plain(lora: dict, bas
     np.testing.assert_allclose(started.encode(TEXTS), theirs, atol=1e-5)
 
 
+def test_a_share_of_the_way_is_that_share_of_the_change(
+    lora: dict, base: Path, tmp_path: Path
+) -> None:
+    runs = [
+        fit(**{**lora, "between": share, "output": str(tmp_path / str(share))}).output / "model"
+        for share in (1.0, 0.25)
+    ]
+    before, after, part = weights(base), *map(weights, runs)
+    assert any((after[name] - before[name]).abs().max() > 1e-3 for name in before)
+    for name, start in before.items():
+        torch.testing.assert_close(part[name], start.lerp(after[name], 0.25), atol=1e-6, rtol=1e-4)
+
+
 def test_the_run_says_rank_and_share(lora: dict, capsys) -> None:
     outcome = fit(**{**lora, "max_steps": 1, "progress": True}, lora_alpha=3)
     facts = json.loads((outcome.output / "result.json").read_text())["details"]["lora"]

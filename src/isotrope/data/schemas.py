@@ -449,7 +449,7 @@ def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tup
 def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
     """Pair each text with the previous text of its label, and the first text with the last.
 
-    No text is in a pair with a held-out anchor and in one with another anchor.
+    No text of a single label is in a pair with a held-out anchor and in one with another anchor.
     """
     first: dict[tuple[str, bool], Record] = {}
     before: dict[tuple[str, bool], Record] = {}

@@ -15,7 +15,7 @@ from isotrope.data.rows import HEAD, Row, Table
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
 _SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # line that Excel writes above the header
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_UNFINISHED = re.compile(r"\s*(\[\s*\{?|\{|\[.*,)\s*")  # first line of a list on several lines
+_UNFINISHED = ("[", "{", ",", ":")  # ends of a line after which JSON must continue
 _RETURN = "\ufdd0"  # replaces a carriage return in a cell: csv would end the row there
 _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missing value
 
@@ -164,7 +164,7 @@ def json_table(path: Path) -> Table:
             if not text.strip():
                 yield number, {}
                 continue
-            if not begun and _UNFINISHED.fullmatch(text):
+            if not begun and text.rstrip().endswith(_UNFINISHED):
                 yield from enumerate(_rows(_whole_json(path)), start=1)
                 return
             try:
@@ -199,7 +199,8 @@ def _whole_json(path: Path) -> object:
         return parse_json("\n".join(t for _, t in lines(path, limit=LARGEST)))
     except ValueError as error:
         raise InputError(
-            f"{place(path)}: write this file again; it is not valid JSON ({error})"
+            f"{place(path)}: write one JSON object on each line, or one list of objects; this file "
+            f"is not valid JSON ({error})"
         ) from error
 
 

@@ -196,9 +196,9 @@ def known_queries(run: RunFolder, queries: Sequence[str]) -> int:
     if not files or not all(Path(file).is_file() for file in files):
         return 0
     try:
-        reading = read(
-            files, columns=settings.get("columns") or None, groups=settings.get("groups")
-        )
+        columns, groups = settings.get("columns") or None, settings.get("groups")
+        scored = bool(settings.get("loss"))
+        reading = read(files, columns=columns, groups=groups, paired=False, scored=scored)
         known = {near_identical(record.texts[0]) for record in islice(reading, _KNOWN)}
     except InputError:  # the file has changed since the training; the scores are right all the same
         return 0

@@ -31,6 +31,8 @@ from isotrope.measures.bootstrap import (
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
+_FOR_ERRORS = 400  # resamples for a standard error that is right to 4%
+
 Outcome = Literal["improved", "within noise", "worse", "not known"]
 Saved = Literal["best", "trained", "last"]
 
@@ -57,8 +59,8 @@ class DevHistory:
 
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
-            step. ``trained``: the best step. If this is the first step, and scores are means, the
-            last step is saved, unless its mean is lower by over two standard errors.
+            step. ``trained``: the best step. If this is the first step, the last step is saved,
+            unless its score is lower by over two standard errors.
         scores: A dict from step to score, for all evaluations.
         evaluations: A dict from step to evaluation: the first, the best and the newest.
         ended: Whether the newest evaluation is the last of the run. Until then, ``trained`` chooses
@@ -89,8 +91,8 @@ class DevHistory:
         best, rule = self.highest, self.saved == "trained" and self.ended
         first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
         if rule and best == min(self.scores) and first and last:
-            change = last.items - first.items
-            if first.gold is None and change.mean() >= -2 * change.std() / np.sqrt(len(change)):
+            before, after = _draws([first, last], _FOR_ERRORS)
+            if last.value - first.value >= -2 * (after - before).std():
                 return max(self.scores)
         return best
 
@@ -231,17 +233,7 @@ def refit_line(details: Mapping[str, Any]) -> str:
 def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:
     """Return for each step of ``others`` the difference of its score from the start's score."""
     used = [history.evaluations[step] for step in (start, *others)]
-    gold, rows = used[0].gold, [np.asarray(each.items, dtype=np.float64) for each in used]
-    rng = np.random.default_rng(zlib.crc32(b"dev"))
-    draws = 100 * np.concatenate(
-        [
-            bootstrap_mean(np.stack(rows), counts)
-            if gold is None
-            else bootstrap_spearman(rows, gold, counts)
-            for counts in resampled(rng, len(rows[0]), RESAMPLES)
-        ],
-        axis=1,
-    )
+    rows, draws = [evaluation.items for evaluation in used], _draws(used, RESAMPLES)
     differences = {
         step: {"difference": evaluation.value - used[0].value, **interval(row - draws[0])}
         for step, evaluation, row in zip(others, used[1:], draws[1:], strict=True)
@@ -251,6 +243,19 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
     for step, p, n in zip(others, holm(values), changed, strict=True):
         differences[step] |= {"p": p, "changed": n}
     return differences
+
+
+def _draws(evaluations: list[DevEvaluation], resamples: int) -> np.ndarray:
+    """Return the scores of m evaluations of the same examples in b resamples, m x b."""
+    gold, rows = evaluations[0].gold, [np.asarray(e.items, np.float64) for e in evaluations]
+    rng = np.random.default_rng(zlib.crc32(b"dev"))
+    blocks = [
+        bootstrap_mean(np.stack(rows), counts)
+        if gold is None
+        else bootstrap_spearman(rows, gold, counts)
+        for counts in resampled(rng, len(rows[0]), resamples)
+    ]
+    return np.asarray(100 * np.concatenate(blocks, axis=1))
 
 
 def _measurable(number: Mapping[str, float], sign: int) -> bool:

@@ -1,7 +1,7 @@
 """The data of a training on text: records, tokenised data sets, batches and held-out records."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, DatasetMixture, collate
-from isotrope.data.text.repeats import hash64, joined_groups
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 from isotrope.data.text.views import ONE_GROUP, held_out_alone, held_out_together
@@ -51,7 +51,7 @@ _CHUNK = 64  # texts embedded at once
 Tokens = Sequence[Sequence[int] | NDArray[Any]]
 """Token ids of some texts."""
 Rows = tuple[Tokens, Tokens, list[NDArray[Any]]]
-"""Token ids of anchors and of positives, and a list of a hash of each record's group, if any."""
+"""Token ids of anchors and of positives, and a list of hashes: of each record's group or anchor."""
 
 
 def records_of(settings: TrainSettings, name: str) -> Reading:
@@ -179,24 +179,29 @@ def held_out_curves(
     if count < 2:
         return None
     stride = max(1, count // MOST_HELD_OUT)
-    every = chain.from_iterable(store.held_out() for store in stores.values())
-    texts = list(islice(every, 0, count, stride))[:MOST_HELD_OUT]
+    every = chain.from_iterable(map(_marked, stores.values()))
+    texts, marks = zip(*list(islice(every, 0, count, stride))[:MOST_HELD_OUT], strict=True)
     prompts = prompts_of(settings, module.encoder)
     records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
     first, last = (
         module.encoder.tokenize([record[:2][-side] for record in records], settings.max_length)[0]
         for side in (0, 1)
     )
-    found = [s.held_out_groups for s in stores.values() if s.held_out_groups is not None]
-    labels = [np.concatenate(found).view(np.uint64)[:count:stride][:MOST_HELD_OUT]] if found else []
     return functools.partial(
         held_out_losses,
         module.encoder,
         module.head,
-        (first, last, labels),
+        (first, last, [np.array(marks, np.uint64)]),
         _trained_rows(list(stores.values()), len(records)),
         seed=settings.seed,
     )
+
+
+def _marked(store: TokenStore) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """Yield the held-out records, each with a hash of its group or, without groups, its anchor."""
+    groups = store.held_out_groups
+    for number, record in enumerate(store.held_out()):
+        yield record, int(group_mark("", record[0]) if groups is None else groups[number])
 
 
 def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
@@ -209,9 +214,9 @@ def _trained_rows(stores: Sequence[TokenStore], count: int) -> Rows:
         own = places[(places >= start) & (places < start + len(store))] - start
         for side, rows in enumerate(sides):
             rows += store.rows(own, min(side, store.columns - 1))
-        labels += store.labels(own)
+        labels += store.labels(own) or [store.groups(own, 0)]
         start += len(store)
-    return *sides, [np.concatenate(labels)] if labels else []
+    return *sides, [np.concatenate(labels)]
 
 
 def held_out_losses(

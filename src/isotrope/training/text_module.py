@@ -106,8 +106,12 @@ class TextModule(nn.Module):
         self.seen: list[Views] = []
         self.gradient_norm: float | None = None
         self._logged = False
-        trained = [p for p in encoder.parameters() if p.requires_grad] if self.between < 1 else []
-        self._start = [(parameter, parameter.detach().clone()) for parameter in trained]
+        self._start = [
+            (parameter, parameter.detach().clone())
+            for name, parameter in encoder.named_parameters()
+            # of LoRA, B alone: it starts at zero, so the share of B is that of the change B A
+            if parameter.requires_grad and self.between < 1 and ".lora_A." not in name
+        ]
         vars(self)["losses"] = {
             name: self._loss(objective, settings) for name, objective in self.objectives.items()
         }

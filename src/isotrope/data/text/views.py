@@ -72,7 +72,7 @@ _LARGEST = 10  # a held-out set of linked pairs is at most a tenth of all held-o
 def held_out_together(
     records: Iterable[Record], holdout: float, seed: int
 ) -> frozenset[int] | None:
-    """Return the hashes of all texts of held-out pairs. No such text is trained on.
+    """Return the hashes of all texts of held-out pairs. No training pair has such a text.
 
     Pairs that share a text, directly or through other pairs, form a set, which is held out or
     trained on as a whole. If a set exceeds a tenth of all pairs to hold out, it is trained on.
@@ -129,8 +129,8 @@ class Former:
         holdout: Share of the records that is never trained on.
         seed: Seed of the choice of held-out records.
         held: Result of :func:`held_out_together`. If None, the hash of each anchor decides.
-        scored: Whether a pair with a negative that is held out is skipped as a whole. If False,
-            only this negative is skipped.
+        scored: Whether negatives that are held out stay, because each record needs a score for as
+            many negatives as the first. If False, these negatives are skipped.
         neighbours: Number of adjacent pairs skipped so far, because they share a text with a
             held-out pair, or because reading began within their document.
         negatives: Number of negatives skipped so far, because held-out pairs have their texts.
@@ -153,10 +153,8 @@ class Former:
         for record in records:
             texts, scores = record.texts, record.scores
             held = chosen(texts[0]) if self.held is None else self._has(texts[0])
-            if self.held and not held and any(known := [*map(self._has, texts)]):
+            if not (held or self.scored) and any(known := [*map(self._has, texts)]):
                 self.negatives += sum(known)
-                if self.scored:
-                    continue
                 texts = tuple(compress(texts, map(not_, known)))
                 scores = tuple(compress(scores, map(not_, known[1:])))
             yield Formed(texts, held, False, record.group, scores, record.line)
