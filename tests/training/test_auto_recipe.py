@@ -29,6 +29,7 @@ from isotrope.training.early_checks import as_begun
 from isotrope.training.refit import refitted
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
+from isotrope.training.text_data import batches_of
 from isotrope.training.text_encoder import encoder_of
 
 WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold", "bright", "dark")
@@ -167,6 +168,50 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     assert "The unchanged embedding model" in card
     assert "the rejected model (step 3)" in card
     assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
+
+
+def test_hard_negatives_do_not_lower_the_share_that_is_held_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"question {i}", f"answer {i}", f"wrong {k}") for i in range(300) for k in range(20)]
+    assert chosen(file_of(rows, tmp_path), tmp_path / "run").holdout == 0.15
+    assert "6,000 pairs with hard negatives:" in capsys.readouterr().err  # none shares a text
+    assert chosen(file_of(rows[:4000], tmp_path), tmp_path / "run").dev is None  # of 200 pairs
+
+
+def test_a_group_may_be_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("anchor", "positive", "of")]
+    rows += [(f"ask {i}", f"answer {i}", f"g{i % 5}" if i % 3 else "") for i in range(60)]
+    chosen(file_of(rows, tmp_path), tmp_path / "run", groups="of")
+    assert "60 pairs, 67% of which share a text" in capsys.readouterr().err
+
+
+def test_a_share_to_hold_out_is_scored_only_if_the_score_can_be_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"output": tmp_path / "run", "holdout": 0.3}
+    assert chosen(file_of(pairs(110), tmp_path), **own).dev == "auto"
+    capsys.readouterr()
+    texts = tmp_path / "short.txt"
+    texts.write_text("".join(f"a text number {i}\n" for i in range(400)))  # too short to be cut
+    for path in (file_of(pairs(40), tmp_path), texts):
+        found = chosen(path, **own)
+        assert (found.dev, found.holdout, found.eval_every) == (None, 0.3, 0)
+        assert "too few records to hold some out for a score" in capsys.readouterr().err
+    chosen(path, **own, dev=None)
+    said = capsys.readouterr().err
+    assert "is saved if" not in said
+    assert "too few" not in said
+
+
+@pytest.mark.parametrize("labels", [0, 10])
+def test_a_batch_fits_into_what_is_not_held_out(labels: int, tmp_path: Path) -> None:
+    rows: list[tuple[str, ...]] = [(a, b) for a, b in pairs(60)]
+    if labels:
+        rows = [("text", "label"), *((f"text {i}", f"l{i % labels}") for i in range(40))]
+    found = chosen(file_of(rows, tmp_path), tmp_path / "run", holdout=0.4)
+    batches = batches_of(found, encoder_of(found), tmp_path / "tokens")
+    assert found.batch_size <= sum(map(len, batches.stores.values()))
 
 
 def test_linked_pairs_are_held_out_together() -> None:

@@ -14,7 +14,7 @@ easy, so a high score proves no understanding. Compare scores only on the same r
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -41,7 +41,8 @@ RankMetric = Literal["mrr@10", "ndcg@10"]
 _SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
 _HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are read
 _WORDS = 8  # fewest words of a single text that is cut in two
-_LEAST = 20  # fewest pairs of a held-out task
+LEAST = 20
+"""Fewest pairs of a held-out task."""
 
 
 @dataclass(frozen=True)
@@ -173,25 +174,31 @@ def holdout_set(
             in several records, the number of the first record counts.
         others: Texts that are ranked besides the targets.
     """
-    halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
-    usable: dict[tuple[str, str], int] = {}
-    for number, (a, b) in enumerate(halves):
-        if a and b and a != b:
-            usable.setdefault((a, b), number)
-    if len(usable) < _LEAST:
+    found = usable(records, views)
+    if len(found) < LEAST:
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
             "hold out more records, for example with `--holdout 0.2`, or give `--dev` an STS file "
-            f"or a retrieval folder: found {len(usable)} {kind} among {len(records)} held-out "
-            f"records, but `--dev auto` needs {_LEAST}"
+            f"or a retrieval folder: found {len(found)} {kind} among {len(records)} held-out "
+            f"records, but `--dev auto` needs {LEAST}"
         )
-    pairs = list(usable)
+    pairs = list(found)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
     drawn = [pairs[i] for i in order]
     data = from_pairs([*drawn[:-1], (*drawn[-1], *others)])
     if groups is not None:
-        _share_targets(data, drawn, [int(groups[usable[pair]]) for pair in drawn])
+        _share_targets(data, drawn, [int(groups[found[pair]]) for pair in drawn])
     return data
+
+
+def usable(records: Iterable[Sequence[str]], views: str) -> dict[tuple[str, str], int]:
+    """Return the different pairs of query and target, each with the number of its first record."""
+    halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
+    pairs: dict[tuple[str, str], int] = {}
+    for number, (query, target) in enumerate(halves):
+        if query and target and query != target:
+            pairs.setdefault((query, target), number)
+    return pairs
 
 
 def _share_targets(

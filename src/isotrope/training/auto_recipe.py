@@ -24,22 +24,23 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
+from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
-from isotrope.data.text.views import FEWEST, ONE_GROUP, held_out_together
+from isotrope.data.text.views import FEWEST, ONE_GROUP, Former
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.dev_score import LEAST, usable
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
 from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.refit import without_mean
 from isotrope.training.settings import LIMITED, TrainSettings
-from isotrope.training.text_data import records_of
+from isotrope.training.text_data import held_out_of, records_of
 from isotrope.training.text_encoder import encoder_of
 
 _BATCH = 64
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
-_WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
 _TIMED = 16  # records whose forward and backward pass is timed
 _MEASURING = 0.05  # share of --minutes after which no further batch or pass is measured
@@ -70,9 +71,10 @@ class Choice:
 class _Facts:
     """The facts that the choices depend on."""
 
-    records: int  # number of different records
+    records: int  # number of different records; a pair has one for each of its negatives
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
-    held_out: float  # share of the records to hold out; 0 if there are too few records
+    trained: int  # number of records that are not held out
+    held_out: float  # share of the records to hold out; 0 if too few can be ranked for a score
     linked: float  # share of the pairs that have a text in common with another pair
     apart: bool  # whether held-out pairs share no text with the others
     loss: float | None  # InfoNCE of pairs before training; None if it was not measured
@@ -143,45 +145,47 @@ def _flags(choice: Choice) -> Iterator[str]:
 def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    seen: dict[tuple[tuple[int, ...], ...], tuple[str, ...]] = {}
-    columns, marks = 1, set()
+    seen: dict[tuple[int, ...], Record] = {}
     (name,) = settings.datasets
     for record in islice(reading := records_of(settings, name), _RECORDS):
-        marks.add(record.group)
-        columns = max(columns, min(len(record.texts), 3))
-        own = tuple(hash64(near_identical(text)) for text in record.texts)
-        group = (group_mark(record.group, ""),) if record.group else ()
-        seen.setdefault((own[:2] + group, own[2:]), record.texts)
-    found = list(seen.values())
+        seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
+    found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
+    columns, marks = min(3, max(map(len, seen))), {record.group for record in found}
     if len(marks) == 1 and marks != {""} and columns == 2:
         raise InputError(ONE_GROUP.format(len(found)))
     chosen = not {"dev", "holdout"} & settings.model_fields_set
-    share = _share(len(found)) if chosen else settings.held_out
+    share = _share(len(pairs)) if chosen else settings.held_out
+    views = "dropout" if columns == 1 else "pairs"
+    together = held_out_of(settings.model_copy(update={"holdout": share}), name)
+    formed = Former(views, share, settings.seed, together).form(found)
+    held = [record.texts for record in formed if record.held]
+    enough = len(usable(held, views)) >= LEAST
+    if chosen:
+        enough &= share * len(usable((record.texts for record in found), views)) >= FEWEST
+        held = held if enough else []
     until = began + 60 * _MEASURING * (settings.minutes or math.inf)
     seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
-        few = found[:: max(1, len(found) // _TIMED)][:_TIMED]
+        few = [record.texts for record in found[:: max(1, len(found) // _TIMED)][:_TIMED]]
         limit = _limit(settings, encoder)
         texts = [text for column in _columns(few) for text in column]
         tokens = np.minimum(encoder.token_counts(texts), limit)
         seconds = len(found) * _seconds(few, encoder, limit, until)
-    if columns == 1:
-        usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        held_out = share if usable >= FEWEST or not chosen else 0.0
-        spent = time.monotonic() - began
-        return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent, tokens)
-    together = held_out_together(records_of(settings, name), share, settings.seed)
-    groups = joined_groups(np.array([pair for pair, _ in seen], np.uint64))
-    _, sizes = np.unique(groups, return_counts=True)
-    rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
-    scored = reading.kind == "scored pairs"
-    loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder, until)
-    linked = float(sizes[sizes > 1].sum() / len(found))
-    held_out = share if share * len(found) >= FEWEST or not chosen else 0.0
-    apart = together is not None or reading.kind == "labelled texts"
+    loss, linked, scored = None, 0.0, reading.kind == "scored pairs"
+    if columns > 1:
+        own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
+        groups = joined_groups(np.array(own, np.uint64))
+        _, sizes = np.unique(groups, return_counts=True)
+        linked = float(sizes[sizes > 1].sum() / len(pairs))
+        rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
+        texts = [record.texts for record in pairs.values()]
+        if not scored:
+            loss = _loss([texts[row] for row in rows], groups[rows], encoder, until)
+    apart = columns == 1 or together is not None or reading.kind == "labelled texts"
     spent = time.monotonic() - began
     return _Facts(
-        len(found), columns, held_out, linked, apart, loss, seconds, spent, tokens, scored
+        *(len(found), columns, len(found) - len(held), share if enough else 0.0, linked, apart),
+        *(loss, seconds, spent, tokens, scored),
     )
 
 
@@ -359,14 +363,18 @@ def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> li
     if facts.columns > 1 and facts.held_out and settings.dev in (None, "auto"):
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
+    given = "dev" in settings.model_fields_set
+    if given and settings.dev is None:
+        return []
+    if not (given or facts.held_out):
+        hint = "there are too few records to hold some out for a score; add `--dev FILE`"
+        return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
         ends.append(Choice("prefer", "best" if few else "trained", why))
-    if "dev" in settings.model_fields_set:
+    if given:
         return ends
-    held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
-    hint = "there are too few records to hold some out; add `--dev FILE` to score the model"
-    return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, hint)]
+    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), *ends]
 
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
@@ -379,11 +387,11 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
 
 
 def _steps_per_epoch(facts: _Facts, settings: TrainSettings) -> float:
-    return facts.records * (1 - facts.held_out) / _batch(facts, settings)
+    return facts.trained / _batch(facts, settings)
 
 
 def _batch(facts: _Facts, settings: TrainSettings) -> int:
     """Return the batch size: 64, or less for a small data set."""
     if "batch_size" in settings.model_fields_set:
         return settings.batch_size
-    return max(2, min(_BATCH, int(0.8 * facts.records)))
+    return max(2, min(_BATCH, int(0.8 * facts.trained)))
