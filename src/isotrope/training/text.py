@@ -343,7 +343,7 @@ class TextTask(TrainingTask):
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
             warn(_seen_in_training(self.watch, settings, known=known))
-        twice = ", and about as many for a second training" if settings.refit else ""
+        twice = ", and about as many for a second training" if self.twice else ""
         say(
             f"{self.module.steps:,} steps with batches of {settings.batch_size}{pieces}{twice}; "
             f"views: {report.views}; dropout {dropout}; pooling {encoder.pooling}"
