@@ -318,7 +318,7 @@ def test_texts_are_shortened_before_an_epoch_is(
     monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 1.0)  # a record
     rows = [(f"{a} {i}", f"{i} {b} {'word ' * 300}") for i in range(3) for a, b in pairs(100)]
     long = file_of(rows, tmp_path)
-    found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 2.5, 4, 60)]
+    found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 3, 4, 60)]
     assert [each.max_length for each in found] == [64, 64, 128, 256]
     assert found[0].epochs < 1 <= min(each.epochs for each in found[1:])
     assert [each.prefer for each in found] == ["best", "best", "best", "trained"]
@@ -357,6 +357,20 @@ def test_minutes_lower_the_epochs_and_steps_that_are_given(
     assert chosen(path, tmp_path / "run", minutes=1e4, epochs=50.0).epochs == 50
     with pytest.raises(InputError, match="recipe"):
         chosen(path, tmp_path / "run", minutes=5, recipe="papers", epochs=1.0)
+
+
+def test_the_time_of_all_scores_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 0.1)  # a record
+    path, dev = file_of(pairs(110), tmp_path), tmp_path / "dev.tsv"
+    epochs = []
+    for count in (30, 300):
+        dev.write_text("".join(f"a red lamp {i}\tfind me {i}\n" for i in range(count)))
+        for every in (0, 1):
+            given = {"dev": str(dev), "eval_every": every, "minutes": 1, "epochs": 40.0}
+            epochs.append(chosen(path, tmp_path / "run", **given).epochs)
+    few, few_often, many, many_often = epochs
+    assert few > many > many_often
+    assert few > few_often
 
 
 def test_hard_negatives_are_counted_and_timed(

@@ -43,6 +43,8 @@ _HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are
 _WORDS = 8  # fewest words of a single text that is cut in two
 LEAST = 20
 """Fewest pairs of a held-out task."""
+MOST = 1_000
+"""Most pairs of a held-out task; more are not scored."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class DevMetric:
         records: Number of held-out records that were read; 0 if other data are scored.
         trained_on: Number of held-out records with a text of the training data; None if unknown.
         queries: The texts of the queries; empty if the score is not a mean over queries.
+        texts: All texts of the data of ``--dev``, which are embedded for a score.
     """
 
     name: str
@@ -64,6 +67,7 @@ class DevMetric:
     records: int = 0
     trained_on: int | None = None
     queries: Sequence[str] = ()
+    texts: Sequence[str] = ()
 
 
 def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
@@ -76,6 +80,7 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
             score,
             fingerprint(data, metric),
             queries=data.queries,
+            texts=[*data.queries, *data.corpus],
         )
     return _of_scores(load_sts_file(path), f"dev STS Spearman ({path.name})")
 
@@ -83,7 +88,8 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
 def _of_scores(subset: Subset, name: str) -> DevMetric:
     """Return the dev score of scored pairs."""
     data = fingerprint(subset.scores, subset.first, subset.second)  # without the file's name
-    return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data)
+    texts = [*subset.first, *subset.second]
+    return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data, texts=texts)
 
 
 def _is_sts(path: Path) -> bool:
@@ -153,7 +159,7 @@ def _named(metric: RankMetric, sets: Sequence[RetrievalSet]) -> str:
 def holdout_set(
     records: Sequence[Sequence[str]],
     views: str,
-    limit: int = 1000,
+    limit: int = MOST,
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     others: Sequence[str] = (),

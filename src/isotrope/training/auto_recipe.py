@@ -14,9 +14,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,15 +28,17 @@ from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.dev_score import LEAST, usable
+from isotrope.evaluation.dev_score import LEAST, MOST, dev_metric_of_file, usable
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
 from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.refit import without_mean
 from isotrope.training.settings import LIMITED, TrainSettings
-from isotrope.training.text_data import held_out_of, records_of
+from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
 from isotrope.training.text_encoder import encoder_of
+
+T = TypeVar("T")
 
 _BATCH = 64
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
@@ -78,7 +80,8 @@ class _Facts:
     linked: float  # share of the pairs that have a text in common with another pair
     apart: bool  # whether held-out pairs share no text with the others
     loss: float | None  # InfoNCE of pairs before training; None if it was not measured
-    seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
+    seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
+    scoring: float  # time of one dev score and its losses of held-out records
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     scored: bool = False  # whether the pairs have scores
@@ -164,13 +167,18 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         enough &= share * len(usable((record.texts for record in found), views)) >= FEWEST
         held = held if enough else []
     until = began + 60 * _MEASURING * (settings.minutes or math.inf)
-    seconds, tokens = 0.0, np.ones(1)
+    seconds, scoring, tokens = 0.0, 0.0, np.ones(1)
     if settings.minutes:
-        few = [record.texts for record in found[:: max(1, len(found) // _TIMED)][:_TIMED]]
+        few = [record.texts for record in _some(found)]
         limit = _limit(settings, encoder)
         texts = [text for column in _columns(few) for text in column]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = len(found) * _seconds(few, encoder, limit, until)
+        seconds = _seconds(few, encoder, limit, until)
+        ranked = _ranked(settings, held, views)
+        sizes = np.minimum(encoder.token_counts(_some(ranked) or [""]), encoder.max_length)
+        whole = len(ranked) * sizes.mean() * len(few) / tokens.sum()  # as many tokens: records
+        losses = 2 * min(len(held), MOST_HELD_OUT)  # of held-out and trained records
+        scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
     loss, linked, scored = None, 0.0, reading.kind == "scored pairs"
     if columns > 1:
         own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
@@ -185,8 +193,21 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     spent = time.monotonic() - began
     return _Facts(
         *(len(found), columns, len(found) - len(held), share if enough else 0.0, linked, apart),
-        *(loss, seconds, spent, tokens, scored),
+        *(loss, seconds, scoring, spent, tokens, scored),
     )
+
+
+def _some(items: list[T]) -> list[T]:
+    """Return a few of the items, spread over all."""
+    return items[:: max(1, len(items) // _TIMED)][:_TIMED]
+
+
+def _ranked(settings: TrainSettings, held: Sequence[Sequence[str]], views: str) -> list[str]:
+    """Return the texts that are embedded for a dev score."""
+    if settings.dev not in (None, "auto"):
+        return [*dev_metric_of_file(Path(settings.dev), settings.dev_metric).texts]
+    given = "dev" in settings.model_fields_set
+    return [] if given and settings.dev is None else [*chain(*usable(held, views))][: 2 * MOST]
 
 
 def _limit(settings: TrainSettings, encoder: SentenceEncoder) -> int:
@@ -312,10 +333,12 @@ def _within(epochs: float, facts: _Facts, settings: TrainSettings, length: int) 
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _PLANNED
-    scores = facts.seconds * facts.held_out * 2 / 3  # two forward passes; a step takes three
     shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
-    left = max(planned - facts.spent - scores, planned / 10)
-    return min(epochs, float(f"{left / max(shorter * facts.seconds, 1e-9):.3g}"))
+    left = max(planned - facts.spent - 2 * facts.scoring, planned / 10)
+    step = _batch(facts, settings) * shorter * facts.seconds
+    if "eval_every" in settings.model_fields_set and settings.eval_every:
+        step += facts.scoring / settings.eval_every
+    return min(epochs, float(f"{left / max(step * _steps_per_epoch(facts, settings), 1e-9):.3g}"))
 
 
 def _wanted(epochs: float, facts: _Facts, settings: TrainSettings) -> float:
