@@ -277,6 +277,16 @@ def test_the_less_there_is_to_learn_the_lower_the_rate(
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
+def test_the_loss_is_measured_with_the_prompts_of_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda rows, *_: seen.extend(rows))
+    chosen(file_of(pairs(9), tmp_path), tmp_path / "run", query_prompt="ask: ")
+    assert all(query.startswith("ask: a ") and text[:4] == "find" for query, text in seen)
+    assert len(seen) == 9
+
+
 def test_a_larger_budget_trains_longer_and_then_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,6 +335,10 @@ def test_texts_are_shortened_before_an_epoch_is(
     told = capsys.readouterr().err
     assert "--max-length 128: --minutes 4 has no time for an epoch with longer texts" in told
     assert "the original model is saved if the trained one is not better" in told
+    single = tmp_path / "texts.txt"
+    single.write_text("".join(f"{b}\n" for _, b in rows))
+    chosen(single, tmp_path / "run", minutes=2)
+    assert "--max-length 64: --minutes 2 has no time for" in capsys.readouterr().err
     given = chosen(long, tmp_path / "run", minutes=1, max_length=256)
     assert (given.max_length, given.epochs < 1) == (256, True)
 

@@ -188,7 +188,9 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
         texts = [record.texts for record in pairs.values()]
         if not scored:
-            loss = _loss([texts[row] for row in rows], groups[rows], encoder, until)
+            prompts = _prompts(settings, encoder)
+            first = [[p + t for p, t in zip(prompts, texts[r], strict=False)] for r in rows]
+            loss = _loss(first, groups[rows], encoder, until)
     apart = columns == 1 or together is not None or reading.kind == "labelled texts"
     spent = time.monotonic() - began
     return _Facts(
@@ -247,6 +249,13 @@ def _share(records: int) -> float:
     return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
 
 
+def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> list[str]:
+    """Return the prompts of anchors and positives: those given, or the encoder's own."""
+    own = zip(("query_prompt", "passage_prompt"), own_prompts(encoder), strict=True)
+    given = settings.model_fields_set
+    return [getattr(settings, name) if name in given else prompt for name, prompt in own]
+
+
 def _loss(
     pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder, until: float
 ) -> float | None:
@@ -258,8 +267,8 @@ def _loss(
         own = torch.from_numpy(groups[part])
         if len(own.unique()) > 1 and (not found or time.monotonic() < until):
             views = (
-                torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs[part]]))
-                for side, prompt in enumerate(own_prompts(encoder))
+                torch.from_numpy(encoder.encode([pair[side] for pair in pairs[part]]))
+                for side in (0, 1)
             )
             loss = float(objective(*views, groups=own))
             found.append(loss * math.log(_BATCH) / math.log(len(own)))
@@ -278,19 +287,15 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     if facts.loss is not None:
         why = f"{state} (InfoNCE without dropout: {facts.loss:.2f})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
-    length = _length(_limit(settings, encoder), min(1.0, wanted), facts, settings)
-    shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
+    longest = _limit(settings, encoder)
+    length = _length(longest, min(1.0, wanted), facts, settings)
     steps, whole, until = _until(wanted, facts, settings, length, why)
     often = [Choice("log_every", max(1, steps // _ROWS), "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
-        Choice(
-            "max_length",
-            length,
-            "the encoder's own limit" if length == encoder.max_length else shorter,
-        ),
+        _cut(length, "the encoder's own limit", longest, settings),
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings, few=steps < _FEW),
@@ -326,6 +331,12 @@ def _length(longest: int, epochs: float, facts: _Facts, settings: TrainSettings)
     while length >= 2 * _SHORTEST and _within(epochs, facts, settings, length) < epochs:
         length //= 2
     return length
+
+
+def _cut(length: int, why: str, longest: int, settings: TrainSettings) -> Choice:
+    """Return the choice of the limit of tokens, with the reason for a limit below ``longest``."""
+    shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
+    return Choice("max_length", length, why if length == longest else shorter)
 
 
 def _within(epochs: float, facts: _Facts, settings: TrainSettings, length: int) -> float:
@@ -368,9 +379,10 @@ def _until(
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
     wanted = _wanted(1.0, facts, settings)
-    length = _length(min(_limit(settings, encoder), 128), min(1.0, wanted), facts, settings)
+    longest = min(_limit(settings, encoder), 128)
+    length = _length(longest, min(1.0, wanted), facts, settings)
     return [
-        Choice("max_length", length, "within the encoder's own limit"),
+        _cut(length, "within the encoder's own limit", longest, settings),
         *_watched(facts, settings),
         Choice(
             "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"
