@@ -26,7 +26,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
 from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
-from isotrope.data.text.views import FEWEST, ONE_GROUP, Former
+from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import LEAST, MOST, dev_metric_of_file, usable
 from isotrope.evaluation.retrieval import own_prompts
@@ -158,7 +158,7 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         raise InputError(ONE_GROUP.format(len(found)))
     chosen = not {"dev", "holdout"} & settings.model_fields_set
     share = _share(len(pairs)) if chosen else settings.held_out
-    views = "dropout" if columns == 1 else "pairs"
+    views: Views = "dropout" if columns == 1 else "pairs"
     together = held_out_of(settings.model_copy(update={"holdout": share}), name)
     formed = Former(views, share, settings.seed, together).form(found)
     held = [record.texts for record in formed if record.held]
@@ -186,11 +186,12 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         _, sizes = np.unique(groups, return_counts=True)
         linked = float(sizes[sizes > 1].sum() / len(pairs))
         rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
-        texts = [record.texts for record in pairs.values()]
+        first = list(pairs.values())
         if not scored:
             prompts = _prompts(settings, encoder)
-            first = [[p + t for p, t in zip(prompts, texts[r], strict=False)] for r in rows]
-            loss = _loss(first, groups[rows], encoder, until)
+            records = (first[row].texts for row in rows)
+            looked_at = [[p + t for p, t in zip(prompts, r, strict=False)] for r in records]
+            loss = _loss(looked_at, groups[rows], encoder, until)
     apart = columns == 1 or together is not None or reading.kind == "labelled texts"
     spent = time.monotonic() - began
     return _Facts(
