@@ -29,6 +29,7 @@ from isotrope.training.early_checks import as_begun
 from isotrope.training.refit import refitted
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
+from isotrope.training.text_data import batches_of
 from isotrope.training.text_encoder import encoder_of
 
 WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold", "bright", "dark")
@@ -169,6 +170,50 @@ def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None
     assert "this model (step 3)" in (output / "rejected" / "README.md").read_text()
 
 
+def test_hard_negatives_do_not_lower_the_share_that_is_held_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"question {i}", f"answer {i}", f"wrong {k}") for i in range(300) for k in range(20)]
+    assert chosen(file_of(rows, tmp_path), tmp_path / "run").holdout == 0.15
+    assert "6,000 pairs with hard negatives:" in capsys.readouterr().err  # none shares a text
+    assert chosen(file_of(rows[:4000], tmp_path), tmp_path / "run").dev is None  # of 200 pairs
+
+
+def test_a_group_may_be_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("anchor", "positive", "of")]
+    rows += [(f"ask {i}", f"answer {i}", f"g{i % 5}" if i % 3 else "") for i in range(60)]
+    chosen(file_of(rows, tmp_path), tmp_path / "run", groups="of")
+    assert "60 pairs, 67% of which share a text" in capsys.readouterr().err
+
+
+def test_a_share_to_hold_out_is_scored_only_if_the_score_can_be_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"output": tmp_path / "run", "holdout": 0.3}
+    assert chosen(file_of(pairs(110), tmp_path), **own).dev == "auto"
+    capsys.readouterr()
+    texts = tmp_path / "short.txt"
+    texts.write_text("".join(f"a text number {i}\n" for i in range(400)))  # too short to be cut
+    for path in (file_of(pairs(40), tmp_path), texts):
+        found = chosen(path, **own)
+        assert (found.dev, found.holdout, found.eval_every) == (None, 0.3, 0)
+        assert "too few records to hold some out for a score" in capsys.readouterr().err
+    chosen(path, **own, dev=None)
+    said = capsys.readouterr().err
+    assert "is saved if" not in said
+    assert "too few" not in said
+
+
+@pytest.mark.parametrize("labels", [0, 10])
+def test_a_batch_fits_into_what_is_not_held_out(labels: int, tmp_path: Path) -> None:
+    rows: list[tuple[str, ...]] = [(a, b) for a, b in pairs(60)]
+    if labels:
+        rows = [("text", "label"), *((f"text {i}", f"l{i % labels}") for i in range(40))]
+    found = chosen(file_of(rows, tmp_path), tmp_path / "run", holdout=0.4)
+    batches = batches_of(found, encoder_of(found), tmp_path / "tokens")
+    assert found.batch_size <= sum(map(len, batches.stores.values()))
+
+
 def test_linked_pairs_are_held_out_together() -> None:
     rows = [(f"question {i}", f"answer {i // 2}") for i in range(400)]  # two questions an answer
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
@@ -232,6 +277,16 @@ def test_the_less_there_is_to_learn_the_lower_the_rate(
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
+def test_the_loss_is_measured_with_the_prompts_of_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda rows, *_: seen.extend(rows))
+    chosen(file_of(pairs(9), tmp_path), tmp_path / "run", query_prompt="ask: ")
+    assert all(query.startswith("ask: a ") and text[:4] == "find" for query, text in seen)
+    assert len(seen) == 9
+
+
 def test_a_larger_budget_trains_longer_and_then_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,13 +328,17 @@ def test_texts_are_shortened_before_an_epoch_is(
     monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 1.0)  # a record
     rows = [(f"{a} {i}", f"{i} {b} {'word ' * 300}") for i in range(3) for a, b in pairs(100)]
     long = file_of(rows, tmp_path)
-    found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 2.5, 4, 60)]
+    found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 3, 4, 60)]
     assert [each.max_length for each in found] == [64, 64, 128, 256]
     assert found[0].epochs < 1 <= min(each.epochs for each in found[1:])
     assert [each.prefer for each in found] == ["best", "best", "best", "trained"]
     told = capsys.readouterr().err
     assert "--max-length 128: --minutes 4 has no time for an epoch with longer texts" in told
     assert "the original model is saved if the trained one is not better" in told
+    single = tmp_path / "texts.txt"
+    single.write_text("".join(f"{b}\n" for _, b in rows))
+    chosen(single, tmp_path / "run", minutes=2)
+    assert "--max-length 64: --minutes 2 has no time for" in capsys.readouterr().err
     given = chosen(long, tmp_path / "run", minutes=1, max_length=256)
     assert (given.max_length, given.epochs < 1) == (256, True)
 
@@ -312,6 +371,20 @@ def test_minutes_lower_the_epochs_and_steps_that_are_given(
     assert chosen(path, tmp_path / "run", minutes=1e4, epochs=50.0).epochs == 50
     with pytest.raises(InputError, match="recipe"):
         chosen(path, tmp_path / "run", minutes=5, recipe="papers", epochs=1.0)
+
+
+def test_the_time_of_all_scores_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 0.1)  # a record
+    path, dev = file_of(pairs(110), tmp_path), tmp_path / "dev.tsv"
+    epochs = []
+    for count in (30, 300):
+        dev.write_text("".join(f"a red lamp {i}\tfind me {i}\n" for i in range(count)))
+        for every in (0, 1):
+            given = {"dev": str(dev), "eval_every": every, "minutes": 1, "epochs": 40.0}
+            epochs.append(chosen(path, tmp_path / "run", **given).epochs)
+    few, few_often, many, many_often = epochs
+    assert few > many > many_often
+    assert few > few_often
 
 
 def test_hard_negatives_are_counted_and_timed(

@@ -91,7 +91,8 @@ def test_a_share_of_the_way_is_that_share_of_the_change(
 
 
 def test_the_run_says_rank_and_share(lora: dict, capsys) -> None:
-    outcome = fit(**{**lora, "max_steps": 1, "progress": True}, lora_alpha=3)
+    own = {"max_steps": 1, "progress": True, "dev": "auto", "holdout": 0.3, "refit": True}
+    outcome = fit(**{**lora, **own}, lora_alpha=3)
     facts = json.loads((outcome.output / "result.json").read_text())["details"]["lora"]
     width, layers, matrices = 32, 2, 2
     trainable = layers * matrices * 2 * 4 * width
@@ -105,7 +106,9 @@ def test_the_run_says_rank_and_share(lora: dict, capsys) -> None:
         "share": pytest.approx(trainable / total),
     }
     said = f"{trainable:,} of the encoder's {total:,} parameters ({trainable / total:.2%})"
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert "for a second training" not in printed  # LoRA has none
     assert said in (outcome.output / "model" / "README.md").read_text()
     config = yaml.safe_load((outcome.output / "config.yaml").read_text())
     assert (config["lora"], config["lora-alpha"]) == (4, 3)

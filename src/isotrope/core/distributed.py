@@ -6,20 +6,22 @@ that torchrun or :mod:`isotrope.training.launch` sets.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
+from isotrope.core.errors import LostProcess
 from isotrope.core.views import Views
 
 # the first process reads the corpus and scores the encoder while the others wait for it
 _PATIENCE = timedelta(days=1)
+T = TypeVar("T")
 
 
 def world_size() -> int:
@@ -69,6 +71,24 @@ def is_peer_failure(error: BaseException) -> bool:
 def barrier(device: torch.device | str = "cpu") -> None:
     """Wait until every process has called this function."""
     all_reduce_max(0, device)
+
+
+def of_first(work: Callable[[], T]) -> T:
+    """Return in every process what ``work`` returns in the first one; no other process calls it.
+
+    Raises:
+        LostProcess: ``work`` failed in the first process, where its own error is raised.
+    """
+    shared: list[list[T] | None] = [None]
+    try:
+        if rank() == 0:
+            shared = [[work()]]
+    finally:
+        if world_size() > 1:
+            dist.broadcast_object_list(shared)
+    if shared[0] is None:
+        raise LostProcess("see the error of the first process: it could not begin")
+    return shared[0][0]
 
 
 def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:

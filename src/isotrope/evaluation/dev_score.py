@@ -14,7 +14,7 @@ easy, so a high score proves no understanding. Compare scores only on the same r
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -41,7 +41,10 @@ RankMetric = Literal["mrr@10", "ndcg@10"]
 _SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
 _HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are read
 _WORDS = 8  # fewest words of a single text that is cut in two
-_LEAST = 20  # fewest pairs of a held-out task
+LEAST = 20
+"""Fewest pairs of a held-out task."""
+MOST = 1_000
+"""Most pairs of a held-out task; more are not scored."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class DevMetric:
         records: Number of held-out records that were read; 0 if other data are scored.
         trained_on: Number of held-out records with a text of the training data; None if unknown.
         queries: The texts of the queries; empty if the score is not a mean over queries.
+        texts: All texts of the data of ``--dev``, which are embedded for a score.
     """
 
     name: str
@@ -63,6 +67,7 @@ class DevMetric:
     records: int = 0
     trained_on: int | None = None
     queries: Sequence[str] = ()
+    texts: Sequence[str] = ()
 
 
 def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
@@ -75,6 +80,7 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
             score,
             fingerprint(data, metric),
             queries=data.queries,
+            texts=[*data.queries, *data.corpus],
         )
     return _of_scores(load_sts_file(path), f"dev STS Spearman ({path.name})")
 
@@ -82,7 +88,8 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
 def _of_scores(subset: Subset, name: str) -> DevMetric:
     """Return the dev score of scored pairs."""
     data = fingerprint(subset.scores, subset.first, subset.second)  # without the file's name
-    return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data)
+    texts = [*subset.first, *subset.second]
+    return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data, texts=texts)
 
 
 def _is_sts(path: Path) -> bool:
@@ -152,7 +159,7 @@ def _named(metric: RankMetric, sets: Sequence[RetrievalSet]) -> str:
 def holdout_set(
     records: Sequence[Sequence[str]],
     views: str,
-    limit: int = 1000,
+    limit: int = MOST,
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     others: Sequence[str] = (),
@@ -173,25 +180,31 @@ def holdout_set(
             in several records, the number of the first record counts.
         others: Texts that are ranked besides the targets.
     """
-    halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
-    usable: dict[tuple[str, str], int] = {}
-    for number, (a, b) in enumerate(halves):
-        if a and b and a != b:
-            usable.setdefault((a, b), number)
-    if len(usable) < _LEAST:
+    found = usable(records, views)
+    if len(found) < LEAST:
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
             "hold out more records, for example with `--holdout 0.2`, or give `--dev` an STS file "
-            f"or a retrieval folder: found {len(usable)} {kind} among {len(records)} held-out "
-            f"records, but `--dev auto` needs {_LEAST}"
+            f"or a retrieval folder: found {len(found)} {kind} among {len(records)} held-out "
+            f"records, but `--dev auto` needs {LEAST}"
         )
-    pairs = list(usable)
+    pairs = list(found)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
     drawn = [pairs[i] for i in order]
     data = from_pairs([*drawn[:-1], (*drawn[-1], *others)])
     if groups is not None:
-        _share_targets(data, drawn, [int(groups[usable[pair]]) for pair in drawn])
+        _share_targets(data, drawn, [int(groups[found[pair]]) for pair in drawn])
     return data
+
+
+def usable(records: Iterable[Sequence[str]], views: str) -> dict[tuple[str, str], int]:
+    """Return the different pairs of query and target, each with the number of its first record."""
+    halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
+    pairs: dict[tuple[str, str], int] = {}
+    for number, (query, target) in enumerate(halves):
+        if query and target and query != target:
+            pairs.setdefault((query, target), number)
+    return pairs
 
 
 def _share_targets(

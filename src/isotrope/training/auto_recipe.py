@@ -14,9 +14,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,22 +24,25 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
+from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
-from isotrope.data.text.views import FEWEST, ONE_GROUP, held_out_together
+from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.dev_score import LEAST, MOST, dev_metric_of_file, usable
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
 from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.refit import without_mean
 from isotrope.training.settings import LIMITED, TrainSettings
-from isotrope.training.text_data import records_of
+from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
 from isotrope.training.text_encoder import encoder_of
+
+T = TypeVar("T")
 
 _BATCH = 64
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
-_WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
 _TIMED = 16  # records whose forward and backward pass is timed
 _MEASURING = 0.05  # share of --minutes after which no further batch or pass is measured
@@ -70,13 +73,15 @@ class Choice:
 class _Facts:
     """The facts that the choices depend on."""
 
-    records: int  # number of different records
+    records: int  # number of different records; a pair has one for each of its negatives
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
-    held_out: float  # share of the records to hold out; 0 if there are too few records
+    trained: int  # number of records that are not held out
+    held_out: float  # share of the records to hold out; 0 if too few can be ranked for a score
     linked: float  # share of the pairs that have a text in common with another pair
     apart: bool  # whether held-out pairs share no text with the others
     loss: float | None  # InfoNCE of pairs before training; None if it was not measured
-    seconds: float  # time of forward and backward passes of an epoch; 0 without --minutes
+    seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
+    scoring: float  # time of one dev score and its losses of held-out records
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     scored: bool = False  # whether the pairs have scores
@@ -143,46 +148,69 @@ def _flags(choice: Choice) -> Iterator[str]:
 def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
-    seen: dict[tuple[tuple[int, ...], ...], tuple[str, ...]] = {}
-    columns, marks = 1, set()
+    seen: dict[tuple[int, ...], Record] = {}
     (name,) = settings.datasets
     for record in islice(reading := records_of(settings, name), _RECORDS):
-        marks.add(record.group)
-        columns = max(columns, min(len(record.texts), 3))
-        own = tuple(hash64(near_identical(text)) for text in record.texts)
-        group = (group_mark(record.group, ""),) if record.group else ()
-        seen.setdefault((own[:2] + group, own[2:]), record.texts)
-    found = list(seen.values())
+        seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
+    found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
+    columns, marks = min(3, max(map(len, seen))), {record.group for record in found}
     if len(marks) == 1 and marks != {""} and columns == 2:
         raise InputError(ONE_GROUP.format(len(found)))
     chosen = not {"dev", "holdout"} & settings.model_fields_set
-    share = _share(len(found)) if chosen else settings.held_out
+    share = _share(len(pairs)) if chosen else settings.held_out
+    views: Views = "dropout" if columns == 1 else "pairs"
+    together = held_out_of(settings.model_copy(update={"holdout": share}), name)
+    formed = Former(views, share, settings.seed, together).form(found)
+    held = [record.texts for record in formed if record.held]
+    enough = len(usable(held, views)) >= LEAST
+    if chosen:
+        enough &= share * len(usable((record.texts for record in found), views)) >= FEWEST
+        held = held if enough else []
     until = began + 60 * _MEASURING * (settings.minutes or math.inf)
-    seconds, tokens = 0.0, np.ones(1)
+    seconds, scoring, tokens = 0.0, 0.0, np.ones(1)
     if settings.minutes:
-        few = found[:: max(1, len(found) // _TIMED)][:_TIMED]
+        few = [record.texts for record in _some(found)]
         limit = _limit(settings, encoder)
         texts = [text for column in _columns(few) for text in column]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = len(found) * _seconds(few, encoder, limit, until)
-    if columns == 1:
-        usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        held_out = share if usable >= FEWEST or not chosen else 0.0
-        spent = time.monotonic() - began
-        return _Facts(len(found), 1, held_out, 0.0, True, None, seconds, spent, tokens)
-    together = held_out_together(records_of(settings, name), share, settings.seed)
-    groups = joined_groups(np.array([pair for pair, _ in seen], np.uint64))
-    _, sizes = np.unique(groups, return_counts=True)
-    rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
-    scored = reading.kind == "scored pairs"
-    loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder, until)
-    linked = float(sizes[sizes > 1].sum() / len(found))
-    held_out = share if share * len(found) >= FEWEST or not chosen else 0.0
-    apart = together is not None or reading.kind == "labelled texts"
+        seconds = _seconds(few, encoder, limit, until)
+        ranked = _ranked(settings, held, views)
+        sizes = np.minimum(encoder.token_counts(_some(ranked) or [""]), encoder.max_length)
+        whole = len(ranked) * sizes.mean() * len(few) / tokens.sum()  # as many tokens: records
+        losses = 2 * min(len(held), MOST_HELD_OUT)  # of held-out and trained records
+        scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
+    loss, linked, scored = None, 0.0, reading.kind == "scored pairs"
+    if columns > 1:
+        own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
+        groups = joined_groups(np.array(own, np.uint64))
+        _, sizes = np.unique(groups, return_counts=True)
+        linked = float(sizes[sizes > 1].sum() / len(pairs))
+        rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
+        first = list(pairs.values())
+        if not scored:
+            prompts = _prompts(settings, encoder)
+            records = (first[row].texts for row in rows)
+            looked_at = [[p + t for p, t in zip(prompts, r, strict=False)] for r in records]
+            loss = _loss(looked_at, groups[rows], encoder, until)
+    apart = columns == 1 or together is not None or reading.kind == "labelled texts"
     spent = time.monotonic() - began
     return _Facts(
-        len(found), columns, held_out, linked, apart, loss, seconds, spent, tokens, scored
+        *(len(found), columns, len(found) - len(held), share if enough else 0.0, linked, apart),
+        *(loss, seconds, scoring, spent, tokens, scored),
     )
+
+
+def _some(items: list[T]) -> list[T]:
+    """Return a few of the items, spread over all."""
+    return items[:: max(1, len(items) // _TIMED)][:_TIMED]
+
+
+def _ranked(settings: TrainSettings, held: Sequence[Sequence[str]], views: str) -> list[str]:
+    """Return the texts that are embedded for a dev score."""
+    if settings.dev not in (None, "auto"):
+        return [*dev_metric_of_file(Path(settings.dev), settings.dev_metric).texts]
+    given = "dev" in settings.model_fields_set
+    return [] if given and settings.dev is None else [*chain(*usable(held, views))][: 2 * MOST]
 
 
 def _limit(settings: TrainSettings, encoder: SentenceEncoder) -> int:
@@ -222,6 +250,13 @@ def _share(records: int) -> float:
     return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
 
 
+def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> list[str]:
+    """Return the prompts of anchors and positives: those given, or the encoder's own."""
+    own = zip(("query_prompt", "passage_prompt"), own_prompts(encoder), strict=True)
+    given = settings.model_fields_set
+    return [getattr(settings, name) if name in given else prompt for name, prompt in own]
+
+
 def _loss(
     pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder, until: float
 ) -> float | None:
@@ -233,8 +268,8 @@ def _loss(
         own = torch.from_numpy(groups[part])
         if len(own.unique()) > 1 and (not found or time.monotonic() < until):
             views = (
-                torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs[part]]))
-                for side, prompt in enumerate(own_prompts(encoder))
+                torch.from_numpy(encoder.encode([pair[side] for pair in pairs[part]]))
+                for side in (0, 1)
             )
             loss = float(objective(*views, groups=own))
             found.append(loss * math.log(_BATCH) / math.log(len(own)))
@@ -253,19 +288,15 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     if facts.loss is not None:
         why = f"{state} (InfoNCE without dropout: {facts.loss:.2f})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
-    length = _length(_limit(settings, encoder), min(1.0, wanted), facts, settings)
-    shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
+    longest = _limit(settings, encoder)
+    length = _length(longest, min(1.0, wanted), facts, settings)
     steps, whole, until = _until(wanted, facts, settings, length, why)
     often = [Choice("log_every", max(1, steps // _ROWS), "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
         Choice("head", "none", "a head helps with single texts only"),
-        Choice(
-            "max_length",
-            length,
-            "the encoder's own limit" if length == encoder.max_length else shorter,
-        ),
+        _cut(length, "the encoder's own limit", longest, settings),
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings, few=steps < _FEW),
@@ -303,15 +334,23 @@ def _length(longest: int, epochs: float, facts: _Facts, settings: TrainSettings)
     return length
 
 
+def _cut(length: int, why: str, longest: int, settings: TrainSettings) -> Choice:
+    """Return the choice of the limit of tokens, with the reason for a limit below ``longest``."""
+    shorter = f"--minutes {settings.minutes or 0:g} has no time for an epoch with longer texts"
+    return Choice("max_length", length, why if length == longest else shorter)
+
+
 def _within(epochs: float, facts: _Facts, settings: TrainSettings, length: int) -> float:
     """Return the epochs that fit into ``--minutes``; a second training needs what is left."""
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _PLANNED
-    scores = facts.seconds * facts.held_out * 2 / 3  # two forward passes; a step takes three
     shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
-    left = max(planned - facts.spent - scores, planned / 10)
-    return min(epochs, float(f"{left / max(shorter * facts.seconds, 1e-9):.3g}"))
+    left = max(planned - facts.spent - 2 * facts.scoring, planned / 10)
+    step = _batch(facts, settings) * shorter * facts.seconds
+    if "eval_every" in settings.model_fields_set and settings.eval_every:
+        step += facts.scoring / settings.eval_every
+    return min(epochs, float(f"{left / max(step * _steps_per_epoch(facts, settings), 1e-9):.3g}"))
 
 
 def _wanted(epochs: float, facts: _Facts, settings: TrainSettings) -> float:
@@ -341,9 +380,10 @@ def _until(
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: SimCSE's settings, checked on held-out text."""
     wanted = _wanted(1.0, facts, settings)
-    length = _length(min(_limit(settings, encoder), 128), min(1.0, wanted), facts, settings)
+    longest = min(_limit(settings, encoder), 128)
+    length = _length(longest, min(1.0, wanted), facts, settings)
     return [
-        Choice("max_length", length, "within the encoder's own limit"),
+        _cut(length, "within the encoder's own limit", longest, settings),
         *_watched(facts, settings),
         Choice(
             "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"
@@ -359,14 +399,18 @@ def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> li
     if facts.columns > 1 and facts.held_out and settings.dev in (None, "auto"):
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
+    given = "dev" in settings.model_fields_set
+    if given and settings.dev is None:
+        return []
+    if not (given or facts.held_out):
+        hint = "there are too few records to hold some out for a score; add `--dev FILE`"
+        return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
         ends.append(Choice("prefer", "best" if few else "trained", why))
-    if "dev" in settings.model_fields_set:
+    if given:
         return ends
-    held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
-    hint = "there are too few records to hold some out; add `--dev FILE` to score the model"
-    return [*held_out, *ends] if facts.held_out else [Choice("holdout", 0.0, hint)]
+    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), *ends]
 
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
@@ -379,11 +423,11 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
 
 
 def _steps_per_epoch(facts: _Facts, settings: TrainSettings) -> float:
-    return facts.records * (1 - facts.held_out) / _batch(facts, settings)
+    return facts.trained / _batch(facts, settings)
 
 
 def _batch(facts: _Facts, settings: TrainSettings) -> int:
     """Return the batch size: 64, or less for a small data set."""
     if "batch_size" in settings.model_fields_set:
         return settings.batch_size
-    return max(2, min(_BATCH, int(0.8 * facts.records)))
+    return max(2, min(_BATCH, int(0.8 * facts.trained)))

@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
-from isotrope.core.distributed import barrier, rank, world_size
+from isotrope.core.distributed import barrier, of_first, process_group, rank, world_size
 from isotrope.core.files import write_text
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
@@ -99,13 +99,13 @@ def train(
     """Train with the given settings and write the run folder; see :mod:`isotrope.training.run`."""
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
-    check_devices(settings)  # before the data is read
-    settings, short = with_recipe(settings, resume=resume)
-    settings.check_used(warn)
-    settings = with_temperature(settings, resume=resume)
-    work = functools.partial(_train, callbacks=callbacks)
-    outcome = run(settings, work, resume=resume, lines=lines)
-    if short and not outcome.exit_code:
+    with process_group(check_devices(settings)):  # before the data is read
+        settings, short = of_first(functools.partial(with_recipe, settings, resume=resume))
+        settings.check_used(warn)
+        settings = with_temperature(settings, resume=resume)
+        work = functools.partial(_train, callbacks=callbacks)
+        outcome = run(settings, work, resume=resume, lines=lines)
+    if short and outcome.first and not outcome.exit_code:
         changes.advise_first(outcome.result, short)
         outcome.result.save(RunFolder(outcome.output).result)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
@@ -343,7 +343,7 @@ class TextTask(TrainingTask):
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
             warn(_seen_in_training(self.watch, settings, known=known))
-        twice = ", and about as many for a second training" if settings.refit else ""
+        twice = ", and about as many for a second training" if self.twice else ""
         say(
             f"{self.module.steps:,} steps with batches of {settings.batch_size}{pieces}{twice}; "
             f"views: {report.views}; dropout {dropout}; pooling {encoder.pooling}"
