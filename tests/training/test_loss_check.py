@@ -205,6 +205,11 @@ def goes_backward(anchors: Tensor, positives: Tensor) -> Tensor:
         (small_difference, "in bfloat16"),
         (goes_backward, "one call"),
         (lambda anchors, positives: anchors @ positives.T, "one call"),
+        (lambda anchors, positives: infonce(anchors, positives).detach(), "one call"),
+        (
+            lambda anchors, positives: infonce(anchors, positives).detach().requires_grad_(),
+            "one call",
+        ),
     ],
 )
 def test_what_is_wrong_is_on_its_line(loss: object, line: str) -> None:

@@ -296,6 +296,8 @@ class _Subject:
             raise InputError(f"the loss returns {shape}, not a scalar")
         if value.requires_grad:
             value.backward()
+        if all(p.grad is None for p in encoder.parameters()):
+            raise InputError("remove detach(): no gradient reaches the embeddings")
         modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
         parameters = [p for module in modules for p in module.parameters()]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]

@@ -43,11 +43,12 @@ def test_a_folder(folder: Path) -> None:
     assert found.left_out == 1
 
 
+@pytest.mark.parametrize("header", ["", "id\ttext\n", "_id\ttext\n"])
 @pytest.mark.parametrize("end", ["", ".gz"])
-def test_a_folder_of_tables_of_ids_and_texts(tmp_path: Path, end: str) -> None:
+def test_a_folder_of_tables_of_ids_and_texts(tmp_path: Path, end: str, header: str) -> None:
     files = {
-        "corpus.tsv": "d1\tneeds yeast\nd2\tboils at 100 degrees\n",
-        "queries.tsv": "q1\thow does dough rise\nq2\twhat is hot\n",
+        "corpus.tsv": f"{header}d1\tneeds yeast\nd2\tboils at 100 degrees\n",
+        "queries.tsv": f"{header}q1\thow does dough rise\nq2\twhat is hot\n",
         "qrels.tsv": "q1\td1\t1\nq2\td2\t1\n",
     }
     for name, text in files.items():

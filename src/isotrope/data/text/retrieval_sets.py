@@ -168,6 +168,9 @@ def _present(folder: Path, name: str) -> Path:
     )
 
 
+_HEADERS = ["_id", "text"], ["id", "text"]  # of a table of ids and texts
+
+
 def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
     """Read ids and texts (title first), of JSON or id<TAB>text; return each id's position."""
     places: dict[str, int] = {}
@@ -178,7 +181,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         title = ["title"] if "title" in table.columns else []
         records = table.rows(["_id", "text", *title])
     for line, cells in records:
-        if not cells:
+        if not cells or (line == 1 and cells in _HEADERS):
             continue
         if cells[0] is None:
             raise InputError(f"{place(path, line)}: give each text its own _id; this text has none")
