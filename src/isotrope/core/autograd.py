@@ -25,6 +25,10 @@ def apply(
     return cast("Outputs", function.apply(*inputs))
 
 
+# older versions of torch lack it; there, a first backward pass ends every mark
+_graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: False)
+
+
 def marked(value: Tensor, content: object) -> Tensor:
     """Attach an object to the node that computed ``value`` until autograd frees the graph."""
     if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
@@ -36,7 +40,7 @@ def marked(value: Tensor, content: object) -> Tensor:
 
 
 def _unmark(metadata: dict[str, object], *_: object) -> None:
-    if not torch._C._autograd._get_current_graph_task_keep_graph():
+    if not _graph_is_kept():
         metadata.pop(MARK, None)  # a loss that is kept would keep its inputs
 
 
