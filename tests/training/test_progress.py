@@ -117,6 +117,27 @@ def test_the_time_left_is_that_of_both_trainings(
     ]
 
 
+def test_a_loss_has_its_own_step_and_lines_are_in_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("isotrope.training.progress.time.monotonic", lambda: now[0])
+    progress = Progress(steps=9, bar=False, lines=True)
+    progress.begin(0)
+    progress.logged(0, 3.5)
+    for step in range(1, 7):
+        now[0] += 60
+        progress.step(step)
+        if step == 5:
+            progress.logged(4, 0.5)  # known when the next step has ended
+    told = [line.split(", ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == [
+        "step 0 of 9: loss 3.5",
+        *(f"step {step} of 9: loss 3.5 at step 0" for step in range(1, 6)),
+        "step 6 of 9: loss 0.5 at step 4",
+    ]
+
+
 @pytest.mark.usefixtures("terminal")
 def test_on_a_terminal_a_bar(quick: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     fit(**{**quick, "progress": True, "dev": "auto", "eval_every": 3, "log_every": 1})

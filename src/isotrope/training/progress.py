@@ -31,7 +31,7 @@ class Progress:
         self.steps, self._twice = steps, twice
         self.shown = bar and sys.stderr.isatty() and rank() == 0
         self._lines = (bar or lines) and not self.shown
-        self._done, self._first = 0, 0
+        self._done, self._first, self._logged, self._newest = 0, 0, 0, 0
         self._began = self._told = time.monotonic()
         self._loss = self._dev = ""
         self._bar: Any = None
@@ -60,12 +60,12 @@ class Progress:
         self._done = step
         self._bar.update(1)
         if self._lines and time.monotonic() - self._told >= _SILENT:
-            self._line(step, self._loss)
+            self._line(step, self._loss and f"{self._loss} at step {self._logged:,}")
 
     def logged(self, step: int, loss: float) -> None:
         """Show the loss of a logged step."""
-        self._loss = f"loss {loss:.4g}"
-        if self._lines:
+        self._loss, self._logged = f"loss {loss:.4g}", step
+        if self._lines and step >= self._newest:  # a line of a later step may have been printed
             self._line(step, self._loss)
         else:
             state = ", ".join(filter(None, (self._loss, self._dev)))
@@ -89,5 +89,5 @@ class Progress:
         each = (time.monotonic() - self._began) / max(done, 1)
         both = " for both trainings" if self._twice else ""
         still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 1 else ""
-        self._told = time.monotonic()
+        self._told, self._newest = time.monotonic(), step
         warn(f"step {step:,} of {self.steps:,}: {', '.join(filter(None, (state, still)))}")
