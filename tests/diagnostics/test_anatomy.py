@@ -415,9 +415,9 @@ def test_a_doctor_that_has_stopped_says_until_when_it_measured(tmp_path: Path) -
     doctor = Doctor(every=1)
     for _ in range(3):
         observed(doctor, users_loss(*batch()))
-    doctor.observe(torch.zeros(()))
+    doctor.stop("an error of the measuring")
     assert doctor.off
-    note = "the Doctor measured until step 2 only: InputError: call observe(loss) before"
+    note = "the Doctor measured until step 2 only: an error of the measuring"
     doctor.save(tmp_path)
     for diagnosis in (doctor.diagnose(), isotrope.diagnose(tmp_path)):
         assert any(text.startswith(note) for text in diagnosis.notes)
