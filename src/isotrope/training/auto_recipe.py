@@ -286,7 +286,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = "no loss was measured before training, so these are the values for much to learn"
     if facts.loss is not None:
-        why = f"{state} (InfoNCE before training: {facts.loss:.2f}; {_UNKNOWN} or more is much)"
+        why = f"{state} (InfoNCE before training: {facts.loss:.2f}, {_UNKNOWN} or more is much)"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest = _limit(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
