@@ -114,7 +114,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
             "run": run,
             "style": style,
             "verdict": f"{verdict(run)} {twins(run, runs)}".strip(),
-            "pill": None if diagnosis is None else pill(diagnosis, run.outcome),
+            "pill": None if diagnosis is None or run.whole else pill(diagnosis, run.outcome),
             "origin": _origin(run),
             "diagnosis": diagnosis,
             "differs": differs,
@@ -126,12 +126,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
 
 
 def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str:
-    # the data sets of one folder have one diagnosis together, shown with the first
-    folders = [None, *(run.folder for run in runs)]
-    diagnoses = [
-        None if run.folder == before else read_diagnosis(run.folder)
-        for run, before in zip(runs, folders, strict=False)
-    ]
+    diagnoses = [read_diagnosis(run.folder) if run.first else None for run in runs]
     drawn = sections(runs)
     scales = {
         key: scale
@@ -139,12 +134,14 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
         for panel in panels
         for key, scale in panel.scales.items()
     }
-    together = list(zip(runs, diagnoses, strict=True))
+    pairs = [pair for pair in zip(runs, diagnoses, strict=True) if pair[0].first]
+    together = [(replace(run, name=run.whole or run.name), of_run) for run, of_run in pairs]
     worse = {run.name for run in runs if run.outcome == "worse"}
     health = summary([(run.name, of_run) for run, of_run in together], worse)
     unhealthy = any(of_run is not None and not of_run.healthy for of_run in diagnoses)
     script = source("hover.js")
     blocks = _blocks(runs, diagnoses)
+    firsts = [block for run, block in zip(runs, blocks, strict=True) if run.first]
     return (
         _environment()
         .get_template("template.html")
@@ -154,10 +151,10 @@ def _page(runs: Sequence[Run], title: str, tables: Sequence[TitledTable]) -> str
             headlines=[health, headline(runs)] if unhealthy else [headline(runs), health],
             runs=blocks,
             findings=[
-                (entry, finding, f"{place}. " if len(diagnosis.findings) > 1 else "")
-                for entry, diagnosis in zip(blocks, diagnoses, strict=True)
+                ({**entry, "run": run}, finding, f"{n}. " if len(diagnosis.findings) > 1 else "")
+                for (run, diagnosis), entry in zip(together, firsts, strict=True)
                 if diagnosis is not None
-                for place, finding in enumerate(diagnosis.findings, start=1)
+                for n, finding in enumerate(diagnosis.findings, start=1)
             ],
             healthy=[
                 (run.name, of_run.numbers)

@@ -34,13 +34,15 @@ class Run:
     """One training run, as read from its folder.
 
     Attributes:
-        name: The folder's name.
+        name: The folder's name, with the name of a data set or loss if the folder has several.
         folder: Folder from which the run was read.
         settings: Settings in config.yaml; empty if a custom training loop wrote the log.
         steps: Numbers of the t logged steps, in ascending order.
         series: A dict from column of metrics.csv to t values, NaN at steps without a measurement.
         result: Contents of result.json; None if the run is in progress or was stopped.
         judgement: Whether training helped; None if no scores were stored.
+        first: Whether this is the first run of its folder, with which the diagnosis is shown.
+        whole: The folder's name, if it has several runs.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Run:
     series: Mapping[str, Series]
     result: Result | None
     judgement: Judgement | None = None
+    first: bool = True
+    whole: str = ""
 
     @property
     def outcome(self) -> str:
@@ -237,8 +241,9 @@ def read_runs(folder: Path) -> list[Run]:
             rows.setdefault(step, {}).update({k: v for k, v in row.items() if own or k == "dev"})
         rows = {step: row for step, row in rows.items() if row}
         steps, series = _arrays(list(run.series), rows)
-        name = f"{run.name}: {name.removeprefix('of ')}"
-        runs.append(replace(run, name=name, steps=steps, series=series))
+        named = f"{run.name}: {name.removeprefix('of ')}"
+        part = replace(run, name=named, steps=steps, series=series)
+        runs.append(replace(part, whole=run.name, first=not place))
     return runs
 
 
