@@ -21,6 +21,7 @@ from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
 from isotrope.objectives import DCL, InfoNCE, NTXent
+from isotrope.reports.html import write_report
 from isotrope.reports.runs import read_runs
 
 GRADIENT = ("gradient_alignment", "gradient_uniformity", "embedding_gradient")
@@ -462,7 +463,7 @@ def test_a_data_set_without_a_measured_batch_is_named() -> None:
     for step in range(3):
         doctor.noted("loss", doctor.anatomy.of("qa")._row(step, new=True), "qa")
         doctor.rows[-1]["loss"] = 1.0
-    assert any("no batch of nli was measured" in note for note in doctor.diagnose().notes)
+    assert "nli is not judged: this process measured no batch of it" in doctor.diagnose().notes
 
 
 def test_a_batch_without_a_graph_does_not_end_the_measuring() -> None:
@@ -495,6 +496,9 @@ def test_two_objectives_in_one_training_are_restored_from_the_folder(tmp_path: P
     runs = read_runs(tmp_path)
     assert len(runs) == 2
     assert all(np.isfinite(run.series["loss"]).sum() == 4 for run in runs)
+    page = write_report([tmp_path], tmp_path / "page.html").read_text()
+    assert all(run.name in page for run in runs)
+    assert "not diagnosed" not in page  # both losses have one diagnosis together
 
 
 def test_only_the_first_of_several_processes_prints(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -422,7 +422,10 @@ def test_what_was_not_measured_or_held_out_is_not_stated(
     path, dev, scored = file_of(pairs(110), tmp_path), tmp_path / "dev.tsv", tmp_path / "s.csv"
     dev.write_text("".join(f"{a}\t{b}\n" for a, b in pairs(30)))
     chosen(path, tmp_path / "run", dev=str(dev))
-    assert "the original model is saved if the trained one is worse\n" in capsys.readouterr().err
+    assert (
+        "the original model is saved if the trained one is worse by more than two standard errors\n"
+        in capsys.readouterr().err
+    )
     rows = [f"{a},{b},{i % 7}\n" for i, (a, b) in enumerate(pairs(110))]
     scored.write_text("sentence1,sentence2,score\n" + "".join(rows))
     chosen(scored, tmp_path / "run")

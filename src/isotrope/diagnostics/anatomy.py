@@ -245,7 +245,7 @@ class Anatomy:
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
         """Log the epoch of a step. It ends when rows of two columns (as numbers) occur again."""
-        # labels repeat within an epoch, and negatives may be drawn anew at each step
+        # labels repeat within an epoch; the negatives of a row may change from epoch to epoch
         pairs = [x[: len(y)].cpu() + y[: len(x)].cpu() for x, y in combinations(texts, 2)]
         new = [{*x.tolist()} for x in pairs or texts]
         again = max((len(x & self._texts) / len(x) for x in new), default=0.0)
@@ -472,7 +472,7 @@ def evidence(
         for name in names
     }
     for name in [name for name, case in cases.items() if not case.rows]:
-        note = f"no batch of {name} was measured (this process saw none), so it is not judged"
+        note = f"{name} is not judged: this process measured no batch of it"
         cases = {k: replace(case, notes=(*case.notes, note)) for k, case in cases.items()}
     some = {name: case for name, case in cases.items() if len(case.rows) >= least}
     return some if len(some) > 1 else {"": next(iter((some or cases).values()))}

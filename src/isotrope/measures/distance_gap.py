@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import WITHOUT_FLOAT64
 from isotrope.core.views import unit
 
 
@@ -55,7 +56,9 @@ def gaps(anchors: Tensor, positives: Tensor, *, block: int = 1024) -> tuple[Tens
             "give at least two pairs, with anchors and positives of one shape; found "
             f"{tuple(anchors.shape)} and {tuple(positives.shape)}"
         )
-    h, other = unit(anchors.cpu().double()), unit(positives.cpu().double())
+    if anchors.device.type in WITHOUT_FLOAT64:
+        anchors, positives = anchors.cpu(), positives.cpu()
+    h, other = unit(anchors.double()), unit(positives.double())
     to_positive = torch.linalg.vector_norm(h - other, dim=1)
     # one product in float64: squares are exact to 1e-16, and therefore distances to 1e-8
     squares, others = h.square().sum(dim=1, keepdim=True), other.square().sum(dim=1)

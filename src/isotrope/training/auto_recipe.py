@@ -62,11 +62,13 @@ class Choice:
 
     Attributes:
         why: Reason to print. Consecutive choices with the same reason are printed on one line.
+        short: What ``--minutes`` has no time for, or an empty text.
     """
 
     name: str
     value: Any
     why: str
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made):
         warn(line)
-    short = next((c.why.partition("; ")[2] for c in made if c.name in LIMITED), "")
+    short = next((c.short for c in made if c.name in LIMITED), "")
     return chosen, f"train longer: {short}" if short else ""
 
 
@@ -368,13 +370,13 @@ def _until(
     steps, whole = max(1, int(epochs * _steps_per_epoch(facts, settings))), epochs >= wanted
     most = settings.max_steps
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
-    if not whole:
-        second = "" if facts.columns == 1 else ", and for no second training"
-        why += f"; --minutes {settings.minutes:g} has time for {fits}{second}"
+    second = "" if facts.columns == 1 else ", and for no second training"
+    short = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
+    why = f"{why}; {short}" if short else why
     if most is None:
-        return steps, whole, Choice("epochs", epochs, why)
+        return steps, whole, Choice("epochs", epochs, why, short)
     steps = most if whole else steps
-    return steps, whole, Choice("max_steps", steps, why)
+    return steps, whole, Choice("max_steps", steps, why, short)
 
 
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
@@ -395,7 +397,8 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    why = f"the original model is saved if the trained one is {'not better' if few else 'worse'}"
+    rejected = "not better" if few else "worse by more than two standard errors"
+    why = f"the original model is saved if the trained one is {rejected}"
     if facts.columns > 1 and facts.held_out and settings.dev in (None, "auto"):
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"

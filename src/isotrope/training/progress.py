@@ -65,8 +65,9 @@ class Progress:
     def logged(self, step: int, loss: float) -> None:
         """Show the loss of a logged step."""
         self._loss, self._logged = f"loss {loss:.4g}", step
-        if self._lines and step >= self._newest:  # a line of a later step may have been printed
-            self._line(step, self._loss)
+        if self._lines:
+            if step >= self._newest:  # otherwise, the line of a later step has been printed
+                self._line(step, self._loss)
         else:
             state = ", ".join(filter(None, (self._loss, self._dev)))
             self._bar.set_postfix_str(state, refresh=False)

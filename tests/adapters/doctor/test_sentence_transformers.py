@@ -19,7 +19,14 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from transformers import TrainerCallback
 
 from isotrope import Doctor
-from isotrope.adapters.doctor.hugging_face import _margin, _repeated, _tokens, add_to_card
+from isotrope.adapters.doctor.hugging_face import (
+    HuggingFaceEvents,
+    _divides,
+    _margin,
+    _repeated,
+    _tokens,
+    add_to_card,
+)
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
@@ -269,6 +276,41 @@ def test_one_loss_for_two_data_sets_measures_both(tmp_path: Path, prompted: bool
     assert not doctor.off
     names = {"first", "second"} if prompted else {""}
     assert {loss.get("series", "") for loss in doctor.losses.values()} == names
+
+
+@pytest.mark.parametrize("sets", [1, 2, 3])
+@pytest.mark.parametrize("accumulated", [1, 2, 3, 4])
+def test_each_of_unnamed_data_sets_that_take_turns_is_measured(sets: int, accumulated: int) -> None:
+    doctor = Doctor(every=3)
+    doctor.anatomy.settings["mixed"] = sets
+    events = HuggingFaceEvents(doctor)
+    measured = []
+    for batch in range(40 * accumulated):
+        step = batch // accumulated
+        events._state, events._batches = types.SimpleNamespace(global_step=step), batch + 1
+        if events._due():
+            measured.append(batch % sets)
+            doctor.anatomy._row(step, new=True)["loss"] = 1.0
+            doctor.anatomy._looked = step
+    counts = [measured.count(place) for place in range(sets)]
+    assert 2 <= min(counts) <= max(counts) <= min(counts) + 1
+
+
+@pytest.mark.parametrize(
+    ("own", "items", "divides"),
+    [
+        ({}, None, True),
+        ({"model_accepts_loss_kwargs": True}, None, True),
+        ({"model_accepts_loss_kwargs": True}, 3, False),
+        ({"compute_loss_func": len}, None, False),
+    ],
+)
+def test_a_trainer_divides_unless_its_loss_does(
+    own: dict, items: int | None, divides: bool
+) -> None:
+    trainer = types.SimpleNamespace(**own)
+    assert _divides(trainer, ("model", {}, items), {}) is divides
+    assert _divides(trainer, ("model", {}), {"num_items_in_batch": items, "more": 1}) is divides
 
 
 def test_an_error_of_their_loss_is_theirs(tiny: SentenceTransformer, tmp_path: Path) -> None:

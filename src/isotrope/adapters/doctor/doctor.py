@@ -270,7 +270,7 @@ class Doctor:
             int(r["series"] or 0): r for r in self.rows if any(r[k] is not None for k in LOGGED)
         }
         return {
-            f"isotrope/{f'{names[place]}/' if len(names) > 1 else ''}{column}": value
+            f"isotrope/{column}" if len(names) < 2 else f"isotrope/{names[place]}/{column}": value
             for place, row in newest.items()
             for column in LOGGED
             if (value := row[column]) is not None

@@ -134,7 +134,7 @@ class HuggingFaceEvents:
             self._batches += 1
             if self.doctor.off or not self._due():
                 return original(*arguments, **named)
-            self._divides = _divides(trainer, *arguments, **named)
+            self._divides = _divides(trainer, arguments, named)
             self._readings, self._tokens = [], []
             note_tokens = self.doctor.quietly(lambda x: self._tokens.extend(_tokens(x)))
             note_tokens((arguments, named))
@@ -149,9 +149,10 @@ class HuggingFaceEvents:
         anatomy = self._anatomy()
         if self._series:
             anatomy.settings.pop("mixed", None)
+        if not anatomy.due(self._state.global_step):
+            return False
         sets = anatomy.settings.get("mixed", 1)
-        turn = (self._batches - 1 - len(anatomy.measured)) % sets == 0
-        return turn and anatomy.due(self._state.global_step)
+        return bool((self._batches - 1 - len(anatomy.measured)) % sets == 0)
 
     def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
         """Read the settings for the diagnosis from the trainer's arguments and losses."""
@@ -263,12 +264,10 @@ def scale_of(precision: object) -> float:
     return 1.0 if scaler is None else float(scaler.get_scale())
 
 
-def _divides(
-    trainer: Any, model: object = None, inputs: object = None, num_items_in_batch: object = None
-) -> bool:
+def _divides(trainer: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     """Whether ``training_step`` divides the loss by the number of accumulated batches."""
-    by_items = getattr(trainer, "model_accepts_loss_kwargs", False)
-    whole = by_items and num_items_in_batch is not None
+    items = named.get("num_items_in_batch", arguments[2] if len(arguments) > 2 else None)
+    whole = getattr(trainer, "model_accepts_loss_kwargs", False) and items is not None
     return not whole and getattr(trainer, "compute_loss_func", None) is None
 
 
