@@ -71,11 +71,5 @@ class Terms:
 
     def detached(self) -> "Terms":
         """A copy without autograd history; no gradient flows through the copy."""
-        return replace(
-            self,
-            dissipation=self.dissipation.detach(),
-            weight=self.weight.detach(),
-            pull=self.pull.detach(),
-            residual=None if self.residual is None else self.residual.detach(),
-            extra=None if self.extra is None else self.extra.detach(),
-        )
+        parts = {name: x.detach() for name, x in vars(self).items() if hasattr(x, "detach")}
+        return replace(self, **parts)

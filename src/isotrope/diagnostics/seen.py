@@ -68,13 +68,13 @@ class _ComparedPairs(EagerPairs):
         pulled = table.pulled.scatter(1, own[:, None], True)
         self._pushed = table.mask & ~pulled
 
-    def _similarity(self, against: Against) -> Tensor:
+    def similarity(self, against: Against = "cross") -> Tensor:
         return self._scores if self._scores is not None else self.views.anchors @ self._candidates.T
 
-    def _negative(self, against: Against) -> Tensor:
+    def negative(self, against: Against = "cross") -> Tensor:
         return self._pushed
 
-    def _columns(self, against: Against) -> Tensor:
+    def columns(self, against: Against = "cross") -> Tensor:
         return self._candidates
 
 

@@ -25,11 +25,11 @@ class EagerPairs(Pairs):
     def swapped(self) -> "EagerPairs":
         return EagerPairs(self.views.swapped(), self)
 
-    def _similarity(self, against: Against) -> Tensor:
+    def similarity(self, against: Against = "cross") -> Tensor:
         # one product for both directions, so that rounding breaks ties alike in both. With
         # additional negatives there are two, because the transposed matrix would lack their columns
         if self._swapped is None or against != "cross" or self.views.negatives is not None:
-            return super()._similarity(against)
+            return super().similarity(against)
         return self._swapped.similarity(against).T
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
@@ -50,10 +50,10 @@ class EagerPairs(Pairs):
         values = softplus(self.similarity(against) / temperature)
         return values.masked_fill(self._excluded(against), 0.0).sum(dim=1)
 
-    def _count(self, against: Against) -> Tensor:
+    def count(self, against: Against = "cross") -> Tensor:
         return (~self._excluded(against)).sum(dim=1).to(self.views.anchors.dtype)
 
-    def _hardest(self, against: Against) -> Tensor:
+    def hardest(self, against: Against = "cross") -> Tensor:
         masked = self.similarity(against).masked_fill(self._excluded(against), -torch.inf)
         # at ties argmax sends the whole gradient to the first index; max would divide it
         return masked.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)

@@ -29,8 +29,8 @@ def check_temperature(temperature: float | Tensor) -> None:
 class Pairs(ABC):
     """Row statistics of unit-length views.
 
-    By default, negatives are in the other view. A subclass implements a public method, such as
-    ``hardest``, in the private method of the same name (``_hardest``).
+    By default, negatives are in the other view. A subclass implements ``hardest``, ``count``,
+    ``_logsumexp`` and ``_softplus``.
 
     Attributes:
         backend: Name of the backend, e.g. ``"eager"``.
@@ -75,18 +75,18 @@ class Pairs(ABC):
         """
         return self.logsumexp(temperature, against) - self.positive / temperature
 
+    @abstractmethod
     def hardest(self, against: Against = "cross") -> Tensor:
         """Similarity with the hardest negative, n values; -inf for an anchor without negatives."""
-        return self._hardest(against)
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         """sum_j log(1 + exp(s_ij / temperature)) over negatives j of anchor i, n values."""
         check_temperature(temperature)
         return self._softplus(temperature, against)
 
+    @abstractmethod
     def count(self, against: Against = "cross") -> Tensor:
         """Number of negatives of each anchor, n values in the dtype of the views."""
-        return self._count(against)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         """Column numbers of each anchor's k hardest negatives, hardest first, n x min(k, c).
@@ -94,7 +94,10 @@ class Pairs(ABC):
         If columns are equally similar, the lower number comes first. If an anchor has fewer than k
         negatives, the remaining numbers are -1. No gradient flows through the choice of columns.
         """
-        return self._nearest(k, against)
+        values = self.similarity(against).detach()
+        values = values.masked_fill(~self.negative(against), -torch.inf)
+        order = values.argsort(dim=1, descending=True, stable=True)[:, :k]
+        return order.masked_fill(values.gather(1, order) == -torch.inf, -1)
 
     def mixture(self, mixing: Mixing) -> Mixture:
         """An extra negative for each anchor, mixed from two vectors of ``columns("cross")``."""
@@ -107,44 +110,25 @@ class Pairs(ABC):
 
     def similarity(self, against: Against = "cross") -> Tensor:
         """All similarities, n x c; the columns are those of ``columns(against)``."""
-        return self._similarity(against)
-
-    def negative(self, against: Against = "cross") -> Tensor:
-        """Whether each column is a negative of the anchor, n x c booleans."""
-        return self._negative(against)
-
-    def columns(self, against: Against = "cross") -> Tensor:
-        """The vectors that the anchors are compared with (see ``Terms.against``), c x d."""
-        return self._columns(against)
-
-    @abstractmethod
-    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor: ...
-
-    @abstractmethod
-    def _hardest(self, against: Against) -> Tensor: ...
-
-    @abstractmethod
-    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor: ...
-
-    @abstractmethod
-    def _count(self, against: Against) -> Tensor: ...
-
-    def _nearest(self, k: int, against: Against) -> Tensor:
-        values = self.similarity(against).detach()
-        values = values.masked_fill(~self.negative(against), -torch.inf)
-        order = values.argsort(dim=1, descending=True, stable=True)[:, :k]
-        return order.masked_fill(values.gather(1, order) == -torch.inf, -1)
-
-    # the matrices are equally large in every backend
-
-    def _similarity(self, against: Against) -> Tensor:
         key = (against, torch.is_grad_enabled())
         if key not in self._matrices:
             self._matrices[key] = self.views.anchors @ self.columns(against).T
         return self._matrices[key]
 
-    def _negative(self, against: Against) -> Tensor:
+    def negative(self, against: Against = "cross") -> Tensor:
+        """Whether each column is a negative of the anchor, n x c booleans."""
         return ~self._excluded(against)
+
+    def columns(self, against: Against = "cross") -> Tensor:
+        """The vectors that the anchors are compared with (see ``Terms.against``), c x d."""
+        sources = Mask(self.views, against).columns
+        return torch.cat(sources) if len(sources) > 1 else sources[0]
+
+    @abstractmethod
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor: ...
+
+    @abstractmethod
+    def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor: ...
 
     def _excluded(self, against: Against) -> Tensor:
         """Whether each column is not a negative of the anchor, n x c booleans."""
@@ -152,7 +136,3 @@ class Pairs(ABC):
             rows = slice(0, len(self.views.anchors))
             self._masks[against] = Mask(self.views, against).excluded(rows)
         return self._masks[against]
-
-    def _columns(self, against: Against) -> Tensor:
-        sources = Mask(self.views, against).columns
-        return torch.cat(sources) if len(sources) > 1 else sources[0]

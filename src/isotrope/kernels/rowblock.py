@@ -49,18 +49,18 @@ class RowBlockPairs(Pairs):
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._reduced(lambda tile: softplus(tile).sum(dim=1), temperature, against)
 
-    def _hardest(self, against: Against) -> Tensor:
-        (at,) = self._nearest(1, against).unbind(dim=1)
+    def hardest(self, against: Against = "cross") -> Tensor:
+        (at,) = self.nearest(1, against).unbind(dim=1)
         columns = self.columns(against).index_select(0, at.clamp_min(0))
         return (self.views.anchors * columns).sum(dim=1).masked_fill(at < 0, -torch.inf)
 
-    def _nearest(self, k: int, against: Against) -> Tensor:
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
         mask = Mask(self.views, against)
         k = min(k, sum(len(x) for x in mask.columns))
         with torch.no_grad():
             return torch.cat([chunked_topk(tile, k)[1] for _, tile in similarity_tiles(mask)])
 
-    def _count(self, against: Against) -> Tensor:
+    def count(self, against: Against = "cross") -> Tensor:
         return Mask(self.views, against).counts()
 
     def _reduced(

@@ -98,22 +98,22 @@ class StatisticsOnly(Pairs):
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._answers.value("softplus", temperature, against)
 
-    def _hardest(self, against: Against) -> Tensor:
+    def hardest(self, against: Against = "cross") -> Tensor:
         return self._answers.value("hardest", 1.0, against)
 
-    def _count(self, against: Against) -> Tensor:
+    def count(self, against: Against = "cross") -> Tensor:
         return self._answers.count(against)
 
-    def _nearest(self, k: int, against: Against) -> Tensor:
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the nearest columns")
 
-    def _similarity(self, against: Against) -> Tensor:
+    def similarity(self, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the matrix")
 
-    def _negative(self, against: Against) -> Tensor:
+    def negative(self, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the matrix")
 
-    def _columns(self, against: Against) -> Tensor:
+    def columns(self, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the embeddings")
 
 

@@ -205,7 +205,7 @@ class SurrogatePairs(Pairs):
         views = self.views.among_positives() if by == "positives" else self.views
         return Mask(views, AGAINST[by])
 
-    def _hardest(self, against: Against) -> Tensor:
+    def hardest(self, against: Against = "cross") -> Tensor:
         for (direction, by, exponent), known in self.plain.shared.items():
             if exponent is not None and (direction, by) == (self.plain.direction, _BY[against]):
                 return cast("Masses", known).largest
@@ -221,8 +221,8 @@ class SurrogatePairs(Pairs):
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self.plain.softplus(temperature, against).detach()
 
-    def _count(self, against: Against) -> Tensor:
+    def count(self, against: Against = "cross") -> Tensor:
         return self.plain.count(against)
 
-    def _nearest(self, k: int, against: Against) -> Tensor:
+    def nearest(self, k: int, against: Against = "cross") -> Tensor:
         return self.plain.nearest(k, against)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from isotrope.core.views import lengths
 from isotrope.kernels.mask import Mask
 
 TILE_BYTES = 1 << 24  # size of a block of similarities, nearly that of a core's cache
@@ -94,7 +95,7 @@ class Vectors:
     ) -> None:
         self.raw, self.data = raw, raw
         self.divided = not (copied or half or unit)
-        self.norm = raw[:, :0] if unit else _divisors(raw)
+        self.norm = raw[:, :0] if unit else lengths(raw)
         self._ready = unit or (copied and not half)
         if half:
             self.data = torch.empty_like(raw, dtype=torch.bfloat16)
@@ -133,18 +134,6 @@ class Vectors:
         """Turn, in place, the gradient of some unit rows into that of these rows of ``raw``."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
-
-
-def _divisors(raw: Tensor) -> Tensor:
-    """Return the norms that divide the rows, n x 1, as in core.views.unit."""
-    norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
-    least = max(1e-12, torch.finfo(raw.dtype).tiny)
-    if raw.device.type == "cpu" and len(raw):  # reading them on a GPU would wait
-        low, high = (float(x) for x in torch.aminmax(norm))
-        if low > least and high < float("inf"):  # no zero row, no overflow, no NaN
-            return norm
-    dead = norm <= least
-    return norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
 
 
 class Tiles:

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -247,13 +248,11 @@ class HuggingFaceEvents:
 
 def _trainer(args: Any) -> Any:
     """Return from the call stack the trainer that has these arguments."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         owner = frame.f_locals.get("self")
         if hasattr(type(owner), "compute_loss") and getattr(owner, "args", None) is args:
             return owner
-        if frame.f_back is None:
-            return None
         frame = frame.f_back
     return None
 

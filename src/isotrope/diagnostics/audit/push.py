@@ -378,8 +378,10 @@ class _Beside(EagerPairs):
         shared = pairs.views.anchors @ pairs.views.positives.T
         self._matrices["cross", False] = torch.cat([shared, others], dim=1)
 
-    def _nearest(self, k: int, against: Against) -> Tensor:  # for mixing, which needs vectors
-        return EagerPairs(replace(self.views, negatives=None))._nearest(k, against)
+    def nearest(
+        self, k: int, against: Against = "cross"
+    ) -> Tensor:  # for mixing, which needs vectors
+        return EagerPairs(replace(self.views, negatives=None)).nearest(k, against)
 
 
 def _among(

@@ -101,23 +101,23 @@ class AnglePairs(Pairs):
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._each(self._logsum(temperature))
 
-    def _hardest(self, against: Against) -> Tensor:
+    def hardest(self, against: Against = "cross") -> Tensor:
         return self._each(self._largest())
 
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self._each(softplus(self._negatives / temperature).sum(dim=1))
 
-    def _count(self, against: Against) -> Tensor:
+    def count(self, against: Against = "cross") -> Tensor:
         return torch.full_like(self.positive, self._negatives.shape[1])
 
-    def _similarity(self, against: Against) -> Tensor:
+    def similarity(self, against: Against = "cross") -> Tensor:
         return self._negatives if self._whole else self.hardest(against)[:, None]
 
-    def _negative(self, against: Against) -> Tensor:
+    def negative(self, against: Against = "cross") -> Tensor:
         columns = self._negatives.shape[1] if self._whole else 1
         return torch.ones((), dtype=torch.bool).expand(self._positive.numel(), columns)
 
-    def _columns(self, against: Against) -> Tensor:
+    def columns(self, against: Against = "cross") -> Tensor:
         return self.views.anchors
 
 
