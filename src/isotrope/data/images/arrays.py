@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.core.pictures import Unreadable, pixels, square
-from isotrope.data.images.records import ImagePart, ImageSet, balanced_prefix, held_out
+from isotrope.data.images.records import ImagePart, ImageSet, Pictures, balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, quoted, refuse_bomb
 
 _IMAGES = ("images", "x", "x_train", "train_images")
@@ -42,12 +42,11 @@ _DIGITS_TEST = 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayImages:
+class ArrayImages(Pictures):
     """An array of pictures, n x 3 x h x w. A picture is resized when it is read."""
 
     array: NDArray[np.uint8]
     side: int | None = None
-    replaced: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.array)
@@ -72,10 +71,6 @@ class ArrayImages:
         if len(places) and np.array_equal(places, np.arange(len(places))):
             return replace(self, array=self.array[: len(places)])  # a prefix needs no copy
         return replace(self, array=self.array[places])
-
-    def resized(self, side: int) -> Self:
-        """Return the same pictures, which ``read`` resizes to side x side."""
-        return replace(self, side=side)
 
     def in_memory(self) -> bool:
         """Return whether the pictures need no resizing."""

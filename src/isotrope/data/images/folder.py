@@ -20,7 +20,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.core.pictures import PHOTOS, SUFFIXES, Unreadable, measure, square
-from isotrope.data.images.records import ImagePart, ImageSet
+from isotrope.data.images.records import ImagePart, ImageSet, Pictures
 from isotrope.data.lines import is_folder, quoted
 
 _TRAIN = ("train", "training")
@@ -28,7 +28,7 @@ _TEST = ("test", "testing", "validation", "valid", "val")
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedImages:
+class EncodedImages(Pictures):
     """Pictures that are decoded when they are read.
 
     A picture that cannot be decoded is replaced by the next picture of the same label. If no
@@ -103,14 +103,6 @@ class EncodedImages:
         labels = None if self.labels is None else self.labels[places]
         keys, facts = tuple(self.keys[i] for i in places), self.facts_of[places]
         return replace(self, keys=keys, facts_of=facts, labels=labels, broken=_flags(len(keys)))
-
-    def resized(self, side: int) -> Self:
-        """Return the same pictures, which ``read`` resizes to side x side."""
-        return replace(self, side=side)
-
-    def in_memory(self) -> bool:
-        """Return False, because reading decodes the pictures."""
-        return False
 
     def facts(self) -> Iterator[Any]:
         """Yield names, widths, heights, lengths and checksums, for the fingerprint of the set."""

@@ -1,8 +1,9 @@
 """Declares the types of image sets, and chooses pictures by their labels."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,40 +11,41 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError
 
 
-class Pictures(Protocol):
-    """A sequence of pictures. ``read`` decodes and resizes the pictures at given positions."""
+class Pictures(ABC):
+    """A sequence of pictures. A subclass is a dataclass with the field ``side``."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return the pictures at these positions as RGB, n x 3 x side x side."""
-        ...
 
     @property
+    @abstractmethod
     def sizes(self) -> NDArray[np.int64]:
         """Width and height of each picture, n x 2; may be 1 x 2 if all have the same size."""
-        ...
 
     @property
     def replaced(self) -> tuple[str, ...]:
         """Names of the pictures that could not be decoded. Others were read in their place."""
-        ...
+        return ()
 
+    @abstractmethod
     def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the pictures at these positions, in this order."""
-        ...
 
     def resized(self, side: int) -> Self:
         """Return the same pictures, which ``read`` resizes to side x side."""
-        ...
+        return cast("Self", replace(cast("Any", self), side=side))
 
     def in_memory(self) -> bool:
         """Return whether the decoded pictures are in memory and have their final size."""
-        ...
+        return False
 
+    @abstractmethod
     def facts(self) -> Iterator[Any]:
         """Yield the values for the fingerprint of the set."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,7 @@ class ImageSet:
     def replaced(self) -> tuple[str, ...]:
         """Names of the pictures that could not be decoded. Others were read in their place."""
         parts = [self.train] if self.test is None else [self.train, self.test]
-        return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
+        return tuple(name for part in parts for name in part.images.replaced)
 
 
 def matched(
