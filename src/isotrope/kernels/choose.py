@@ -12,6 +12,8 @@ Rapids, GPUs). Values and gradients have errors of up to 0.8% (docs/results/bflo
 ``bfloat16`` is used only on request. It rounds nothing in formulas with hardest or mixed negatives.
 """
 
+from typing import cast
+
 import torch
 
 from isotrope.core.errors import NeedsEager, unknown
@@ -19,7 +21,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
-from isotrope.kernels.surrogate_sums import SurrogatePairs
+from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
 
 BACKENDS = ("eager", "rowblock", "bfloat16")
 
@@ -72,8 +74,16 @@ def pairs(views: Views, backend: str = "auto", *, held: int = HELD_BYTES) -> Pai
 
 
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
-    """Return a copy of ``pairs`` in which only the anchors have gradients; None for ``eager``."""
-    return SurrogatePairs(pairs) if isinstance(pairs, RowBlockPairs) else None
+    """Return a copy of ``pairs`` in which only the anchors have gradients; None for ``eager``.
+
+    The sums over the compared vectors are computed once for both directions of the batch.
+    """
+    if not isinstance(pairs, RowBlockPairs):
+        return None
+    if "sums" not in pairs.shared:
+        views = pairs.views.detached()
+        pairs.shared["sums"] = BlockSums(views.swapped() if pairs.direction else views)
+    return SurrogatePairs(pairs, cast("SurrogateSums", pairs.shared["sums"]), pairs.direction)
 
 
 def _size(views: Views) -> int:

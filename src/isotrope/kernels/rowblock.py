@@ -6,20 +6,17 @@ more operations than a matrix in memory. For the hardest negative, the backward 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from isotrope.core.autograd import softplus
-from isotrope.core.terms import Against, By
+from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import blocks, chunked_topk, height, similarity_tiles
-
-Sweeps = dict[tuple[int, By, object], Any]  # by direction, similarity and exponent
 
 
 class RowBlockPairs(Pairs):
@@ -30,13 +27,14 @@ class RowBlockPairs(Pairs):
     Args:
         views: The views of the batch, in either order.
         direction: 1 if the two views of the batch are exchanged in ``views``, otherwise 0.
-        shared: Dict of the sweeps for weights (:mod:`isotrope.kernels.surrogate_sums`), which both
-            directions of the batch may use.
+        shared: Dict of results that are computed once and used by both directions of the batch.
     """
 
     backend = "rowblock"
 
-    def __init__(self, views: Views, direction: int = 0, shared: Sweeps | None = None) -> None:
+    def __init__(
+        self, views: Views, direction: int = 0, shared: dict[str, object] | None = None
+    ) -> None:
         super().__init__(views)
         self.direction, self.shared = direction, {} if shared is None else shared
 

@@ -1,14 +1,21 @@
-"""Computes the weighted sums of negatives in blocks, without a matrix of weights.
+"""Computes the weighted sums of negatives for both directions in one sweep over blocks.
 
 If only anchors have gradients, the matrix of weights is needed only for two results: the sum of
-each row, and the product with the compared vectors. A block of e^{s/tau} times these vectors is the
-push on the anchors of the block. The maximum of each row is subtracted, so nothing overflows. Each
-direction of the batch has sweeps of its own; both find results of each other that are known.
+each row, and the product with the compared vectors. One block of e^{s/tau} serves both directions.
+In the first direction, the block times the positives is the push on the anchors. In the second
+direction, the positives are the anchors, and the transposed block times the first view is the push
+on them. At the end, the pushes are divided by the row sums.
+
+If e^{s/tau} could overflow float32, or positives were gathered from other processes, each direction
+has a sweep of its own, which subtracts the maximum of each row.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, NoReturn, cast
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -18,13 +25,17 @@ from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.statistics import Unfused
-from isotrope.kernels.tiles import chunked_topk, similarity_tiles
+from isotrope.kernels.tiles import Tiles, Vectors, add_product, chunked_topk, similarity_tiles
 
+_MOST = 256  # rows of a block; half of each block on the diagonal of a triangle is wasted
+REACH = 60.0  # exponents up to 60 need no shift: e^60 n^2 and e^-60 fit float32
 FLOOR = 1e-4  # smallest similarity that is raised to a power
 
 _BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
+
+# parts of the columns: the other view, the same view, the additional negatives
+Part = Literal["cross", "within", "further"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,11 @@ class Exponent:
 
     temperature: float = 1.0
     power: float | None = None
+
+    @property
+    def reach(self) -> float:
+        """The largest absolute value of the exponent."""
+        return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
 
     def of(self, tile: Tensor) -> Tensor:
         """Turn similarities into exponents, in place; -inf (not a negative) does not change."""
@@ -90,34 +106,263 @@ class LazyWeights:
 
 
 class Masses(NamedTuple):
-    """Each anchor's sum of weights and sum of weighted negatives, both divided by e^``top``.
+    """Each anchor's sum of weights and sum of weighted negatives, both divided by e^``top``."""
 
-    ``largest`` is the similarity with the hardest negative.
-    """
-
-    largest: Tensor
     top: Tensor
     mass: Tensor
     push: Tensor
+
+
+class _Block(NamedTuple):
+    """Similarities of some rows of a view, -inf where a column is not a negative.
+
+    Attributes:
+        tile: B x c similarities.
+        view: View that the rows come from, 0 or 1.
+        rows: Rows of that view.
+        right: Vectors that push the rows, c x d.
+        others: View and rows of those last columns of the tile that serve as anchors too;
+            additional negatives do not.
+        left: Vectors that push the other anchors, B x d.
+    """
+
+    tile: Tensor
+    view: int
+    rows: slice
+    right: Tensor
+    others: tuple[int, slice]
+    left: Tensor
+
+
+class Swept(NamedTuple):
+    """Results of a sweep. Each is a list of two tensors, one for each view, or None.
+
+    Attributes:
+        hardest: Largest similarity of each row.
+        mass: Sum of the exponentials of each row.
+        push: Sum of the compared vectors for each row, weighted by the exponentials.
+    """
+
+    hardest: list[Tensor] | None = None
+    mass: list[Tensor] | None = None
+    push: list[Tensor] | None = None
+
+
+class SurrogateSums(ABC):
+    """Sums over the compared vectors, in both directions of a batch; each sum is computed once.
+
+    In direction 0, the anchors are the first view; in direction 1, they are the second view.
+
+    Args:
+        views: Unit views of direction 0, detached.
+    """
+
+    def __init__(self, views: Views) -> None:
+        self.views = views
+        self.square = len(views.anchors) == len(views.positives)
+        self._known: dict[object, Any] = {}
+
+    @cached_property
+    def positive(self) -> Tensor:
+        """Similarities of the n positive pairs; both directions use them."""
+        return (self.views.anchors * self.views.own).sum(dim=1)
+
+    def joint(self, exponent: Exponent) -> bool:
+        """Whether both directions can share blocks of e^exponent."""
+        return self.square and exponent.reach <= REACH
+
+    def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
+        """Return :class:`Masses` of each anchor's unnormalised weights, in direction 0 or 1."""
+        if self.joint(exponent):
+            push = self._added("push", direction, by, exponent)  # this also computes the sums
+            mass = self._added("mass", direction, by, exponent)
+            return Masses(torch.zeros_like(mass), mass, push)
+        key = ("one way", direction, by, exponent)
+        if key not in self._known:
+            self._known[key] = self._one_way(direction, by, exponent)
+        return cast("Masses", self._known[key])
+
+    def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
+        """Return each anchor's log-sum-exp over negatives; None if no sweep has computed it yet."""
+        if self.joint(exponent):
+            return self._added("mass", direction, by, exponent).log()
+        if ("one way", direction, by, exponent) in self._known:
+            top, mass, _ = self.masses(direction, by, exponent)
+            return top + mass.log()
+        return None
+
+    def hardest(self, direction: int, by: By) -> Tensor | None:
+        """Return each anchor's similarity to its hardest negative; None without a sweep for it."""
+        if ("first", direction, by) in self._known:
+            return self.first(direction, by)[1]
+        if not self.square:
+            return None
+        none = self.views.anchors.new_full((len(self.views.anchors),), -torch.inf)
+        parts = [self._of("hardest", part)[direction] for part in self._parts(by)]
+        return torch.stack([none, *parts]).amax(dim=0)
+
+    def first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
+        """Return the columns of the anchors' hardest negatives, and the similarities with these.
+
+        Ties go to the first column. The column is -1 for an anchor without negatives.
+        """
+        key = ("first", direction, by)
+        if key not in self._known:
+            self._known[key] = self._first(direction, by)
+        at, top = self._known[key]
+        return at, top
+
+    @abstractmethod
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
+        """Compare both views with some of their columns; without exponent, find only maxima."""
+
+    @abstractmethod
+    def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
+        """Compare a direction's anchors with all columns, subtracting each row's maximum."""
+
+    @abstractmethod
+    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
+        """Implement :meth:`first`."""
+
+    def _added(
+        self, what: Literal["mass", "push"], direction: int, by: By, exp: Exponent
+    ) -> Tensor:
+        """The sum over all columns for each anchor."""
+        crossed = by == "positives"  # the other view is compared, the own view pushes
+        how = (exp,) if what == "mass" else (exp, crossed)
+        parts = [self._of(what, part, *how)[direction ^ crossed] for part in self._parts(by)]
+        if parts:
+            return sum(parts[1:], parts[0])
+        return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
+
+    def _parts(self, by: By) -> list[Part]:
+        """The parts of the columns that are compared."""
+        parts: list[Part] = []
+        if self.views.in_batch:
+            parts += ["cross"] * (by in ("cross", "both"))
+            parts += ["within"] * (by != "cross")
+        more = self.views.negatives
+        return parts if more is None or len(more) == 0 else [*parts, "further"]
+
+    def _of(
+        self,
+        what: Literal["hardest", "mass", "push"],
+        part: Part,
+        exponent: Exponent | None = None,
+        crossed: bool | None = None,
+    ) -> list[Tensor]:
+        """A statistic of the rows of both views."""
+        how: dict[str, tuple[object, ...]] = {
+            "hardest": (),
+            "mass": (exponent,),
+            "push": (exponent, crossed),
+        }
+        if (what, part, *how[what]) not in self._known:
+            swept = self._sweep(part, exponent, crossed)
+            for name, value in swept._asdict().items():
+                if value is not None:
+                    self._known[(name, part, *how[name])] = value
+        return cast("list[Tensor]", self._known[(what, part, *how[what])])
+
+
+class BlockSums(SurrogateSums):
+    """Computes the sums in blocks of rows, in linear memory."""
+
+    def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
+        mask = Mask(self._compared(direction, by), AGAINST[by])
+        largest = [chunked_topk(tile, 1) for _, tile in similarity_tiles(mask)]
+        top, at = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
+        return at, top
+
+    def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
+        like, n = self.views.anchors, len(self.views.anchors)
+        hardest = [like.new_full((n,), -torch.inf) for _ in range(2)]
+        mass = [like.new_zeros(n) for _ in range(2)]
+        push = [torch.zeros_like(like) for _ in range(0 if crossed is None else 2)]
+        for block in self._blocks(part, crossed=bool(crossed)):
+            tile, (other, others) = block.tile, block.others
+            end = tile[:, tile.shape[1] - (others.stop - others.start) :]
+            top = hardest[block.view][block.rows]
+            torch.maximum(top, tile.amax(dim=1), out=top)
+            if end.shape[1]:
+                top = hardest[other][others]
+                torch.maximum(top, end.amax(dim=0), out=top)
+            if exponent is None:
+                continue
+            exponent.of(tile).exp_()
+            mass[block.view][block.rows] += tile.sum(dim=1)
+            mass[other][others] += end.sum(dim=0)
+            if push:
+                add_product(push[block.view][block.rows], tile.T, block.right)
+                if end.shape[1]:
+                    add_product(push[other][others], end, block.left)
+        return Swept(hardest, None if exponent is None else mass, push or None)
+
+    def _blocks(self, part: Part, *, crossed: bool) -> Iterator[_Block]:
+        views = self.views
+        both = [views.anchors, views.positives]
+        tiles = Tiles(_MOST)
+        if part == "cross":
+            anchors, positives = (Vectors(x, unit=True) for x in both)
+            mask = Mask(replace(views, negatives=None), "cross")
+            for rows, unit, tile in tiles.of(anchors, [positives], mask):
+                yield _Block(tile, 0, rows, both[1], (1, slice(0, len(both[1]))), unit)
+            return
+        for view, h in enumerate(both):
+            moved, vectors = both[1 - view] if crossed else h, Vectors(h, unit=True)
+            if part == "further" and views.negatives is not None:
+                further = Vectors(views.negatives, unit=True)
+                for rows, _, tile in tiles.of(vectors, [further], None):
+                    none = (view, slice(0, 0))
+                    yield _Block(tile, view, rows, views.negatives, none, moved[rows])
+                continue
+            mask = Mask(replace(views, negatives=None), "within")
+            for rows, _, tile in tiles.of(vectors, [vectors], mask, triangle=True):
+                others = (view, slice(rows.stop, len(h)))
+                yield _Block(tile, view, rows, moved[rows.start :], others, moved[rows])
+
+    def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
+        against = AGAINST[by]
+        columns = Mask(self._of_direction(direction), against).columns
+        masses = []
+        for _, tile in similarity_tiles(Mask(self._compared(direction, by), against)):
+            top = exponent.of(tile).amax(dim=1)
+            tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
+            push = torch.zeros_like(self.views.anchors[: len(tile)])
+            at = 0
+            for x in columns:
+                push += tile[:, at : at + len(x)] @ x
+                at += len(x)
+            masses.append(Masses(top, tile.sum(dim=1), push))
+        return Masses(*(torch.cat(x) for x in zip(*masses, strict=True)))
+
+    def _of_direction(self, direction: int) -> Views:
+        return self.views.swapped() if direction else self.views
+
+    def _compared(self, direction: int, by: By) -> Views:
+        """The views whose similarities are used; their ``anchors`` are the rows."""
+        views = self._of_direction(direction)
+        return views.among_positives() if by == "positives" else views
 
 
 class SurrogatePairs(Pairs):
     """Statistics of one direction, and weights of the push on its anchors, without gradients.
 
     Args:
-        plain: Object that supplies the statistics of this direction that no sweep computes. The
-            results of sweeps are stored in ``plain.shared``.
+        plain: Object that supplies the statistics of this direction that no sweep computes.
+        sums: Sums that both directions share.
+        direction: 0 if the first view of the batch has the anchors, 1 if the second view has them.
     """
 
-    def __init__(self, plain: RowBlockPairs) -> None:
+    def __init__(self, plain: Pairs, sums: SurrogateSums, direction: int = 0) -> None:
         super().__init__(plain.views.detached())
-        self.plain, self.backend = plain, plain.backend
+        self.plain, self.sums, self.direction, self.backend = plain, sums, direction, plain.backend
 
     def of(self, views: Views) -> Pairs:
         return self.plain.of(views)
 
     def swapped(self) -> "SurrogatePairs":
-        return SurrogatePairs(self.plain.swapped())
+        return SurrogatePairs(self.plain.swapped(), self.sums, 1 - self.direction)
 
     def shares(self, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
         """Return weights proportional to e^exponent that sum to 1 for each anchor.
@@ -127,7 +372,7 @@ class SurrogatePairs(Pairs):
             exponent: Exponent of the weights.
             whole: Whether the weights sum to 1 over the whole batch instead of for each anchor.
         """
-        _, top, mass, push = self._masses(by, exponent)
+        top, mass, push = self.sums.masses(self.direction, by, exponent)
         total, scale = exact(mass), exact(torch.ones_like(top))
         if whole:
             highest = top.amax()
@@ -175,48 +420,24 @@ class SurrogatePairs(Pairs):
         width = sum(len(x) for x in Mask(self.views, against).columns)
         return cast("Tensor", LazyWeights(push, mass, width))
 
+    @property
+    def positive(self) -> Tensor:
+        return self.sums.positive
+
     def first(self, by: By) -> tuple[Tensor, Tensor]:
         """Return the columns of the anchors' hardest negatives, and the similarities with these.
 
         Ties go to the first column. The column is -1 for an anchor without negatives.
         """
-        key = (self.plain.direction, by, None)
-        if key not in self.plain.shared:
-            largest = [chunked_topk(tile, 1) for _, tile in similarity_tiles(self._compared(by))]
-            top, at = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
-            self.plain.shared[key] = at, top
-        return cast("tuple[Tensor, Tensor]", self.plain.shared[key])
-
-    def _masses(self, by: By, exponent: Exponent) -> Masses:
-        """Return the :class:`Masses` of each anchor's unnormalised weights."""
-        key = (self.plain.direction, by, exponent)
-        if key not in self.plain.shared:
-            columns, masses = self.columns(AGAINST[by]), []
-            for _, tile in similarity_tiles(self._compared(by)):
-                largest = tile.amax(dim=1)
-                top = exponent.of(largest.clone())
-                exponent.of(tile).sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
-                masses.append(Masses(largest, top, tile.sum(dim=1), tile @ columns))
-            self.plain.shared[key] = Masses(*(torch.cat(x) for x in zip(*masses, strict=True)))
-        return cast("Masses", self.plain.shared[key])
-
-    def _compared(self, by: By) -> Mask:
-        """The similarities on which weights depend."""
-        views = self.views.among_positives() if by == "positives" else self.views
-        return Mask(views, AGAINST[by])
+        return self.sums.first(self.direction, by)
 
     def hardest(self, against: Against = "cross") -> Tensor:
-        for (direction, by, exponent), known in self.plain.shared.items():
-            if exponent is not None and (direction, by) == (self.plain.direction, _BY[against]):
-                return cast("Masses", known).largest
-        return self.first(_BY[against])[1]
+        hardest = self.sums.hardest(self.direction, _BY[against])
+        return self.plain.hardest(against).detach() if hardest is None else hardest
 
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
-        key = (self.plain.direction, _BY[against], Exponent(float(temperature)))
-        if key in self.plain.shared:  # a weight has the same temperature
-            _, top, mass, _ = cast("Masses", self.plain.shared[key])
-            return top + mass.log()
-        return self.plain.logsumexp(temperature, against).detach()
+        value = self.sums.logsumexp(self.direction, _BY[against], Exponent(float(temperature)))
+        return self.plain.logsumexp(temperature, against).detach() if value is None else value
 
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         return self.plain.softplus(temperature, against).detach()

@@ -33,12 +33,13 @@ def blocks(first: int, last: int, height: int) -> Iterator[slice]:
         yield slice(start, min(start + height, last))
 
 
-def height(columns: int, like: Tensor) -> int:
+def height(columns: int, like: Tensor, most: int | None = None) -> int:
     """Return the number of rows of a block.
 
     Args:
         columns: Number of columns of the block.
         like: Tensor with the dtype and the device of the block.
+        most: Largest number of rows of a block on a CPU; None means ``MOST``.
     """
     dtype = like.dtype
     if like.device.type != "cpu":
@@ -46,6 +47,8 @@ def height(columns: int, like: Tensor) -> int:
     limit, room = MOST, TILE_BYTES
     if dtype == torch.bfloat16:  # larger blocks need fewer sums in float32, which are slow
         limit, room = 2 * limit, 2 * room
+    if most is not None:
+        limit = min(limit, most)
     return min(limit, max(LEAST, room // max(1, columns * dtype.itemsize)))
 
 
@@ -139,7 +142,8 @@ class Vectors:
 class Tiles:
     """Blocks of dot products of rows with columns, one after the other in one buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most  # rows of a block, see ``height``
         self._buffer: Tensor | None = None
 
     def of(
@@ -164,7 +168,7 @@ class Tiles:
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data
-        for where in blocks(0, len(rows), height(width, data)):
+        for where in blocks(0, len(rows), height(width, data, self._most)):
             first = where.start if triangle else 0
             unit = rows.rows(where)
             tile = self._room(len(unit), width - first, data)
@@ -183,11 +187,11 @@ class Tiles:
         return self._buffer[: rows * columns].view(rows, columns)
 
 
-def similarity_tiles(mask: Mask) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of B anchors and their similarities, B x c; -inf where not a negative."""
+def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
+    """Yield slices of B anchors and their s / temperature, B x c; -inf where not a negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
-    for rows, _, tile in Tiles().of(anchors, columns, mask):
+    for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
         yield rows, tile
 
 
