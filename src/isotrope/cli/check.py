@@ -40,7 +40,7 @@ the Python process fails. The exit code is 1 if a check fails, or if ten minutes
 LIMIT = 600.0
 """Seconds that the checks of a file may take; most files take a few seconds."""
 
-_BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensions:"
+_BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensions, of"
 
 
 class CheckSettings(Settings):
@@ -133,7 +133,9 @@ def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
         for _, check in group:
             print(_line(check.name, str(check.tried), check.worst, marks[check.passed]), flush=True)
             means += [f"{check.name}: {check.means}"] if check.means else []
-            mistakes += [_BATCH, *check.mistakes] if check.mistakes else []
+            mistakes += (
+                [f"{_BATCH} {check.mistakes[0]}", *check.mistakes[1:]] if check.mistakes else []
+            )
             wrong |= check.passed is False
         print("\n".join([*means, *mistakes, ""]))
     return 1 if wrong else 0
