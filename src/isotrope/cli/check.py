@@ -30,11 +30,12 @@ examples:
 
 A loss in FILE is an objective, a function of (anchors, positives) that returns a scalar, or a
 module whose forward is such a function. A function or module is checked if its name contains
-"loss"; FILE:NAME checks only NAME. A third parameter without a default receives negatives. The
-gradient of a whole batch is compared with the gradient in chunks of the batch, with gradient
-caching, on permuted rows, in bfloat16, and on two processes with half of the rows each. If the loss
-has a parameter chunk_size, mini_batch_size or margin, several values are tried. A loss that ends
-the Python process fails. The exit code is 1 if a check fails, or if ten minutes are not enough.
+"loss"; FILE:NAME checks only NAME. A third parameter without a default receives negatives; its name
+must contain "neg". The gradient of a whole batch is compared with the gradient in chunks of the
+batch, with gradient caching, on permuted rows, in bfloat16, and on two processes with half of the
+rows each. If the loss has a parameter chunk_size, mini_batch_size or margin, several values are
+tried. A loss that ends the Python process fails. The exit code is 1 if a check fails, or if ten
+minutes are not enough.
 """
 
 LIMIT = 600.0

@@ -200,7 +200,7 @@ def _coupled(cls: type[Objective]) -> Check:
 
     def declared(case: Objective, *views: Tensor) -> str:
         body = {"coupling": "batch", "presets": {}}
-        careful: Any = type(cls.__name__, (cls,), body, register=False)  # type: ignore[call-overload]
+        careful: Any = type(cls.__name__, (cls,), body, register=False)
         form = careful(**getattr(case, "objective", case).hyperparameters())
         form = form.symmetric() if isinstance(case, Symmetric) else form
         if case.coupling == "batch" or agreement(form, *views) > EXACT:
@@ -224,8 +224,8 @@ def _entries(
     for case, views in itertools.product(cases, batches):
         try:
             errors.append((error(case, *views), case, views))
-        except WrongCoupling as wrong:
-            return Check(name, len(cases) * len(batches), str(wrong), passed=False)
+        except WrongCoupling as declared:
+            return Check(name, len(cases) * len(batches), str(declared), passed=False)
         except Exception as why:  # whatever somebody's formula raises is the finding
             return raised(name, why)
     worst = largest(error for error, *_ in errors)
