@@ -134,9 +134,8 @@ def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
         for _, check in group:
             print(_line(check.name, str(check.tried), check.worst, marks[check.passed]), flush=True)
             means += [f"{check.name}: {check.means}"] if check.means else []
-            mistakes += (
-                [f"{_BATCH} {check.mistakes[0]}", *check.mistakes[1:]] if check.mistakes else []
-            )
+            if check.mistakes and not mistakes:
+                mistakes = [f"{_BATCH} {check.mistakes[0]}", *check.mistakes[1:]]
             wrong |= check.passed is False
         print("\n".join([*means, *mistakes, ""]))
     return 1 if wrong else 0

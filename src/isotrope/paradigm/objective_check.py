@@ -1,14 +1,14 @@
 """Runs all checks of ``isotrope.paradigm.proof`` on one objective (``isotrope check my_loss.py``).
 
 The result has a line for each property. If a check fails, it names the inputs and what was measured
-there. It names a cause only if a further measurement shows the cause. :func:`mistakes` decomposes
+there. It names a cause only if another measurement shows the cause. :func:`mistakes` decomposes
 the formula to find out what is wrong: a factor, a sign, the weights or another part.
 """
 
 import itertools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +16,11 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import WrongCoupling
+from isotrope.paradigm import proof
 from isotrope.paradigm.decompose import decompose
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import INVARIANCES, Objective
-from isotrope.paradigm.proof import (
-    BATCHES,
-    DEGENERATE,
-    DTYPES,
-    EXACT,
-    SHAPES,
-    agreement,
-    batch,
-    changes,
-    common_factor,
-    degenerate,
-    dissipation,
-    double_entry,
-    extended_entry,
-    extremes,
-    further,
-    infinite,
-    largest,
-    numbers,
-    parts_entry,
-    parts_factor,
-    settings,
-    unaware,
-    variance,
-    weight_outside,
-)
+from isotrope.paradigm.proof import BATCHES, DEGENERATE, DTYPES, EXACT, SHAPES, batch, settings
 
 _ONE_SIDED = (
     "declare in `holds` which inputs the formula treats as constant, or define "
@@ -91,24 +67,15 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     cases = [cls(**setting) for setting in settings(cls)]
     batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
     with_terms = [case for case in cases if case.has_terms]
-    others = [case for setting in numbers(cls) if (case := cls(**setting)).has_terms]
+    others = [case for setting in proof.numbers(cls) if (case := cls(**setting)).has_terms]
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
-    first = _entries(
-        "formula = components (autograd, float64)", double_entry, _both(with_terms), batches
-    )
-    second = _entries("the same, with other numbers", double_entry, _both(others), few)
-    yield first
-    yield second if second.passed or first.passed else replace(second, mistakes=())
-    yield _entries(
-        "the same, with more negatives and with groups",
-        extended_entry,
-        _both(with_terms),
-        few,
-        unaware,
-    )
+    name, more = "formula = components (autograd, float64)", "the same, more negatives and groups"
+    yield _entries(name, proof.double_entry, _both(with_terms), batches)
+    yield _entries("the same, with other numbers", proof.double_entry, _both(others), few)
+    yield _entries(more, proof.extended_entry, _both(with_terms), few, proof.unaware)
     yield from _roles(with_terms + others)
     yield _used(cls)
-    yield _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, parts_factor)
+    yield _entries("attraction + repulsion = whole", proof.parts_entry, with_terms, batches)
     for name in INVARIANCES:
         yield _invariant(name, cases, batches)
     yield _coupled(cls)
@@ -122,57 +89,45 @@ def _both(cases: list[Objective]) -> list[Objective]:
 def _roles(cases: list[Objective]) -> Iterator[Check]:
     """Whether GD, W and R mean what Li et al. (2024, section 2.3) define; all is in a product."""
     kinds = [batch(kind, 24, 6) for kind in BATCHES]
-    small = [batch(kind, 6, 4) for kind in ("random", "clustered")]
 
-    def beyond(case: Objective, *views: Tensor) -> float:
-        values = dissipation(case, *views)
-        return float(torch.maximum(-values, values - 1).clamp_min(0).max())
+    def beyond(*case: Any) -> float:
+        low, high = proof.dissipation(*case).aminmax()
+        return float(torch.stack([-low, high - 1]).clamp_min(0).max())
 
-    def extent(case: Objective, *views: Tensor) -> str:
-        low, high = (float(x) for x in dissipation(case, *views).aminmax())
-        move = "divide GD by its upper bound, and multiply weight and pull by it"
-        turn = "change the sign of GD, weight and pull"
-        return f"{turn if low < 0 else move}: GD is {low:.4g} to {high:.4g}"
+    def extent(*case: Any) -> str:
+        low, high = map(float, proof.dissipation(*case).aminmax())
+        bound = "divide GD by its upper bound, and multiply weight and pull by it"
+        remedy = "change the sign of GD, weight and pull" if low < 0 else bound
+        return f"{remedy}: GD is {low:.4g} to {high:.4g}"
 
-    def moved(case: Objective, *views: Tensor) -> str:
-        factor, anchor = common_factor(case, *views)
-        return (
-            "move the factor that weight and pull share into GD: if only the positive of anchor "
-            f"{anchor} moves, both become {factor:.4g} times as large"
-        )
+    def outside(*case: Any) -> str:
+        most = proof.weight_outside(*case)
+        remedy = "set these weights to 0, for example by pairs.negative()"
+        return f"{remedy}: the largest is {most:.2g} times the largest weight"
 
-    yield _entries(
-        "W is 0 outside the negatives",
-        weight_outside,
-        cases,
-        kinds,
-        lambda *case: (
-            "set these weights to 0, for example by pairs.negative(): the largest is "
-            f"{weight_outside(*case):.2g} times the largest weight"
-        ),
-    )
+    def moved(*case: Any) -> str:
+        factor, i = proof.common_factor(*case)
+        remedy = "move the factor that weight and pull share into GD"
+        return f"{remedy}: if only positive {i} moves, both become {factor:.4g} times as large"
+
+    yield _entries("W is 0 outside the negatives", proof.weight_outside, cases, kinds, outside)
     yield _entries("GD is from 0 to 1", beyond, cases, kinds, extent)
+    shared, small = "GD has all that weight and pull share", [batch("random", 6, 4)]
     yield _entries(
-        "GD has all that weight and pull share",
-        lambda *case: abs(common_factor(*case)[0] - 1),
-        cases,
-        small,
-        moved,
+        shared, lambda *case: abs(proof.common_factor(*case)[0] - 1), cases, small, moved
     )
 
 
 def _used(cls: type[Objective]) -> Check:
     """Whether the loss changes with each of its numbers, with some choice of the others."""
-    name = "each number changes the loss"
-    views = [batch(kind, 24, 6) for kind in BATCHES]
-    names = {field for setting in numbers(cls) if len(setting) == 1 for field in setting}
+    name, views = "each number changes the loss", [batch(kind, 24, 6) for kind in BATCHES]
+    names = {field for setting in proof.numbers(cls) if len(setting) == 1 for field in setting}
     try:
-        unused = [field for field in sorted(names) if not changes(cls, field, views)]
+        unused = ", ".join(n for n in sorted(names) if not proof.changes(cls, n, views))
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(name, error)
-    means = f"use {', '.join(unused)} in formula, or remove the field" if unused else ""
-    worst = f"not {', '.join(unused)}" if unused else "changes"
-    return Check(name, len(names), worst if names else "no numbers", not unused, means)
+    means = f"use {unused} in formula, or remove the field" if unused else ""
+    return Check(name, len(names), f"not {unused}" if unused else "changes", not unused, means)
 
 
 def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:
@@ -181,9 +136,11 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
     declared = [case for case in cases if name in case.invariances]
     others = [case for case in cases if name not in case.invariances]
     try:
-        worst = largest(variance(c, name, a, b) for c in declared for a, b in batches)
+        worst = proof.largest(proof.variance(c, name, a, b) for c in declared for a, b in batches)
         # an undeclared transformation must change the value
-        still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
+        still = [
+            c for c in others if max(proof.variance(c, name, a, b) for a, b in batches) <= EXACT
+        ]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
     evidence = f"{worst:.1e}" if declared else "changes, as declared"
@@ -203,11 +160,11 @@ def _coupled(cls: type[Objective]) -> Check:
         careful: Any = type(cls.__name__, (cls,), body, register=False)
         form = careful(**getattr(case, "objective", case).hyperparameters())
         form = form.symmetric() if isinstance(case, Symmetric) else form
-        if case.coupling == "batch" or agreement(form, *views) > EXACT:
+        if case.coupling == "batch" or proof.agreement(form, *views) > EXACT:
             return ""
         return f'declare coupling = "batch", with which all agree, in place of {case.coupling!r}'
 
-    return _entries(name, agreement, _both(plain), batches, declared)
+    return _entries(name, proof.agreement, _both(plain), batches, declared)
 
 
 def _entries(
@@ -228,7 +185,7 @@ def _entries(
             return Check(name, len(cases) * len(batches), str(declared), passed=False)
         except Exception as why:  # whatever somebody's formula raises is the finding
             return raised(name, why)
-    worst = largest(error for error, *_ in errors)
+    worst = proof.largest(error for error, *_ in errors)
     wrong = [(case, views) for error, case, views in errors if not error <= EXACT]
     if not wrong:
         return Check(name, len(errors), f"{worst:.1e}", passed=True)
@@ -236,10 +193,10 @@ def _entries(
     shape = " x ".join(map(str, views[0].shape))
     where = f"{len(wrong)} of {len(errors)} cases fail; the first is {case!r} on {shape} embeddings"
     reason = measured(case, *views) if measured else ""
-    if all(isinstance(case, Symmetric) for case, _ in wrong) and error is double_entry:
+    if all(isinstance(case, Symmetric) for case, _ in wrong) and error is proof.double_entry:
         reason = f"{_ONE_SIDED}: only the symmetric form is wrong"
     means = f"{reason}; {where}" if reason else where
-    said = [f"{case!r}:", *mistakes(case)] if error is double_entry else []
+    said = [f"{case!r}:", *mistakes(case)] if error is proof.double_entry else []
     return Check(name, len(errors), f"{worst:.1e}", passed=False, means=means, mistakes=said)
 
 
@@ -266,7 +223,7 @@ def _finite(cls: type[Objective]) -> Check:
     # at the ends of the ranges a gradient divided by a norm of 1e-3 overflows float16
     tried += [
         (setting, case, dtype)
-        for setting in extremes(cls)
+        for setting in proof.extremes(cls)
         for case, dtype in inputs
         if (case, dtype) != ("tiny norms", torch.float16)
     ]
@@ -274,7 +231,7 @@ def _finite(cls: type[Objective]) -> Check:
     for setting, case, dtype in tried:
         where = f"at {case}, {dtype}, {setting or 'defaults'}"
         try:
-            found = infinite(cls(**setting), *degenerate(case, dtype))
+            found = proof.infinite(cls(**setting), *proof.degenerate(case, dtype))
         except Exception as error:  # whatever somebody's formula raises is the finding
             return raised(name, error, where)
         bad += [f"{what} {where}" for what in found]
@@ -288,7 +245,7 @@ def mistakes(objective: Objective) -> list[str]:
     measurement needs in-batch negatives, and a pull that is equal in all coordinates.
     """
     anchors, positives = batch("random", 4, 16)
-    if further(objective, anchors) is not None:
+    if proof.further(objective, anchors) is not None:
         return ["check the gradient yourself: this analysis needs in-batch negatives"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:

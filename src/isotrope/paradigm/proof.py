@@ -286,28 +286,13 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
 
     The error is relative, as in :func:`double_entry`.
     """
-    both, whole, size = _of_parts(objective, anchors, positives)
-    return float((both - whole).abs().max()) / size
-
-
-def parts_factor(objective: Objective, anchors: Tensor, positives: Tensor) -> str:
-    """Say by which factor the gradients differ that :func:`parts_entry` compares, if by one."""
-    both, whole, size = _of_parts(objective, anchors, positives)
-    factor = float((both * whole).sum() / whole.square().sum())
-    alike = _largest(both - factor * whole) <= EXACT * size
-    return f"their gradient is {factor:.4g} times that of the loss" if alike else ""
-
-
-def _of_parts(
-    objective: Objective, anchors: Tensor, positives: Tensor
-) -> tuple[Tensor, Tensor, float]:
-    """Gradients of attraction + repulsion, those of the loss, and the size of their summands."""
     views = Views(anchors, positives, further(objective, anchors)).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     inputs = (a, b) if more is None else (a, b, more)
     whole, pull, push = (torch.cat(_gradients(f, *inputs)) for f in (objective, *objective.parts))
     moved = [_strength(objective.terms(*both, more)) for both in ((a, b), (b, a))]
-    return pull + push, whole, max(*moved, _largest(whole, pull, push)) or 1
+    size = max(*moved, _largest(whole, pull, push)) or 1
+    return float((pull + push - whole).abs().max()) / size
 
 
 def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:

@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import write_text
 from isotrope.core.lock import exclusive_lock
@@ -129,23 +131,17 @@ def equals_of_best(
     return [t for t in leaders if abs(float(t.score or 0.0) - best) <= noise], noise, start
 
 
-def _noise(scores: list[list[float]]) -> float:
+def _noise(rows: list[list[float]]) -> float:
     """The honestly significant difference of trials (rows) with the same seeds (columns)."""
-    trials, seeds = len(scores), len(scores[0])
-    free = (trials - 1) * (seeds - 1)
+    scores = np.array(rows)
+    (trials, seeds), free = scores.shape, math.prod(n - 1 for n in scores.shape)
     if not free:
         return 0.0
     from scipy.stats import studentized_range
 
-    means = [statistics.fmean(row) for row in scores]
-    shifts = [statistics.fmean(column) for column in zip(*scores, strict=True)]
-    middle = statistics.fmean(means)
-    rest = sum(
-        (score - mean - shift + middle) ** 2
-        for row, mean in zip(scores, means, strict=True)
-        for score, shift in zip(row, shifts, strict=True)
-    )
-    return float(studentized_range.ppf(0.95, trials, free)) * math.sqrt(rest / free / seeds)
+    rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
+    noise = math.sqrt(float((rest**2).sum()) / free / seeds)
+    return float(studentized_range.ppf(0.95, trials, free)) * noise
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
