@@ -287,6 +287,23 @@ def test_ways_to_write_pairs(tmp_path: Path, name: str, content: str) -> None:
     assert records(read([tmp_path / name])) == ROWS
 
 
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (json.dumps([a for a, _ in ROWS]), [(a,) for a, _ in ROWS]),
+        (json.dumps([a for a, _ in ROWS], indent=1), [(a,) for a, _ in ROWS]),
+        (json.dumps(["one", "two", "three"]) + "\n\n", [("one",), ("two",), ("three",)]),
+        ("".join(json.dumps(row) + "\n" for row in ROWS), ROWS),
+        ("\n\n".join(json.dumps([*row, "other"]) for row in ROWS), [(*r, "other") for r in ROWS]),
+    ],
+)
+def test_a_list_of_texts_is_a_file_of_single_texts(
+    tmp_path: Path, content: str, texts: list[tuple[str, ...]]
+) -> None:
+    (tmp_path / "a.json").write_text(content)
+    assert records(read([tmp_path / "a.json"])) == texts
+
+
 def drain(path: Path) -> None:
     with open_bytes(path) as handle:
         while handle.read(1 << 20):

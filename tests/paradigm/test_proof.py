@@ -28,7 +28,7 @@ from isotrope.objectives import (
     VICReg,
 )
 from isotrope.paradigm import objective_check
-from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.objective import INVARIANCES, Objective
 from isotrope.paradigm.objective_check import Check, prove
 from isotrope.paradigm.proof import (
     BATCHES,
@@ -37,6 +37,8 @@ from isotrope.paradigm.proof import (
     batch,
     double_entry,
     extended_entry,
+    numbers,
+    settings,
 )
 
 Edit = Callable[[Any, Pairs, Terms], Terms]
@@ -117,6 +119,20 @@ def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(objective_check, name, lambda _, passed=passed: passed)
 
 
+FIRST = "formula = components (autograd, float64)"
+NUMBERS = "the same, with other numbers"
+MORE = "the same, more negatives and groups"
+PARTS = "attraction + repulsion = whole"
+
+
+def proved(cls: type[Objective]) -> dict[str, Check]:
+    return {check.name: check for check in prove(cls, SHAPES)}
+
+
+def failed(lines: dict[str, Check]) -> set[str]:
+    return {name for name, line in lines.items() if not line.passed}
+
+
 @pytest.mark.usefixtures("briefly")
 def test_mistakes_fail_the_first_check() -> None:
     first, *_ = prove(mistaken(*MISTAKES["a millionth of W"]), SHAPES)
@@ -159,9 +175,8 @@ def test_parts_that_do_not_add_up_are_found() -> None:
     def half(self: InfoNCE, pairs: Pairs) -> Tensor:
         return InfoNCE.attraction(self, pairs) / 2
 
-    first, _, third, *_ = prove(written(InfoNCE, attraction=half), SHAPES)
-    assert first.passed
-    assert not third.passed
+    lines = proved(written(InfoNCE, attraction=half))
+    assert failed(lines) == {PARTS}
 
 
 @pytest.mark.usefixtures("briefly")
@@ -171,12 +186,12 @@ def test_what_a_formula_raises_is_a_line_with_its_place() -> None:
             raise ValueError("at least three rows")
         return InfoNCE.formula(self, pairs)
 
-    first, second, third, rotation, *_ = prove(written(InfoNCE, formula=at_least_three), SHAPES)
-    for line in (first, third, rotation):
-        assert (line.tried, line.passed) == (0, False)
-        assert line.worst == "ValueError: at least three rows"
-        assert "raised in test_proof.py, line" in line.means
-    assert second.passed, second  # no batch of two
+    lines = proved(written(InfoNCE, formula=at_least_three))
+    assert failed(lines) == {FIRST, PARTS, *(f"invariance: {name}" for name in INVARIANCES)}
+    for name in failed(lines):  # the others have no batch of two
+        assert (lines[name].tried, lines[name].passed) == (0, False)
+        assert lines[name].worst == "ValueError: at least three rows"
+        assert lines[name].means.startswith("raised in test_proof.py, line")
 
 
 @pytest.mark.usefixtures("briefly")
@@ -193,10 +208,11 @@ def test_a_constant_that_is_not_declared_fails_in_the_symmetric_form_only() -> N
     assert "the first is Symmetric(objective=Mistaken(" in first.means
     everywhere, *_ = prove(mistaken(*MISTAKES["twice"]), SHAPES)
     assert everywhere.means.startswith("52 of 60 cases fail; the first is Mistaken("), everywhere
+    assert everywhere.mistakes[0].startswith("Mistaken(")
 
 
 @pytest.mark.usefixtures("briefly")
-def test_parts_of_a_sum_that_is_declared_a_mean_name_the_declaration() -> None:
+def test_a_sum_that_is_declared_a_mean_fails_in_its_parts() -> None:
     def total(self: InfoNCE, pairs: Pairs) -> Tensor:
         return InfoNCE.formula(self, pairs).sum()
 
@@ -205,11 +221,105 @@ def test_parts_of_a_sum_that_is_declared_a_mean_name_the_declaration() -> None:
 
     plain = {"attraction": Objective.attraction, "repulsion": Objective.repulsion}
     body = {"formula": total, "components": components, "batch_level": True, **plain}
-    for reduction, passed in (("mean", False), ("sum", True)):
-        first, _, third, *_ = prove(written(InfoNCE, **body, reduction=reduction), SHAPES)
-        assert first.passed
-        assert third.passed is passed
-        assert third.means.startswith("set reduction to") is not passed
+    assert failed(proved(written(InfoNCE, **body, reduction="sum"))) == set()
+    assert failed(proved(written(InfoNCE, **body, reduction="mean"))) == {PARTS}
+
+
+def at(number: str, value: float, **others: float) -> Edit:
+    """The components with another number in place of the setting."""
+
+    def edit(self: Any, pairs: Pairs, terms: Terms) -> Terms:
+        form = type(self).__bases__[0](**{**self.hyperparameters(), number: value, **others})
+        return form.components(pairs)  # type: ignore[no-any-return]
+
+    return edit
+
+
+@pytest.mark.usefixtures("briefly")
+@pytest.mark.parametrize(
+    ("parent", "edit"),
+    [
+        (InfoNCE, at("temperature", 0.05)),
+        (ArcCon, at("margin", ArcCon().margin)),
+        (MPT, at("margin", MPT().margin)),
+        (MHE, at("weight", 1.0)),
+    ],
+)
+def test_components_that_are_right_at_the_default_only_are_found(parent: Any, edit: Edit) -> None:
+    lines = proved(written(mistaken(parent, edit)))
+    assert lines[FIRST].passed
+    assert NUMBERS in failed(lines)
+    assert lines[NUMBERS].mistakes
+
+
+@pytest.mark.usefixtures("briefly")
+def test_a_number_that_changes_nothing_is_found() -> None:
+    def formula(self: InfoNCE, pairs: Pairs) -> Tensor:
+        return InfoNCE(temperature=0.05).formula(pairs)
+
+    def components(self: InfoNCE, pairs: Pairs) -> Terms:
+        return InfoNCE(temperature=0.05).components(pairs)
+
+    plain = {"attraction": Objective.attraction, "repulsion": Objective.repulsion}
+    lines = proved(written(InfoNCE, formula=formula, components=components, **plain))
+    assert failed(lines) == {"each number changes the loss"}
+    assert lines["each number changes the loss"].worst == "not temperature"
+
+
+def of_the_whole_row(o: Any, pairs: Pairs, terms: Terms) -> Terms:
+    """The positive in W, and its pull 1/tau: only the sum of both is right."""
+    weight = (pairs.similarity() / o.temperature).masked_fill(
+        ~pairs.negative() & ~torch.eye(*pairs.negative().shape, dtype=torch.bool), -torch.inf
+    )
+    weight = weight.softmax(dim=1) / o.temperature
+    one = torch.ones_like(terms.pull)
+    return replace(terms, dissipation=one, weight=weight, pull=one / o.temperature)
+
+
+def moved_into_weight(_: Any, pairs: Pairs, terms: Terms) -> Terms:
+    gd = terms.dissipation
+    return replace(
+        terms,
+        dissipation=torch.ones_like(gd),
+        weight=terms.weight * gd[:, None],
+        pull=terms.pull * gd,
+    )
+
+
+def moved_into_dissipation(factor: float) -> Edit:
+    return lambda o, p, t: replace(
+        t,
+        dissipation=t.dissipation * factor,
+        weight=t.weight / factor,
+        pull=t.pull / factor,
+    )
+
+
+@pytest.mark.usefixtures("briefly")
+@pytest.mark.parametrize(
+    ("edit", "line", "says"),
+    [
+        (of_the_whole_row, "W is 0 outside the negatives", "set these weights to 0"),
+        (moved_into_weight, "GD has all that weight and pull share", "move the factor"),
+        (moved_into_dissipation(20), "GD is from 0 to 1", "divide GD by its upper bound"),
+        (moved_into_dissipation(-1), "GD is from 0 to 1", "change the sign of GD"),
+    ],
+)
+def test_parts_whose_product_alone_is_right_are_found(edit: Edit, line: str, says: str) -> None:
+    lines = proved(mistaken(InfoNCE, edit))
+    assert lines[FIRST].passed
+    assert line in failed(lines)
+    assert lines[line].means.startswith(says)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", Objective.registered)
+def test_parts_of_built_in_objectives_mean_what_the_papers_define(name: str) -> None:
+    cls = Objective.registered[name]
+    cases = [cls(**setting) for setting in [*settings(cls), *numbers(cls)]]
+    cases = [case for case in cases if case.has_terms]
+    assert all(check.passed for check in objective_check._roles(cases))
+    assert objective_check._used(cls).passed
 
 
 def in_the_batch(self: InfoNCE, pairs: Pairs) -> Tensor:
@@ -248,11 +358,11 @@ def test_components_that_leave_groups_out_are_found() -> None:
         views = replace(pairs.views, groups=None)
         return InfoNCE.components(self, pairs.of(views))
 
-    first, second, *_ = prove(written(InfoNCE, components=components), SHAPES)
-    assert first.passed
-    assert not second.passed
-    assert float(second.worst) < 1
-    assert "declare takes_negatives = False" in second.means
+    lines = proved(written(InfoNCE, components=components))
+    assert lines[FIRST].passed
+    assert MORE in failed(lines)
+    assert "the components are the same with groups and without" in lines[MORE].means
+    assert "additional negatives and without" not in lines[MORE].means
 
 
 @pytest.mark.usefixtures("briefly")

@@ -314,6 +314,48 @@ def test_a_trial_with_fewer_seeds_is_not_the_best_by_luck() -> None:
     assert ranked([lucky, worse, complete], highest=False) == [complete, lucky]
 
 
+def test_losses_that_are_different_functions_are_not_ranked(tmp_path: Path) -> None:
+    for text in ("objective=met,mpt", "objective.temperature=0.05,0.1", "batch-size=16,32"):
+        with refused_setting("vary", value=text.partition("=")[0]):
+            sweep(spec(tmp_path, [text], metric="loss"))
+
+
+def scored(tmp_path: Path, *scores: list[float], start: list[float] | None = None) -> Any:
+    """The verdict on trials with these scores, one for each seed."""
+    one = spec(tmp_path, [f"batch-size={','.join(str(i + 2) for i in range(len(scores)))}"])
+    trials = [Trial({"batch-size": str(i + 2)}, "dev_best") for i in range(len(scores))]
+    for trial, row in zip(trials, scores, strict=True):
+        for seed, value in enumerate(row):
+            more = {} if start is None else {"dev_start": start[seed]}
+            trial.take(seed, Result("train", "x", {"dev_best": value, **more}))
+    best, said = tables.verdict(one, trials)
+    command = tables.best_command(one, trials)
+    assert (command is None) is (best is None)
+    assert tables.as_result(one, trials).details["noise"] == said
+    return best and best.values["batch-size"], said
+
+
+def test_trials_that_differ_by_noise_have_no_best(tmp_path: Path) -> None:
+    best, said = scored(tmp_path, [70.0, 71.0, 69.0], [71.0, 69.5, 70.1])
+    assert best is None
+    assert said.startswith("no difference beyond noise between batch-size=3; batch-size=2; differ")
+    assert scored(tmp_path, [70.0, 71.0, 69.0], [80.0, 81.1, 78.9])[0] == "3"
+    # what a seed changes in all trials is no noise
+    assert scored(tmp_path, [60.0, 71.0, 49.0], [61.0, 72.1, 50.0])[0] == "3"
+    assert scored(tmp_path, [7.0, 7.0], [7.0, 7.0], [6.0, 6.0])[0] is None
+    assert scored(tmp_path, [7.0], [7.0])[0] is None
+    best, said = scored(tmp_path, [7.0], [8.0])
+    assert (best, said) == ("3", "give several `--seeds`: with one, noise is not known")
+
+
+def test_a_sweep_that_improves_nothing_has_no_best(tmp_path: Path) -> None:
+    for rows in ([[7.0, 6.0], [7.0, 6.0]], [[7.0], [6.5]]):
+        best, said = scored(tmp_path, *rows, start=[7.0, 6.0])
+        assert best is None
+        assert "no trial is better than the model before training" in said
+    assert scored(tmp_path, [7.0, 7.1], [9.0, 9.1], start=[7.0, 7.0])[0] == "3"
+
+
 def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
     one = spec(tmp_path, RATES)

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.paradigm.objective_check import Check
-from isotrope.training.loss_check import _by_margin, _Subject, check_loss, checks_in
+from isotrope.training.loss_check import (
+    _by_margin,
+    _in_chunks,
+    _Subject,
+    check_loss,
+    checks_in,
+)
 from tests.training import historical_losses
 
 HISTORICAL = Path(__file__).with_name("historical_losses.py")
@@ -109,7 +115,7 @@ def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
 ) -> None:
     (line,) = _by_margin(_Subject(loss))  # type: ignore[arg-type]
     assert line.passed is passed
-    assert ("changed its sign" in line.means) is not passed
+    assert ("use a constant margin" in line.means) is not passed
     assert not list(_by_margin(_Subject(infonce)))
 
 
@@ -181,6 +187,32 @@ def test_numbers_of_a_seed_of_its_own_are_a_reason_that_is_named() -> None:
     (line,) = [check for check in check_loss(drawn_by_itself) if check.passed is False]
     assert line.name == "rows permuted"
     assert "a fixed seed" in line.means
+
+
+def in_sums(anchors: Tensor, positives: Tensor, chunk_size: int = 24) -> Tensor:
+    parts = zip(anchors.split(chunk_size), positives.split(chunk_size), strict=True)
+    return torch.stack([(a - b).square().sum(dim=1).mean() for a, b in parts]).sum()
+
+
+def test_a_difference_is_measured() -> None:
+    subject = _Subject(in_sums)
+    (one, eight, _) = _in_chunks(subject, subject.run())
+    assert (one.passed, one.means) == (True, "")
+    assert eight.means.endswith("; the gradient is 3 times that of the plain call)")
+    (edge,) = [line for line in check_loss(by_length) if line.name == "at the edge: zero rows"]
+    assert edge.means.startswith("the loss is nan, the gradient of the anchors is not finite in ro")
+
+
+def test_a_third_parameter_takes_negatives_only_by_its_name() -> None:
+    def triplets(anchors: Tensor, positives: Tensor, hard_negatives: Tensor) -> Tensor:
+        return F.relu(0.3 + (anchors * (hard_negatives - positives)).sum(dim=1)).mean()
+
+    def scored(anchors: Tensor, positives: Tensor, scores: Tensor) -> Tensor:
+        return ((anchors * positives).sum(dim=1) - scores[:, 0]).square().mean()
+
+    assert "one call" not in wrong(check_loss(triplets))
+    with pytest.raises(InputError, match="call the parameter scores of scored"):
+        check_loss(scored)
 
 
 def small_difference(anchors: Tensor, positives: Tensor) -> Tensor:
@@ -291,6 +323,9 @@ LABELLED = """
 def by_class(embeddings, labels):
     return embeddings.sum()
 
+def scored(a, b, scores):
+    return ((a * b).sum(1) - scores).square().mean()
+
 def aimed(a, b, target):
     return a.sum()
 
@@ -315,6 +350,7 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
         (OWN, "", "needs_more_loss must take anchors and positives"),
         (OWN, "no_loss", "has no no_loss"),
         (LABELLED, "by_class", r"calls by_class, .*: no check passes labels"),
+        (LABELLED, "scored", r"call the parameter scores of scored\(a, b, scores\) negatives if"),
         (LABELLED, "aimed", r"calls aimed, .*: no check passes target"),
         (LABELLED, "at_a", r"give the parameter temperature of at_a.* a default"),
         ("x = 1", "", "no name that contains loss"),

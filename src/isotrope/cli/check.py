@@ -30,17 +30,18 @@ examples:
 
 A loss in FILE is an objective, a function of (anchors, positives) that returns a scalar, or a
 module whose forward is such a function. A function or module is checked if its name contains
-"loss"; FILE:NAME checks only NAME. A third parameter without a default receives negatives. The
-gradient of a whole batch is compared with the gradient in chunks of the batch, with gradient
-caching, on permuted rows, in bfloat16, and on two processes with half of the rows each. If the loss
-has a parameter chunk_size, mini_batch_size or margin, several values are tried. A loss that ends
-the Python process fails. The exit code is 1 if a check fails, or if ten minutes are not enough.
+"loss"; FILE:NAME checks only NAME. A third parameter without a default receives negatives; its name
+must contain "neg". The gradient of a whole batch is compared with the gradient in chunks of the
+batch, with gradient caching, on permuted rows, in bfloat16, and on two processes with half of the
+rows each. If the loss has a parameter chunk_size, mini_batch_size or margin, several values are
+tried. A loss that ends the Python process fails. The exit code is 1 if a check fails, or if ten
+minutes are not enough.
 """
 
 LIMIT = 600.0
 """Seconds that the checks of a file may take; most files take a few seconds."""
 
-_BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensions:"
+_BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensions, of"
 
 
 class CheckSettings(Settings):
@@ -133,7 +134,8 @@ def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
         for _, check in group:
             print(_line(check.name, str(check.tried), check.worst, marks[check.passed]), flush=True)
             means += [f"{check.name}: {check.means}"] if check.means else []
-            mistakes += [_BATCH, *check.mistakes] if check.mistakes else []
+            if check.mistakes and not mistakes:
+                mistakes = [f"{_BATCH} {check.mistakes[0]}", *check.mistakes[1:]]
             wrong |= check.passed is False
         print("\n".join([*means, *mistakes, ""]))
     return 1 if wrong else 0

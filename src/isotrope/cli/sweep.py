@@ -50,13 +50,14 @@ combination. --sampler random, the default for ranges, draws --trials combinatio
 The score of a run is dev_best for text (the best dev score, step 0 included) and knn_final for
 images; --metric selects another number of result.json. Every trial is trained with three seeds; the
 score of the trial is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of
-the time. A difference of scores may be luck if it is below the standard deviation over the seeds.
+the time. No trial is named the best if the difference to another trial, or to the model before
+training, may be luck (Tukey's range test over the seeds, 5%).
 
 Every run is an ordinary run folder in DIR/runs; `isotrope report DIR/runs/*` compares the runs. To
 continue a stopped sweep, or to add values, seeds or trials, repeat the command; finished runs are
 not trained again. DIR/sweep.csv and DIR/sweep.json have the table, and DIR/sweep.svg is a picture.
-The command line of the best trial is printed. `optuna-dashboard DIR/optuna.log` opens Optuna's
-journal. A sweep needs Optuna: pip install '.[sweep]' in a clone of the repository.
+The command line of the best trial, if there is one, is printed. `optuna-dashboard DIR/optuna.log`
+opens Optuna's journal. A sweep needs Optuna: pip install '.[sweep]' in a clone of the repository.
 
 With --jobs N, N runs are trained at a time. On a machine with GPUs, each run uses one GPU, and the
 default of N is the number of GPUs. exit codes: 0 done; 2 bad input; 75 or 130 stopped. After 75 and
@@ -121,24 +122,23 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.spec import plan
         from isotrope.sweeps.sweep import existing, sweep
-        from isotrope.sweeps.tables import as_result, best_command, write
+        from isotrope.sweeps.tables import as_result, write
     own = SweepSettings.model_fields.keys() & settings.model_fields_set
     spec = plan(cls, base, SweepSettings.read(settings.model_dump(include=own)))
     if settings.dry_run:
         return _dry(spec)
     trials = existing(spec) if settings.show else sweep(spec, _told)
     files = [] if settings.show else write(spec, trials)
-    best = best_command(spec, trials)
     if settings.as_json:
         print(as_result(spec, trials).to_json(), end="")
     else:
-        print(_text(spec, trials, best, files))
+        print(_text(spec, trials, files))
     failures = [why for trial in trials for why in trial.failures]
     if failures:
         raise InputError(
             f"repeat this command to train {len(failures)} failed runs again: {failures[0]}"
         )
-    if best is None and not settings.show:
+    if not settings.show and all(trial.score is None for trial in trials):
         raise InputError("choose other values or another `--metric`: no trial has a score")
     return 0
 
@@ -161,16 +161,17 @@ def _dry(spec: "Sweep") -> int:
     return 0
 
 
-def _text(spec: "Sweep", trials: "Sequence[Trial]", best: str | None, files: Sequence[Path]) -> str:
+def _text(spec: "Sweep", trials: "Sequence[Trial]", files: Sequence[Path]) -> str:
+    from isotrope.sweeps.tables import best_command, verdict
     from isotrope.sweeps.tables import table as rows_of
 
     header, rows = rows_of(spec, trials)
     where = f"in {files[1]}" if files else "with --json"
     more = f"\n({len(rows) - _MOST} more {where})" if len(rows) > _MOST else ""
-    blocks = [table(header, rows[:_MOST]) + more]
-    if best is not None:
-        blocks.append(f"the best:\n{best}")
-    return "\n\n".join([*blocks, "\n".join(map(str, files))])
+    best, noise = best_command(spec, trials), verdict(spec, trials)[1]
+    named = [noise] if best is None else [f"the best:\n{best}", noise]
+    blocks = [table(header, rows[:_MOST]) + more, *named, "\n".join(map(str, files))]
+    return "\n\n".join(filter(None, blocks))
 
 
 _MOST = 20  # trials in the printed table

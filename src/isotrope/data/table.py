@@ -1,9 +1,9 @@
 """Reads tables from text files, parquet, Arrow, data sets of the hub, data frames and lists.
 
 The separator of a ``.csv`` or ``.tsv`` file is recognised. A ``.jsonl`` or ``.json`` file has an
-object or a list of texts on each line, or only one list of objects. A ``.txt`` file has one text on
-each line. Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file
-and the line. :mod:`isotrope.data.schemas` recognises what the columns hold.
+object or a list of texts on each line, or only one list of objects or texts. A ``.txt`` file has
+one text on each line. Text files may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors
+name the file and the line. :mod:`isotrope.data.schemas` recognises what the columns hold.
 """
 
 import importlib

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from isotrope.core.documents import LARGEST, parse_json
 from isotrope.core.errors import InputError, nearest, place
@@ -154,18 +154,24 @@ def _read(cell: str) -> str | None:
 
 
 def json_table(path: Path) -> Table:
-    """Return a JSON file as a table. The file has an object on each line, or a list of objects."""
+    """Return a JSON file as a table.
+
+    The file has an object or a list of texts on each line, or is one list of objects or texts.
+    """
 
     def raw() -> Iterator[tuple[int, Any]]:
         # JSON may write a character as six (\u1234), and an object may hold other keys; a line of
         # .json may hold all objects
         whole, begun = ".json" in map(str.lower, path.suffixes), False
+        held: tuple[int, list[str]] | None = None  # of .json: a row, or all texts if no row follows
         for number, text in lines(path, limit=LARGEST if whole else 10 * MAX_CHARACTERS):
             if not text.strip():
                 yield number, {}
                 continue
             if not begun and text.rstrip().endswith(_UNFINISHED):
-                yield from enumerate(_rows(_whole_json(path)), start=1)
+                value = _whole_json(path)
+                rows = value if _is_texts(value) else _rows(value)
+                yield from enumerate(rows, start=1)
                 return
             try:
                 value = parse_json(text)
@@ -178,10 +184,21 @@ def json_table(path: Path) -> Table:
             if not begun and len(rows := _rows(value)) > 1:
                 yield from enumerate(rows, start=1)
                 continue
-            begun = True
+            if whole and not begun and _is_texts(value):
+                held, begun = (number, value), True
+                continue
+            if held is not None:
+                yield held
+            held, begun = None, True
             yield number, value
+        if held is not None:
+            yield from enumerate(held[1], start=1)
 
     return objects(path, raw)
+
+
+def _is_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _rows(value: object) -> list[Any]:

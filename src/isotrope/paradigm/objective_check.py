@@ -1,60 +1,34 @@
 """Runs all checks of ``isotrope.paradigm.proof`` on one objective (``isotrope check my_loss.py``).
 
-The result has a line for each property. If a check fails or the formula raises an error, the line
-names the inputs and the likely cause. :func:`mistakes` decomposes the formula to find out what is
-wrong: a factor, a sign, the weights or another part.
+The result has a line for each property. If a check fails, it names the inputs and what was measured
+there. It names a cause only if another measurement shows the cause. :func:`mistakes` decomposes
+the formula to find out what is wrong: a factor, a sign, the weights or another part.
 """
 
 import itertools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from isotrope.core.errors import WrongCoupling
+from isotrope.paradigm import proof
 from isotrope.paradigm.decompose import decompose
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import INVARIANCES, Objective
-from isotrope.paradigm.proof import (
-    BATCHES,
-    DEGENERATE,
-    DTYPES,
-    EXACT,
-    SHAPES,
-    agreement,
-    batch,
-    degenerate,
-    double_entry,
-    extended_entry,
-    extremes,
-    further,
-    infinite,
-    largest,
-    parts_entry,
-    settings,
-    variance,
-)
+from isotrope.paradigm.proof import BATCHES, DEGENERATE, DTYPES, EXACT, SHAPES, batch, settings
 
-_IGNORED = (
-    "use the negatives and groups of `pairs` in formula and components, or declare takes_negatives "
-    "= False and pairwise = False: formula or components ignore them (both, if the error is inf)"
-)
-
-_REDUCED = (
-    "set reduction to 'sum' if the formula sums over the anchors; otherwise define attraction and "
-    "repulsion so that their sum is the loss"
-)
-_UNCOUPLED = (
-    'declare coupling = "batch", which is right for every formula that takes all statistics from '
-    "`pairs`; if this does not help, correct `holds`"
-)
 _ONE_SIDED = (
     "declare in `holds` which inputs the formula treats as constant, or define "
     "`swapped_components`, the gradient on the vectors that anchors are compared with"
 )
+
+Batch = tuple[Tensor, Tensor]
+Measured = Callable[[Objective, Tensor, Tensor], str]
 
 
 @dataclass(frozen=True)
@@ -66,8 +40,9 @@ class Check:
         tried: Number of combinations of inputs and settings that were tried.
         worst: Largest error as text, or a few words on what was found.
         passed: Whether the property holds; None if it could not be tried.
-        means: Likely cause and remedy if the property does not hold.
-        mistakes: Sentences on how push and pull differ from those of the formula, if they do.
+        means: What was measured where the property does not hold, and the remedy.
+        mistakes: Sentences on how push and pull differ from those of the formula, if they do; the
+            first names the settings.
     """
 
     name: str
@@ -92,20 +67,67 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     cases = [cls(**setting) for setting in settings(cls)]
     batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
     with_terms = [case for case in cases if case.has_terms]
-    forms = with_terms + [case.symmetric() for case in with_terms]
+    others = [case for setting in proof.numbers(cls) if (case := cls(**setting)).has_terms]
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
-    reduced = _REDUCED if cls.batch_level else ""
-    first = _entries("formula = components (autograd, float64)", double_entry, forms, batches)
-    wrong = first.passed is False and first.tried
-    yield replace(first, mistakes=mistakes(cls())) if wrong else first
-    yield _entries(
-        "the same, with more negatives and with groups", extended_entry, forms, few, _IGNORED
-    )
-    yield _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced)
+    name, more = "formula = components (autograd, float64)", "the same, more negatives and groups"
+    yield _entries(name, proof.double_entry, _both(with_terms), batches)
+    yield _entries("the same, with other numbers", proof.double_entry, _both(others), few)
+    yield _entries(more, proof.extended_entry, _both(with_terms), few, proof.unaware)
+    yield from _roles(with_terms + others)
+    yield _used(cls)
+    yield _entries("attraction + repulsion = whole", proof.parts_entry, with_terms, batches)
     for name in INVARIANCES:
         yield _invariant(name, cases, batches)
     yield _coupled(cls)
     yield _finite(cls)
+
+
+def _both(cases: list[Objective]) -> list[Objective]:
+    return cases + [case.symmetric() for case in cases]
+
+
+def _roles(cases: list[Objective]) -> Iterator[Check]:
+    """Whether GD, W and R mean what Li et al. (2024, section 2.3) define; all is in a product."""
+    kinds = [batch(kind, 24, 6) for kind in BATCHES]
+
+    def beyond(*case: Any) -> float:
+        low, high = proof.dissipation(*case).aminmax()
+        return float(torch.stack([-low, high - 1]).clamp_min(0).max())
+
+    def extent(*case: Any) -> str:
+        low, high = map(float, proof.dissipation(*case).aminmax())
+        bound = "divide GD by its upper bound, and multiply weight and pull by it"
+        remedy = "change the sign of GD, weight and pull" if low < 0 else bound
+        return f"{remedy}: GD is {low:.4g} to {high:.4g}"
+
+    def outside(*case: Any) -> str:
+        most = proof.weight_outside(*case)
+        remedy = "set these weights to 0, for example by pairs.negative()"
+        return f"{remedy}: the largest is {most:.2g} times the largest weight"
+
+    def moved(*case: Any) -> str:
+        factor, i = proof.common_factor(*case)
+        remedy = "move the factor that weight and pull share into GD"
+        return f"{remedy}: if only positive {i} moves, both become {factor:.4g} times as large"
+
+    yield _entries("W is 0 outside the negatives", proof.weight_outside, cases, kinds, outside)
+    yield _entries("GD is from 0 to 1", beyond, cases, kinds, extent)
+    shared, small = "GD has all that weight and pull share", [batch("random", 6, 4)]
+    yield _entries(
+        shared, lambda *case: abs(proof.common_factor(*case)[0] - 1), cases, small, moved
+    )
+
+
+def _used(cls: type[Objective]) -> Check:
+    """Whether the loss changes with each of its numbers, with some choice of the others."""
+    name, views = "each number changes the loss", [batch(kind, 24, 6) for kind in BATCHES]
+    names = {field for setting in proof.numbers(cls) if len(setting) == 1 for field in setting}
+    try:
+        unused = ", ".join(n for n in sorted(names) if not proof.changes(cls, n, views))
+    except Exception as error:  # whatever somebody's formula raises is the finding
+        return raised(name, error)
+    means = f"use {unused} in formula, or remove the field" if unused else ""
+    return Check(name, len(names), f"not {unused}" if unused else "changes", not unused, means)
 
 
 def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:
@@ -114,9 +136,11 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
     declared = [case for case in cases if name in case.invariances]
     others = [case for case in cases if name not in case.invariances]
     try:
-        worst = largest(variance(c, name, a, b) for c in declared for a, b in batches)
+        worst = proof.largest(proof.variance(c, name, a, b) for c in declared for a, b in batches)
         # an undeclared transformation must change the value
-        still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
+        still = [
+            c for c in others if max(proof.variance(c, name, a, b) for a, b in batches) <= EXACT
+        ]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
     evidence = f"{worst:.1e}" if declared else "changes, as declared"
@@ -129,49 +153,54 @@ def _coupled(cls: type[Objective]) -> Check:
     """Whether all ways to compute the loss agree; the declarations choose among them."""
     name = "all backends and two processes agree"
     plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
-    cases = [form for case in plain for form in (case, case.symmetric())]
     batches = [batch(kind, n, 6) for kind in ("random", "clustered") for n in (24, 600)]
-    return _entries(name, agreement, cases, batches, _UNCOUPLED)
+
+    def declared(case: Objective, *views: Tensor) -> str:
+        body = {"coupling": "batch", "presets": {}}
+        careful: Any = type(cls.__name__, (cls,), body, register=False)
+        form = careful(**getattr(case, "objective", case).hyperparameters())
+        form = form.symmetric() if isinstance(case, Symmetric) else form
+        if case.coupling == "batch" or proof.agreement(form, *views) > EXACT:
+            return ""
+        return f'declare coupling = "batch", with which all agree, in place of {case.coupling!r}'
+
+    return _entries(name, proof.agreement, _both(plain), batches, declared)
 
 
 def _entries(
     name: str,
     error: Callable[[Objective, Tensor, Tensor], float],
     cases: list[Objective],
-    batches: list[tuple[Tensor, Tensor]],
-    means: str = "",
+    batches: list[Batch],
+    measured: Measured | None = None,
 ) -> Check:
+    """Try all cases on all batches; where the first fails, call ``measured``."""
     if not cases:
         return Check(name, 0, "not checked: the objective does not define GD, W and R", passed=True)
     errors = []
     for case, views in itertools.product(cases, batches):
         try:
-            errors.append((error(case, *views), case, views[0]))
-        except WrongCoupling as wrong:
-            return Check(name, len(cases) * len(batches), str(wrong), passed=False)
+            errors.append((error(case, *views), case, views))
+        except WrongCoupling as declared:
+            return Check(name, len(cases) * len(batches), str(declared), passed=False)
         except Exception as why:  # whatever somebody's formula raises is the finding
-            return raised(name, why, means) if means else raised(name, why)
-    worst = largest(error for error, *_ in errors)
-    if passed := worst <= EXACT:
-        means = ""
-    else:
-        wrong_cases = [(case, views) for error, case, views in errors if not error <= EXACT]
-        where = _where(wrong_cases, len(errors))
-        means = f"{means}; {where}" if means else where
-    return Check(name, len(errors), f"{worst:.1e}", passed, means)
-
-
-def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
-    """Say what the failed cases have in common."""
+            return raised(name, why)
+    worst = proof.largest(error for error, *_ in errors)
+    wrong = [(case, views) for error, case, views in errors if not error <= EXACT]
+    if not wrong:
+        return Check(name, len(errors), f"{worst:.1e}", passed=True)
     case, views = wrong[0]
-    shape = " x ".join(map(str, views.shape))
-    found = f"{len(wrong)} of {tried} cases fail; the first is {case!r} on {shape} embeddings"
-    if all(isinstance(case, Symmetric) for case, _ in wrong):
-        return f"{_ONE_SIDED}: only the symmetric form is wrong; {found}"
-    return found
+    shape = " x ".join(map(str, views[0].shape))
+    where = f"{len(wrong)} of {len(errors)} cases fail; the first is {case!r} on {shape} embeddings"
+    reason = measured(case, *views) if measured else ""
+    if all(isinstance(case, Symmetric) for case, _ in wrong) and error is proof.double_entry:
+        reason = f"{_ONE_SIDED}: only the symmetric form is wrong"
+    means = f"{reason}; {where}" if reason else where
+    said = [f"{case!r}:", *mistakes(case)] if error is proof.double_entry else []
+    return Check(name, len(errors), f"{worst:.1e}", passed=False, means=means, mistakes=said)
 
 
-def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
+def raised(name: str, error: Exception, means: str = "") -> Check:
     """Return the result of a check in which the loss raised ``error``."""
     lines = str(error).strip().splitlines() or [""]
     libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)
@@ -181,7 +210,8 @@ def raised(name: str, error: Exception, means: str = "training would stop here")
         if not any(Path(frame.filename).is_relative_to(library) for library in libraries)
     ]
     if frames:
-        means += f"; raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+        place = f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+        means = f"{means}; {place}" if means else place
     return Check(
         name, 0, f"{type(error).__name__}: {lines[-1].strip()}"[:80], passed=False, means=means
     )
@@ -193,7 +223,7 @@ def _finite(cls: type[Objective]) -> Check:
     # at the ends of the ranges a gradient divided by a norm of 1e-3 overflows float16
     tried += [
         (setting, case, dtype)
-        for setting in extremes(cls)
+        for setting in proof.extremes(cls)
         for case, dtype in inputs
         if (case, dtype) != ("tiny norms", torch.float16)
     ]
@@ -201,9 +231,9 @@ def _finite(cls: type[Objective]) -> Check:
     for setting, case, dtype in tried:
         where = f"at {case}, {dtype}, {setting or 'defaults'}"
         try:
-            found = infinite(cls(**setting), *degenerate(case, dtype))
+            found = proof.infinite(cls(**setting), *proof.degenerate(case, dtype))
         except Exception as error:  # whatever somebody's formula raises is the finding
-            return raised(name, error, f"training would stop here: {where}")
+            return raised(name, error, where)
         bad += [f"{what} {where}" for what in found]
     return Check(name, len(tried), bad[0] if bad else "finite", not bad)
 
@@ -215,7 +245,7 @@ def mistakes(objective: Objective) -> list[str]:
     measurement needs in-batch negatives, and a pull that is equal in all coordinates.
     """
     anchors, positives = batch("random", 4, 16)
-    if further(objective, anchors) is not None:
+    if proof.further(objective, anchors) is not None:
         return ["check the gradient yourself: this analysis needs in-batch negatives"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
@@ -237,34 +267,53 @@ def mistakes(objective: Objective) -> list[str]:
         [t.scale * t.dissipation[:, None] * part for part in (t.weight, t.pull[:, None])]
         for t in (claimed, measured.terms)
     )
-    size = torch.cat([true_push, true_pull], dim=1).abs().max().clamp_min(1e-300)
+    size = float(torch.cat([true_push, true_pull], dim=1).abs().max().clamp_min(1e-300))
+    pushes, of_push = _relation(push, true_push, size)
+    pulls, of_pull = _relation(pull, true_pull, size)
     lines = [
-        f"the push, scale x GD x W, is {_relation(push / size, true_push / size)}",
-        f"the pull, scale x GD x pull, is {_relation(pull / size, true_pull / size)}",
+        f"the push, scale x GD x W, is {pushes}",
+        f"the pull, scale x GD x pull, is {pulls}",
     ]
     if measured.misfit > EXACT:
         lines.append(
             f"correct against={claimed.against!r} or the residual: {measured.misfit:.0%} of the "
             "gradient has the direction of neither the positive nor the negatives"
         )
-    elif all(line.endswith("is that of the formula") for line in lines):
+    elif pushes == pulls == _SAME:
         lines = ["try the batch named above: push and pull are right on 4 x 16 random embeddings"]
+    elif pushes == _SAME:
+        lines.append("correct the pull (R): GD and W are right")
+    elif pulls == _SAME:
+        lines.append("correct W: GD and the pull are right")
+    elif of_push is not None and of_pull is not None and torch.allclose(of_push, of_pull):
+        each = "" if len(of_push) == 1 else ", which is different for each anchor"
+        lines.append(
+            f"correct {'GD' if each else 'GD or scale'}: push and pull have one factor{each}"
+        )
     return lines
 
 
-def _relation(claimed: Tensor, right: Tensor) -> str:
-    """In words, the factor between two matrices, for all entries or row by row."""
-    if _alike(claimed, right):
-        return "that of the formula"
-    factor = (claimed * right).sum() / right.square().sum()
-    if _alike(claimed, factor * right):
-        return f"{float(factor):.4g} times that of the formula"
-    factors = (claimed * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
-    if claimed.shape[1] > 1 and _alike(claimed, factors * right):
-        return "that of the formula times a factor that is different for each anchor: check GD"
-    return "not that of the formula"
+_SAME = "that of the formula"
 
 
-def _alike(claimed: Tensor, right: Tensor) -> bool:
-    """Whether two tensors are equal, if their largest push or pull is 1."""
-    return bool((claimed - right).abs().max() <= EXACT)
+def _relation(claimed: Tensor, right: Tensor, size: float) -> tuple[str, Tensor | None]:
+    """Return in words how two n x c matrices differ, and the factor, one or n, if there is one."""
+
+    def alike(factor: Tensor) -> bool:
+        return bool((claimed - factor * right).abs().max() <= EXACT * size)
+
+    products, squares = claimed * right, right.square()
+    one = (products.sum() / squares.sum())[None]
+    if alike(torch.ones_like(one)):
+        return _SAME, torch.ones_like(one)
+    if alike(one):
+        return f"{float(one):.4g} times {_SAME}", one
+    each = products.sum(dim=1) / squares.sum(dim=1)
+    if alike(each[:, None]):
+        return f"{float(each.min()):.4g} to {float(each.max()):.4g} times {_SAME}", each
+    place = int((claimed - right).abs().argmax())
+    i, j = divmod(place, claimed.shape[1])
+    return (
+        f"not in proportion to {_SAME}: {float(claimed[i, j]):.4g} in place of "
+        f"{float(right[i, j]):.4g} for anchor {i} and candidate {j}"
+    ), None

@@ -7,9 +7,10 @@ whether values are finite on degenerate input. ``isotrope.paradigm.objective_che
 on one class.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -83,6 +84,27 @@ def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
                 yield {field: choice}
     for preset in cls.presets:
         yield {"preset": preset}
+
+
+def numbers(cls: type[Objective]) -> Iterator[dict[str, Any]]:
+    """Yield settings with other numbers: one lower or higher, then all, with every choice."""
+    others = {field.name: _beside(cls, field.name) for field in fields(cls)}
+    others = {name: values for name, values in others.items() if values}
+    yield from ({name: value} for name, values in others.items() for value in values)
+    every = {name: values[-1] for name, values in others.items()}
+    yield from (s | every for s in settings(cls) if "preset" not in s and (s or len(every) > 1))
+
+
+def _beside(cls: type[Objective], name: str) -> list[float]:
+    """Two numbers around a default, within the bounds of the field; none for a choice."""
+    default, hyper = getattr(cls, name), hypers(cls).get(name, Hyper("", ""))
+    if hyper.choices or isinstance(default, bool) or not isinstance(default, (int, float)):
+        return []
+    around = (0.6 * default, 1.7 * default) if default else (-0.3, 0.3)
+    low, high = hyper.at_least, hyper.at_most
+    clamped = (max(x, x if low is None else low) for x in around)
+    values = (min(x, x if high is None else high) for x in clamped)
+    return [x for x in values if x != default and hyper.allows(x)]
 
 
 def extremes(cls: type[Objective]) -> Iterator[dict[str, float]]:
@@ -163,29 +185,100 @@ def double_entry(
     return error / (max(_strength(terms), _largest(gradient)) or 1)
 
 
+def _extended(objective: Objective, anchors: Tensor, positives: Tensor) -> dict[str, list[Any]]:
+    """Return the batches with additional negatives and with groups that the objective declares."""
+    half, batches = len(anchors) // 2, {}
+    near = anchors + 0.1 * positives  # closer to its own anchor than to all others
+    if objective.takes_negatives:
+        batches["additional negatives"] = [anchors, positives, near[:half], None]
+    # without in-batch negatives groups have no meaning
+    if objective.pairwise and further(objective, anchors) is None:
+        a, b = (torch.cat([x[:half], x[:half] + 0.01 * x[-half:]]) for x in (anchors, near))
+        batches["groups"] = [a, b, None, torch.arange(2 * half) % half]
+    return batches
+
+
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Run :func:`double_entry` with additional negatives and with groups; return the larger error.
 
-    The result is infinite if negatives do not change the gradient of an objective that declares
-    that it takes negatives. The same holds for groups.
+    The result is infinite if :func:`unaware` finds that the formula ignores one of them.
     """
-    half, usual, errors = len(anchors) // 2, further(objective, anchors), [0.0]
+    if "formula" in unaware(objective, anchors, positives):
+        return math.inf
+    batches = _extended(objective, anchors, positives).values()
+    return largest(double_entry(objective, a, b, negatives=m, groups=g) for a, b, m, g in batches)
 
-    def tried(a: Tensor, b: Tensor, negatives: Tensor | None, groups: Tensor | None) -> None:
-        def gradient(more: Tensor | None, groups: Tensor | None) -> Tensor:
-            return _gradients(lambda x: objective(x, b, more, groups=groups), a)[0]
 
-        error = double_entry(objective, a, b, negatives=negatives, groups=groups)
-        known = not same(gradient(negatives, groups), gradient(usual, None))
-        errors.append(error if known else math.inf)
+def unaware(objective: Objective, anchors: Tensor, positives: Tensor) -> str:
+    """Say whether formula or components stay the same with negatives, or with groups."""
+    usual, found = further(objective, anchors), []
 
-    near = anchors + 0.1 * positives  # closer to its own anchor than to all others
-    if objective.takes_negatives:
-        tried(anchors, positives, near[:half], None)
-    if objective.pairwise and usual is None:  # without in-batch negatives groups have no meaning
-        a, b = (torch.cat([x[:half], x[:half] + 0.01 * x[-half:]]) for x in (anchors, near))
-        tried(a, b, None, torch.arange(2 * half) % half)
-    return largest(errors)
+    def by_formula(a: Tensor, b: Tensor, more: Tensor | None, groups: Tensor | None) -> Tensor:
+        return _gradients(lambda x: objective(x, b, more, groups=groups), a)[0]
+
+    def by_terms(a: Tensor, b: Tensor, more: Tensor | None, groups: Tensor | None) -> Tensor:
+        terms = objective.terms(a, b, more, groups=groups)
+        return assemble(terms, Views(a, b, more, groups=groups).unit())
+
+    for name, (a, b, more, groups) in _extended(objective, anchors, positives).items():
+        for what, gradient in (("formula is", by_formula), ("components are", by_terms)):
+            if same(gradient(a, b, more, groups), gradient(a, b, usual, None)):
+                found.append(f"the {what} the same with {name} and without")
+    declare = "take them from `pairs`, or declare takes_negatives = False or pairwise = False: "
+    return declare + " and ".join(found) if found else ""
+
+
+def changes(cls: type[Objective], field: str, batches: list[tuple[Tensor, Tensor]]) -> bool:
+    """Return whether the gradient changes with a number, for any choice of the other fields."""
+
+    def gradient(setting: dict[str, Any], a: Tensor, b: Tensor) -> Tensor:
+        form = cls(**setting)
+        return _gradients(lambda x: form(x, b, further(form, a)), a)[0]
+
+    return any(
+        not same(gradient(setting, *views), gradient(setting | {field: value}, *views))
+        for setting, value in itertools.product(settings(cls), _beside(cls, field))
+        for views in batches
+    )
+
+
+def weight_outside(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
+    """Return the largest weight of a row that is not a negative; the largest of all weights is 1.
+
+    An anchor's negatives are neither the anchor, nor its positive, nor a row of its group.
+    """
+    more = further(objective, anchors)
+    grouped = objective.pairwise and more is None
+    groups = torch.arange(len(anchors)) % (2 * len(anchors) // 3) if grouped else None
+    views = Views(anchors, positives, more, groups=groups)
+    terms = objective.terms(anchors, positives, more, groups=groups)
+    outside = terms.weight.masked_fill(objective.compare(views).negative(terms.against), 0)
+    return _largest(outside) / (_largest(terms.weight) or 1)
+
+
+def dissipation(objective: Objective, anchors: Tensor, positives: Tensor) -> Tensor:
+    """Return GD of each anchor (Li et al., 2024, table 1: from 0, no gradient, to 1)."""
+    return objective.terms(anchors, positives, further(objective, anchors)).dissipation
+
+
+def common_factor(objective: Objective, anchors: Tensor, positives: Tensor) -> tuple[float, int]:
+    """Return by which factor weights and pull both change if one positive moves, and whose it is.
+
+    Such a factor belongs to GD, the factor on the whole gradient of an anchor (Li et al., 2024,
+    section 2.3). The factor is 1 if weights and pull do not change in proportion.
+    """
+    more, changes = further(objective, anchors), [(1.0, 0)]
+    before = objective.terms(anchors, positives, more)
+    for i in range(len(anchors)):
+        nearer = positives.clone()
+        nearer[i] += 0.3 * nearer[i].norm() * anchors[i] / anchors[i].norm()
+        after = objective.terms(anchors, nearer, more)
+        old, new = (torch.cat([t.weight[i], t.pulls[i]]) for t in (before, after))
+        if bool(before.weight[i].any() and before.pulls[i].any()):
+            factor = (old * new).sum() / old.square().sum()
+            if _largest(new - factor * old) <= EXACT * _largest(old):
+                changes.append((float(factor), i))
+    return max(changes, key=lambda change: abs(change[0] - 1))
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
@@ -196,12 +289,10 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
     views = Views(anchors, positives, further(objective, anchors)).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     inputs = (a, b) if more is None else (a, b, more)
-    gradients = _gradients(objective, *inputs)
-    pull, push = (_gradients(part, *inputs) for part in objective.parts)
+    whole, pull, push = (torch.cat(_gradients(f, *inputs)) for f in (objective, *objective.parts))
     moved = [_strength(objective.terms(*both, more)) for both in ((a, b), (b, a))]
-    size = max(*moved, _largest(*gradients, *pull, *push)) or 1
-    errors = (float((p + q - w).abs().max()) for p, q, w in zip(pull, push, gradients, strict=True))
-    return largest(errors) / size
+    size = max(*moved, _largest(whole, pull, push)) or 1
+    return float((pull + push - whole).abs().max()) / size
 
 
 def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:

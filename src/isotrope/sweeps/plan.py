@@ -29,6 +29,12 @@ METRICS: dict[str, tuple[str, ...]] = {
 }
 """Numbers of result.json by which runs can be ranked."""
 
+# settings that change the function whose values the loss is, or its data
+_OF_LOSS = (
+    *("objective", "loss", "method", "batch_size", "matryoshka", "files", "data", "sampling"),
+    *("columns", "groups", "views", "classes", "limit", "holdout", "dev", "augment"),
+)
+
 _PLACES = ("encoder", "dev", "data", "files")  # settings that name files or models to open
 
 
@@ -73,25 +79,28 @@ def check_sweep(spec: Sweep) -> None:
 
 
 def _check_scored(spec: Sweep) -> None:
-    """Refuse to vary the data on which the runs are scored."""
-    score, remedies = "`--dev`", {"dev": "make one sweep for each value"}
+    """Refuse to vary the data on which the runs are scored, or the loss that ranks them."""
+    alone, score = "make one sweep for each value", f"`--metric {spec.metric}`"
+    what, why = f"the data of {score}", "scores on different data cannot be ranked"
+    remedies = dict[str, str]()
     if spec.metric.startswith("dev_"):
+        what, remedies = "the data of `--dev`", {"dev": alone}
         if spec.base.get("dev") == "auto":
             remedies |= dict.fromkeys(HELD_OUT_BY, "give `--dev` a file instead of auto")
     elif spec.metric.startswith(("knn_", "linear")):
         names = ["data", "classes", "holdout", *["knn_images"] * (spec.metric != "linear")]
-        score = f"`--metric {spec.metric}`"
-        remedies = dict.fromkeys(names, "make one sweep for each value")
-    else:
-        return
+        remedies = dict.fromkeys(names, alone)
+    elif spec.metric == "loss":
+        what, why = "the loss as a function", "values of different losses cannot be ranked"
+        remedies = dict.fromkeys(_OF_LOSS, alone)
     remedies = {flag(name): remedy for name, remedy in remedies.items()}
     for setting in spec.varied:
-        if setting.name in remedies:
+        if remedy := remedies.get(setting.name.partition(".")[0]):
             raise SettingError(
-                f"changes the data of {score}, and scores on different data cannot be ranked",
+                f"changes {what}, and {why}",
                 setting="vary",
                 value=setting.name,
-                remedy=f"{remedies[setting.name]}, or choose another `--metric`",
+                remedy=f"{remedy}, or choose another `--metric`",
             )
 
 

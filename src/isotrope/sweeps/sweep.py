@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import write_text
 from isotrope.core.lock import exclusive_lock
@@ -101,6 +103,45 @@ def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
 def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
     """Return the best of the :func:`ranked` trials, or None."""
     return next(iter(ranked(trials, highest=highest)), None)
+
+
+def equals_of_best(
+    trials: Sequence[Trial], *, highest: bool
+) -> tuple[list[Trial], float, float | None]:
+    """Find the trials whose scores differ from the best by no more than noise.
+
+    Noise is the difference that luck exceeds in 5% of such sweeps (Tukey's range test, with the
+    seeds as blocks: what a seed changes in all trials is no noise). The scores of the model before
+    training, if results have them, are compared as one more trial.
+
+    Returns:
+        These trials, the best first, or no trial if the best is not better than the model before
+        training; the noise, 0 for a single seed; the score before training, or None.
+    """
+    order = ranked(trials, highest=highest)
+    leaders = [trial for trial in order if len(trial.scores) == len(order[0].scores)]
+    before = Trial({}, f"{leaders[0].metric.partition('_')[0]}_start", results=leaders[0].results)
+    start = before.score if len(before.scores) == len(leaders[0].scores) else None
+    compared = leaders if start is None else [*leaders, before]
+    seeds = sorted(set.intersection(*(set(trial.scores) for trial in compared)))
+    noise = _noise([[trial.scores[seed] for seed in seeds] for trial in compared])
+    best = float(leaders[0].score or 0.0)
+    if start is not None and (best - start) * (1 if highest else -1) <= noise:
+        return [], noise, start
+    return [t for t in leaders if abs(float(t.score or 0.0) - best) <= noise], noise, start
+
+
+def _noise(rows: list[list[float]]) -> float:
+    """The honestly significant difference of trials (rows) with the same seeds (columns)."""
+    scores = np.array(rows)
+    (trials, seeds), free = scores.shape, math.prod(n - 1 for n in scores.shape)
+    if not free:
+        return 0.0
+    from scipy.stats import studentized_range
+
+    rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
+    noise = math.sqrt(float((rest**2).sum()) / free / seeds)
+    return float(studentized_range.ppf(0.95, trials, free)) * noise
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:

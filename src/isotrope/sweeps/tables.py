@@ -11,7 +11,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.reports.surfaces import slices
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
-from isotrope.sweeps.sweep import Trial, best_of, ranked
+from isotrope.sweeps.sweep import Trial, best_of, equals_of_best, ranked
 
 
 def table(spec: Sweep, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
@@ -39,9 +39,30 @@ def _runs(spec: Sweep, trial: Trial) -> str:
     return str(done) if done == seeds else f"{done} of {seeds}"
 
 
-def best_command(spec: Sweep, trials: Sequence[Trial]) -> str | None:
-    """Return the command line that trains with the best values; None if no trial has a score."""
+def verdict(spec: Sweep, trials: Sequence[Trial]) -> tuple[Trial | None, str]:
+    """Return the best trial, or None if noise hides which it is; and a sentence on the noise."""
     best = best_of(trials, highest=spec.highest)
+    if best is None or best.score is None:
+        return None, ""
+    alike, noise, start = equals_of_best(trials, highest=spec.highest)
+    size = f"{spec.metric} {best.score:.5g}"
+    if len(best.scores) == 1:
+        known = "give several `--seeds`: with one, noise is not known"
+    else:
+        known = f"differences up to {noise:.2g} are noise"
+    if not alike:
+        what = f"no trial is better than the model before training, {start:.5g} ({size} at best)"
+        return None, f"no difference beyond noise: {what}; {known}"
+    if len(alike) > 1:
+        names = "; ".join(" ".join(f"{k}={v}" for k, v in t.values.items()) for t in alike[:5])
+        names += f"; {len(alike) - 5} more" if len(alike) > 5 else ""
+        return None, f"no difference beyond noise between {names}; {known}"
+    return best, known
+
+
+def best_command(spec: Sweep, trials: Sequence[Trial]) -> str | None:
+    """Return the command line that trains with the best values; None if :func:`verdict` is."""
+    best, _ = verdict(spec, trials)
     if best is None:
         return None
     verb = next(verb for verb, settings in RUNS.items() if settings is spec.settings)
@@ -75,19 +96,20 @@ def _cell(value: float | None) -> str:
 
 def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:
     """Return the whole sweep as a Result."""
-    best = best_of(trials, highest=spec.highest)
+    top, (best, noise) = best_of(trials, highest=spec.highest), verdict(spec, trials)
     return Result(
         kind="sweep",
         name=spec.chosen.output.name,
         metrics={
-            spec.metric: None if best is None else best.score,
-            "deviation": None if best is None else best.deviation,
+            spec.metric: None if top is None else top.score,
+            "deviation": None if top is None else top.deviation,
             "trials": len(trials),
             "runs": sum(len(trial.results) for trial in trials),
         },
         details={
             "best": None if best is None else best.values,
             "best_command": best_command(spec, trials),
+            "noise": noise,
             "seeds": spec.chosen.seeds,
             "sampler": spec.sampler,
             "highest": spec.highest,

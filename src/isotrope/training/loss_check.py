@@ -120,27 +120,42 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
     try:
         with seeded(0):  # so that weights and queues are equal in all processes
             loss: Loss = value() if isinstance(value, type) else value
-        signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+        _parameters(loss)
     except (TypeError, ValueError) as error:
         remedy = f"{file}: add an instance, such as loss = {key}(...)"
         raise InputError(f"{remedy}: {key} cannot be built without arguments ({error})") from error
-    if not 2 <= len(needed := _needed(loss)) <= 3:
+    try:
+        _check_signature(loss, key)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return loss
+
+
+def _check_signature(loss: Loss, key: str) -> None:
+    """Refuse a loss if its signature does not show what its parameters take."""
+    needed = _needed(loss)
+    called = f"{key}({', '.join(map(str, _parameters(loss).values()))})"
+    if not 2 <= len(needed) <= 3:
         raise InputError(
-            f"{file}: {key} must take anchors and positives, or anchors, positives and negatives; "
-            f"found {signature}"
+            f"{key} must take anchors and positives, or anchors, positives and negatives; found "
+            f"{called}"
         )
-    for parameter in needed:
+    for place, parameter in enumerate(needed):
         if parameter.kind is parameter.KEYWORD_ONLY:
             raise InputError(
-                f"{file}: give the parameter {parameter.name} of {key}{signature} a default, or "
-                "set it with functools.partial: the check passes no keywords"
+                f"give the parameter {parameter.name} of {called} a default, or set it with "
+                "functools.partial: the check passes no keywords"
             )
         if parameter.name in _LABELS:
             raise InputError(
-                f"{file}: write a function of anchors and positives that makes {parameter.name} "
-                f"and calls {key}, and check this function: no check passes {parameter.name}"
+                f"write a function of anchors and positives that makes {parameter.name} and calls "
+                f"{key}, and check this function: no check passes {parameter.name}"
             )
-    return loss
+        if place == 2 and "neg" not in parameter.name.lower():
+            raise InputError(
+                f"call the parameter {parameter.name} of {called} negatives if it takes embeddings "
+                "of negatives, or give it a default: its name does not say what it takes"
+            )
 
 
 def _needed(loss: Loss) -> list[inspect.Parameter]:
@@ -167,13 +182,18 @@ def checks_of(
 
     Args:
         loss: Function of anchors and positives (n x d, not normalised) that returns a scalar. A
-            third parameter without a default receives negatives. A module is copied for each call.
+            third parameter without a default receives negatives if its name contains "neg". A
+            module is copied for each call.
         source: Tuple (file, name) from which two processes load the loss. None skips the check on
             two processes.
         dimensions: Number d of dimensions of the embeddings that the loss receives.
 
     Yields: A ``Check`` for each comparison; ``passed`` is None if the comparison was impossible.
+
+    Raises:
+        InputError: The signature does not show what the loss takes.
     """
+    _check_signature(loss, getattr(loss, "__name__", type(loss).__name__))
     subject = _Subject(loss, dimensions)
     try:
         whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
@@ -187,7 +207,8 @@ def checks_of(
     remembers = SAME < _distance(again, whole) < math.inf
     draws = SAME < (change := _distance(reseeded, whole)) < math.inf
     if remembers or draws:
-        why = _REMEMBERS if remembers else _DRAWS
+        values = float(whole.value), float(again.value)
+        why = _REMEMBERS.format(*values) if remembers else _DRAWS
         yield Check("called again", 1, f"{change:.1e}", passed=None, means=why)
     else:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
@@ -209,25 +230,19 @@ _DRAWS = (
     "random numbers, which would differ there"
 )
 _REMEMBERS = (
-    "checked only for finite values: two calls on the same batch with the same seed give different "
-    "values, as if the loss had a queue"
+    "checked only for finite values: of two calls on the same batch with the same seed, the first "
+    "gives {:.4g} and the second {:.4g}, or another gradient"
 )
 _PERMUTED = (
-    "check masks, labels and seeds: the loss depends on the order of the rows. Either a mask or a "
-    "label belongs to another row, or every call draws the same random numbers (a fixed seed)"
+    "look for masks, labels or random numbers (of a fixed seed) that go with row numbers: the loss "
+    "depends on the order of the rows"
 )
 _CACHED = "do not train this loss with gradient caching: it would change the gradient"
-_CHUNKS = (
-    "look for chunks without a gradient, or with wrong row numbers: the gradient in chunks differs "
-    "from the gradient of the whole batch"
-)
-_GATHERED = (
-    "check reductions and positives: the gradients on two processes and on one differ. Either no "
-    "gradient flows through a reduction, or rows of another process are taken for positives"
-)
+_CHUNKS = "use all rows in each chunk: the size of the chunks changes the result"
+_GATHERED = "compare with the loss of one process: the mean of two processes differs"
 _TURNED = (
-    "use a constant margin: a larger margin raises the loss of some pairs and lowers the loss of "
-    "others, as if the margin were multiplied by a similarity and changed its sign"
+    "use a constant margin: for positives that are {}similar, a larger margin raises the loss; for "
+    "those that are {}similar, it lowers the loss"
 )
 _UNUSED = (
     "check that the loss uses the margin: a larger margin does not change the loss, neither for "
@@ -235,7 +250,6 @@ _UNUSED = (
 )
 _OWN = "not a fault: the loss gathers no rows, so each process compares only the rows that it has"
 _BF16 = "compute in float32: arithmetic in bfloat16 adds more error than rounding the inputs does"
-_COLLAPSE = "clamp norms, or return 0 for an empty batch: one value that is not finite ends a run"
 
 
 class _Subject:
@@ -362,7 +376,8 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
             yield Check(label, 1, shown, passed=None, means=_UNUSED)
             continue
         passed = not min(changes) < -SAME < SAME < max(changes)
-        yield Check(label, 1, shown, passed=passed, means="" if passed else _TURNED)
+        turned = _TURNED.format(*(("", "dis") if changes[0] > 0 else ("dis", "")))
+        yield Check(label, 1, shown, passed=passed, means="" if passed else turned)
 
 
 def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
@@ -438,21 +453,40 @@ def _collapsed(subject: _Subject) -> Iterator[Check]:
         except Exception as error:  # a training would stop there
             yield raised(name, error)
             continue
-        finite = [bool(x.isfinite().all()) for x in (value, *gradients)]
-        outcome = "finite" if all(finite) else "value" if not finite[0] else "gradient"
-        outcome = outcome if all(finite) else f"{outcome} not finite"
-        yield Check(name, 1, outcome, passed=all(finite), means="" if all(finite) else _COLLAPSE)
+        value = value.detach()
+        bad = [f"the loss is {float(value)}"] * (not bool(value.isfinite()))
+        for kind, x in zip(("anchors", "positives", "negatives"), gradients, strict=False):
+            if rows := (~x.isfinite()).any(dim=1).nonzero().flatten().tolist():
+                bad.append(f"the gradient of the {kind} is not finite in rows {rows}")
+        outcome = (
+            f"{'value' if not value.isfinite() else 'gradient'} not finite" if bad else "finite"
+        )
+        yield Check(name, 1, outcome, passed=not bad, means=", ".join(bad))
 
 
 def _compared(
     name: str, way: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
 ) -> Check:
     try:
-        difference = _distance(way(), whole)
+        result = way()
     except Exception as error:  # whatever somebody's loss raises is the finding
         return raised(name, error)
+    difference = _distance(result, whole)
     passed = difference <= SAME
-    return Check(name, 1, f"{difference:.1e}", passed=passed, means="" if passed else means)
+    measured = "" if passed else f"{means} ({_difference(result, whole)})"
+    return Check(name, 1, f"{difference:.1e}", passed=passed, means=measured)
+
+
+def _difference(result: _LossAndGradients, reference: _LossAndGradients) -> str:
+    """Say how two results differ; reference is the plain call."""
+    one, other = (torch.cat([g.flatten() for g in x.gradients]) for x in (result, reference))
+    factor = (one * other).sum() / other.square().sum()
+    off = float((one - factor * other).abs().max() / other.abs().max())
+    gradient = f"the gradient is {float(factor):.4g} times that of the plain call"
+    if not off <= SAME:
+        off = float((one - other).abs().max() / other.abs().max())
+        gradient = f"gradients differ by up to {off:.2g} of the largest"
+    return f"the loss is {float(result.value):.6g}, plain {float(reference.value):.6g}; {gradient}"
 
 
 def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
