@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from isotrope.cli.evaluate import tables
 from isotrope.core.errors import InputError
 from isotrope.evaluation.image_tasks import both_features, image_features
 from isotrope.evaluation.linear_probe import linear_probe
 from isotrope.evaluation.nearest import knn
+from isotrope.evaluation.tables import tables
 
 from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
 

@@ -32,6 +32,7 @@ from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, encoder
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.options import OF_LABELS, Evaluation
 from isotrope.evaluation.retrieval import BM25, own_prompts
+from isotrope.evaluation.tables import Scores
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
     Task,
@@ -45,7 +46,7 @@ from isotrope.evaluation.tasks import (
 
 def evaluate(
     model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
-) -> Result:
+) -> Scores:
     """Score a model on STS, transfer, retrieval or labelled data, or on several of them.
 
     An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
@@ -66,11 +67,12 @@ def evaluate(
             these two transfer tasks, without an average. ``results=None`` stores nothing on disk.
 
     Returns:
-        A Result. Its ``kind`` is ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or
-        several of them joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman":
-        ...}, "MR": {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval":
-        {"mrr@10": ...}, "model": ..., "data": ..., "protocol": ...}``. Its ``items`` are a dict of
-        arrays, with one value per pair, example or query; ``compare`` resamples them.
+        A Result; ``print`` shows its tables. Its ``kind`` is ``sts``, ``transfer``, ``retrieval``,
+        ``knn``, ``linear``, or several of them joined by ``+``. Its ``details`` are ``{"tasks":
+        {"STS12": {"spearman": ...}, "MR": {"accuracy": ...}, ...}, "average": ...,
+        "transfer_average": ..., "retrieval": {"mrr@10": ...}, "model": ..., "data": ...,
+        "protocol": ...}``. Its ``items`` are a dict of arrays, with one value per pair, example or
+        query; ``compare`` resamples them.
 
     Raises:
         InputError: No data are given, or the model or the data cannot be used.
@@ -178,7 +180,7 @@ def _together(
     name: str,
     identity: str | None,
     reused: list[str],
-) -> Result:
+) -> Scores:
     """Join the Results of all tasks into one."""
     kinds = list(dict.fromkeys(task.kind for task in tasks))
     joined = [
@@ -192,7 +194,7 @@ def _together(
     details["model"] = {"name": name, "fingerprint": identity}
     details["data"] = {task.name: task.data for task in tasks}
     details["protocol"] = {kind: PROTOCOLS[kind] for kind in kinds}
-    return Result(
+    return Scores(
         kind="+".join(kinds),
         name=name,
         metrics={key: value for result in joined for key, value in result.metrics.items()},

@@ -9,7 +9,7 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.metrics import METRICS
-from isotrope.evaluation.compare import in_percent
+from isotrope.evaluation.tables import in_percent
 from isotrope.measures.judgement import refit_line
 from isotrope.reports.runs import Run
 
