@@ -298,7 +298,7 @@ def write_audit(audited: Audit, folder: Path) -> None:
     """Write ``audit.html``, ``audit.json`` and, for text, data files for a training.
 
     Files of an earlier audit are removed. A data file with fewer than two rows is not written; a
-    message on stderr says why.
+    message on stderr says why, or how many rows ``cleaned.jsonl`` leaves out.
     """
     contents = {
         "audit.json": audited.to_json().encode(),
@@ -312,8 +312,8 @@ def write_audit(audited: Audit, folder: Path) -> None:
         tidy(folder)
         write_all(folder, contents, _AUDIT_FILES if (folder / "audit.json").exists() else ())
     if isinstance(audited, TextAudit):
-        for why in audited.unwritten.values():
-            print(why, file=sys.stderr)
+        written = [] if "cleaned.jsonl" in audited.unwritten else [audited.cleaned]
+        print(*written, *audited.unwritten.values(), sep="\n", file=sys.stderr)
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
