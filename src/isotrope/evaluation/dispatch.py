@@ -246,7 +246,7 @@ class Store:
     def find(self, key: Mapping[str, Any]) -> Result | None:
         """Return the Result stored under ``key``; None if it is missing or cannot be read."""
         try:
-            path = self._path(key)
+            path = stored_file(self.folder, key)
             result = Result.load(path)
             if not isinstance(result.provenance, dict) or result.provenance.get("key") != dict(key):
                 return None
@@ -266,7 +266,7 @@ class Store:
 
     def keep(self, key: Mapping[str, Any], result: Result) -> None:
         """Write the Result of a finished task under ``key``."""
-        path = self._path(key)
+        path = stored_file(self.folder, key)
         name = None
         if result.items:
             name = _archive(path, result.items)
@@ -276,9 +276,11 @@ class Store:
         provenance = {**result.provenance, "key": dict(key), "items": name}
         replace(result, provenance=provenance).save(path)
 
-    def _path(self, key: Mapping[str, Any]) -> Path:
-        task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
-        return self.folder / f"{task[:60]}-{fingerprint(key)}.json"
+
+def stored_file(folder: Path, key: Mapping[str, Any]) -> Path:
+    """Return the file in which :class:`Store` keeps the Result of a task under ``key``."""
+    task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
+    return folder / f"{task[:60]}-{fingerprint(key)}.json"
 
 
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:

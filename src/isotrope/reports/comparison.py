@@ -1,16 +1,20 @@
 """Compares runs: writes their numbers side by side, names the best, and sums up each run."""
 
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.metrics import METRICS
+from isotrope.evaluation.dispatch import store_folder, stored_file
 from isotrope.evaluation.tables import in_percent
-from isotrope.measures.judgement import refit_line
+from isotrope.measures.judgement import learnt, refit_line
 from isotrope.reports.runs import Run
 
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
@@ -111,10 +115,23 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [", ".join(f"{n} {run.settings.get(n, 'default')}" for n in differ) for run in runs]
 
 
+def changes(run: Run) -> list[str]:
+    """Return lines on what a training changed, and on what to do next."""
+    try:
+        return list(learnt(run.result.details, shlex.quote(str(run.folder)))) if run.result else []
+    except (KeyError, TypeError, ValueError, AttributeError):  # an edited result
+        return []
+
+
 def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
-    """Return a table of the scores that ``isotrope evaluate`` stored for the saved models."""
-    rows: list[tuple[str, str, str, str]] = []
+    """Return a table of the scores that ``isotrope evaluate`` stored for the saved models.
+
+    If the scores of the original model on the same data are stored, they are in the table too.
+    """
+    rows: list[tuple[str, str, str, str | None, str]] = []
     for run in runs:
+        model = run.result.details.get("model") if run.result else None
+        start = model.get("start") if isinstance(model, Mapping) else None
         for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
             try:
                 result = Result.load(file)
@@ -123,15 +140,34 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
                 if searched:
                     task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
                 current = run.weights is not None and key["model"] == run.weights
+                original = _original({**key, "model": start}, file.parent) if current else {}
             except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
                 continue
+            scores = ((name, value, original.get(name)) for name, value in result.metrics.items())
             rows += [
-                (run.name, task, name, f"{value if in_percent(name, result) else 100 * value:.2f}")
-                for name, value in result.metrics.items()
+                (run.name, task, name, *(_out_of_100(name, v, result) for v in (before, value)))
+                for name, value, before in scores
                 if current and isinstance(value, (int, float))
             ]
-    title, note = "Scores by isotrope evaluate", "The scores of the saved models, out of 100."
-    return [TitledTable(title, note, ("run", "task", "metric", "score"), rows)] if rows else []
+    title, note = "Scores by isotrope evaluate", "The scores of the models, out of 100."
+    columns = ("run", "task", "metric", "original model", "saved model")
+    return [TitledTable(title, note, columns, rows)] if rows else []
+
+
+def _original(key: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return the stored scores of a task for the model before training; empty if not stored."""
+    for place in (store_folder(None), folder):
+        try:
+            return Result.load(stored_file(place, key)).metrics
+        except InputError:
+            continue
+    return {}
+
+
+def _out_of_100(name: str, value: object, result: Result) -> str | None:
+    if not isinstance(value, (int, float)):
+        return None
+    return f"{value if in_percent(name, result) else 100 * value:.2f}"
 
 
 def verdict(run: Run) -> str:

@@ -31,6 +31,7 @@ from isotrope.diagnostics.findings import Diagnosis, Evidence
 from isotrope.reports.comparison import (
     ComparisonCell,
     cells,
+    changes,
     columns,
     differing,
     digits_of,
@@ -118,6 +119,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
             "origin": _origin(run),
             "diagnosis": diagnosis,
             "differs": differs,
+            "changes": changes(run),
         }
         for run, style, diagnosis, differs in zip(
             runs, styles(len(runs)), diagnoses, differing(runs), strict=True
