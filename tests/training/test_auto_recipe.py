@@ -55,7 +55,11 @@ def chosen(path: Path, output: Path, **given: Any) -> TrainSettings:
 def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = chosen(file_of(pairs(100), tmp_path), tmp_path / "run")
+    path = file_of(pairs(100), tmp_path)
+    quiet = TrainSettings.read({"files": [str(path)], "output": "run", "progress": False})
+    with_recipe(quiet, resume=False, lines=False)
+    assert capsys.readouterr().err == ""
+    found = chosen(path, tmp_path / "run")
     assert (found.head, found.max_length, found.batch_size) == ("none", 256, 64)
     assert found.between < 1
     said = capsys.readouterr().err

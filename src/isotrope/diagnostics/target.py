@@ -77,7 +77,7 @@ def diagnose(
         objective: Objective whose gradient is measured; by default, the objective of the run.
         objective_settings: Settings of the objective, if it is given by name.
         plugins: Python files that define objectives. No other plugin of the run is executed.
-        progress: Whether to print a line on stderr before the reading and embedding begin.
+        progress: Whether to show the reading and embedding on stderr.
 
     Raises:
         InputError: ``target`` is neither a run nor a model, or the data cannot be read.
@@ -99,7 +99,7 @@ def diagnose(
             cases = {dataset: replace(x, objective=objective) for dataset, x in cases.items()}
     else:
         cases = {
-            dataset: examine(name, source, columns, objective, dataset)
+            dataset: examine(name, source, columns, objective, dataset, progress=progress)
             for dataset in (datasets_of(Path(name)) if run else []) or [""]
         }
     diagnosis = doctor.together({dataset: doctor.diagnose(x) for dataset, x in cases.items()})
@@ -134,11 +134,13 @@ def examine(
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
     dataset: str = "",
+    *,
+    progress: bool = False,
 ) -> RunEvidence:
     """Return the evidence on a run or on a model."""
     folder = Path(target)
     if not RunFolder(folder).is_run:
-        return _of_model(target, data, columns, objective)
+        return _of_model(target, data, columns, objective, progress=progress)
     case = of_run(folder, dataset)
     case = case if objective is None else replace(case, objective=objective)
     if not RunFolder(folder).model.is_dir():
@@ -151,7 +153,7 @@ def examine(
         with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
                 return _images_of_run(case, folder, data, columns)
-            return _texts_of_run(case, folder, data, columns, dataset)
+            return _texts_of_run(case, folder, data, columns, dataset, progress=progress)
     except InputError as error:
         if data is not None:
             raise
@@ -159,7 +161,12 @@ def examine(
 
 
 def _of_model(
-    target: Path | str, data: str | None, columns: Sequence[str] | None, objective: Objective | None
+    target: Path | str,
+    data: str | None,
+    columns: Sequence[str] | None,
+    objective: Objective | None,
+    *,
+    progress: bool,
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
@@ -175,7 +182,7 @@ def _of_model(
         encoder.check_prompts(query, document)
         records = [(query + anchor, document + positive) for anchor, positive in texts.records]
         texts = replace(texts, records=records)
-    views, plain = embed_views(encoder, texts, max_length=_TOKENS)
+    views, plain = embed_views(encoder, texts, max_length=_TOKENS, progress=progress)
     probe = measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
     model = {} if data is None else model_geometry(views)
     notes = (_texts_note(texts),)
@@ -201,7 +208,13 @@ def _docstrings() -> Texts:
 
 
 def _texts_of_run(
-    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
+    case: RunEvidence,
+    folder: Path,
+    data: str | None,
+    columns: Sequence[str] | None,
+    dataset: str,
+    *,
+    progress: bool,
 ) -> RunEvidence:
     """Measure the saved encoder and, if the positives are other texts, the initial encoder."""
     settings = case.settings
@@ -223,6 +236,7 @@ def _texts_of_run(
     options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),
+        "progress": progress,
     }
     case = _with_note(case, _texts_note(texts))
     before = case.details.get("data", {}).get("digests", {}) if data is None else {}

@@ -37,7 +37,7 @@ def fit(
 
     ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them. By default
     (``recipe="auto"``), the keywords shown as ``<recipe; papers: X>`` are chosen for your data, and
-    printed; with ``recipe="papers"``, their value is X.
+    printed (not with ``progress=False``); with ``recipe="papers"``, their value is X.
 
     Args:
         files: Path of a file, a list of paths, or data in memory. ``"user/dataset"`` is the

@@ -100,7 +100,8 @@ def train(
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     with process_group(check_devices(settings)):  # before the data is read
-        settings, short = of_first(functools.partial(with_recipe, settings, resume=resume))
+        choose = functools.partial(with_recipe, settings, resume=resume, lines=lines)
+        settings, short = of_first(choose)
         settings.check_used(warn)
         settings = with_temperature(settings, resume=resume)
         work = functools.partial(_train, callbacks=callbacks)
