@@ -14,6 +14,7 @@ from isotrope.core import progress
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import unit
+from isotrope.diagnostics import probe
 from isotrope.diagnostics import target as subject
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.probe import ROWS, embed_views, probe_texts, read_texts, texts_of
@@ -145,8 +146,10 @@ def test_a_prompt_before_every_text_is_probed(
     model = SentenceEncoder.load(tmp_path / "model")
     texts = texts_of([(text,) for text in TEXTS[:9]], views="dropout", name="texts")
     monkeypatch.setattr(progress, "LINES", 0.0)
-    _, plain = embed_views(model, texts, progress=True)
-    assert "embed: 9 of 27 texts" in capsys.readouterr().err
+    monkeypatch.setattr(probe, "_PIECE", 4)
+    with progress.showing(show=True):
+        _, plain = embed_views(model, texts)
+    assert "embed: 4 of 9 texts" in capsys.readouterr().err
     torch.testing.assert_close(unit(plain), unit(torch.from_numpy(model.encode(TEXTS[:9]))))
 
 

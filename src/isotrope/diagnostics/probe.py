@@ -9,7 +9,7 @@ measured without the projection head, which a run does not save. Four more numbe
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -170,12 +170,9 @@ def probe_texts(
     objective: Objective | None = None,
     dropout: float | None = None,
     max_length: int | None = None,
-    progress: bool = False,
 ) -> Mapping[str, float | None]:
     """Return the measurements of an encoder on texts: a dict from names to numbers or None."""
-    views, plain = embed_views(
-        encoder, texts, dropout=dropout, max_length=max_length, progress=progress
-    )
+    views, plain = embed_views(encoder, texts, dropout=dropout, max_length=max_length)
     return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
 
 
@@ -185,7 +182,6 @@ def embed_views(
     *,
     dropout: float | None = None,
     max_length: int | None = None,
-    progress: bool = False,
 ) -> tuple[Views, Tensor]:
     """Return a tuple: the two views of the texts, and embeddings of the anchors without dropout.
 
@@ -194,7 +190,6 @@ def embed_views(
         texts: Texts to embed.
         dropout: Dropout rate of the training. 0 switches dropout off, so that both views are equal.
         max_length: Largest number of tokens of a text; None for the encoder's own limit.
-        progress: Whether to show a bar on stderr.
     """
     ids, _ = encoder.tokenize(
         [encoder.prompt + text for record in texts.records for text in record],
@@ -202,19 +197,13 @@ def embed_views(
     )
     width = len(texts.records[0])
     anchors, positives = ids[::width], ids[width - 1 :: width]
-    passes = 3 if texts.views == "dropout" else 2
-    with (
-        bar(passes * len(anchors), "embed", "texts", show=progress) as done,
-        modes_kept(encoder),
-        torch.no_grad(),
-        seeded(_SEED),
-    ):
-        plain = _embedded(encoder.eval(), anchors, done)
+    with modes_kept(encoder), torch.no_grad(), seeded(_SEED):
+        plain = _embedded(encoder.eval(), anchors)
         if texts.views == "dropout":
             encoder.train(dropout != 0)
-            views = [_embedded(encoder, anchors, done) for _ in range(2)]
+            views = [_embedded(encoder, anchors) for _ in range(2)]
         else:
-            views = [plain, _embedded(encoder, positives, done)]
+            views = [plain, _embedded(encoder, positives)]
     groups = None if texts.groups is None else torch.from_numpy(texts.groups)
     return Views(views[0], views[1], groups=groups), plain
 
@@ -236,13 +225,12 @@ def probe_images(
     return measured | measure_plain(views[0]) | {"copies": None}
 
 
-def _embedded(
-    encoder: SentenceEncoder, ids: Sequence[Sequence[int]], done: Callable[[float], object]
-) -> Tensor:
+def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
     rows = []
-    for i in range(0, len(ids), _PIECE):
-        rows.append(encoder.of_tokens(ids[i : i + _PIECE]).float().cpu())
-        done(len(rows[-1]))
+    with bar(len(ids), "embed", "texts") as done:
+        for i in range(0, len(ids), _PIECE):
+            rows.append(encoder.of_tokens(ids[i : i + _PIECE]).float().cpu())
+            done(len(rows[-1]))
     return torch.cat(rows)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
+from isotrope.core.progress import showing
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import USER, named_by
 from isotrope.data.sources import dataset_files, digests
@@ -98,10 +99,11 @@ def diagnose(
         if objective is not None:
             cases = {dataset: replace(x, objective=objective) for dataset, x in cases.items()}
     else:
-        cases = {
-            dataset: examine(name, source, columns, objective, dataset, progress=progress)
-            for dataset in (datasets_of(Path(name)) if run else []) or [""]
-        }
+        with showing(show=progress):
+            cases = {
+                dataset: examine(name, source, columns, objective, dataset)
+                for dataset in (datasets_of(Path(name)) if run else []) or [""]
+            }
     diagnosis = doctor.together({dataset: doctor.diagnose(x) for dataset, x in cases.items()})
     if run:
         _keep(diagnosis, RunFolder(name).diagnosis)
@@ -134,13 +136,11 @@ def examine(
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
     dataset: str = "",
-    *,
-    progress: bool = False,
 ) -> RunEvidence:
     """Return the evidence on a run or on a model."""
     folder = Path(target)
     if not RunFolder(folder).is_run:
-        return _of_model(target, data, columns, objective, progress=progress)
+        return _of_model(target, data, columns, objective)
     case = of_run(folder, dataset)
     case = case if objective is None else replace(case, objective=objective)
     if not RunFolder(folder).model.is_dir():
@@ -153,7 +153,7 @@ def examine(
         with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
                 return _images_of_run(case, folder, data, columns)
-            return _texts_of_run(case, folder, data, columns, dataset, progress=progress)
+            return _texts_of_run(case, folder, data, columns, dataset)
     except InputError as error:
         if data is not None:
             raise
@@ -161,12 +161,7 @@ def examine(
 
 
 def _of_model(
-    target: Path | str,
-    data: str | None,
-    columns: Sequence[str] | None,
-    objective: Objective | None,
-    *,
-    progress: bool,
+    target: Path | str, data: str | None, columns: Sequence[str] | None, objective: Objective | None
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
@@ -182,7 +177,7 @@ def _of_model(
         encoder.check_prompts(query, document)
         records = [(query + anchor, document + positive) for anchor, positive in texts.records]
         texts = replace(texts, records=records)
-    views, plain = embed_views(encoder, texts, max_length=_TOKENS, progress=progress)
+    views, plain = embed_views(encoder, texts, max_length=_TOKENS)
     probe = measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
     model = {} if data is None else model_geometry(views)
     notes = (_texts_note(texts),)
@@ -208,13 +203,7 @@ def _docstrings() -> Texts:
 
 
 def _texts_of_run(
-    case: RunEvidence,
-    folder: Path,
-    data: str | None,
-    columns: Sequence[str] | None,
-    dataset: str,
-    *,
-    progress: bool,
+    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
 ) -> RunEvidence:
     """Measure the saved encoder and, if the positives are other texts, the initial encoder."""
     settings = case.settings
@@ -236,7 +225,6 @@ def _texts_of_run(
     options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),
-        "progress": progress,
     }
     case = _with_note(case, _texts_note(texts))
     before = case.details.get("data", {}).get("digests", {}) if data is None else {}

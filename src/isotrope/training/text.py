@@ -100,8 +100,7 @@ def train(
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     with process_group(check_devices(settings)):  # before the data is read
-        choose = functools.partial(with_recipe, settings, resume=resume, lines=lines)
-        settings, short = of_first(choose)
+        settings, short = of_first(lambda: with_recipe(settings, resume=resume, lines=lines))
         settings.check_used(warn)
         settings = with_temperature(settings, resume=resume)
         work = functools.partial(_train, callbacks=callbacks)
