@@ -26,6 +26,11 @@ def showing(*, show: bool) -> Iterator[None]:
         _shown.reset(token)
 
 
+def shown() -> bool:
+    """Return whether :func:`showing` shows the bars here."""
+    return _shown.get()
+
+
 @contextmanager
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool | None = None
@@ -40,7 +45,7 @@ def bar(
         unit: What the items are, e.g. ``"texts"``.
         show: Whether to show the progress at all; by default, as :func:`showing` decides.
     """
-    if not (_shown.get() if show is None else show) or total == 0:
+    if not (shown() if show is None else show) or total == 0:
         yield lambda count: None
         return
     try:

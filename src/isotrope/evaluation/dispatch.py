@@ -24,6 +24,7 @@ from isotrope.core.documents import open_arrays
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.progress import showing
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import named_by
@@ -79,7 +80,7 @@ def evaluate(
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)
-    loop: dict[str, Any] = {"progress": progress, "batch_size": settings.batch_size}
+    loop: dict[str, Any] = {"batch_size": settings.batch_size}
     of_text = [name for name in settings.data if name not in OF_LABELS]
     if takes_images(model, ask_hub=settings.labels is not None and not of_text):
         _check_pictures(model, settings)
@@ -87,7 +88,7 @@ def evaluate(
         tasks = _of_pictures(model, encoder, settings, loop)
     else:
         # data are read first, to find a wrong path or a broken line before the model is loaded
-        tasks = _of_texts(settings, loop)
+        tasks = _of_texts(settings, loop, progress=progress)
         encoder = _encoder(model, settings)
         if takes_images(encoder):
             _check_pictures(model, settings)
@@ -118,7 +119,8 @@ def evaluate(
     for task in tasks:
         result = finished.get(task.name)
         if result is None:
-            result = task.score(memory if task.kind == "sts" else encoder)
+            with showing(show=progress):
+                result = task.score(memory if task.kind == "sts" else encoder)
             try:
                 if store is not None:
                     store.keep(task.key(identity), result)
@@ -131,7 +133,7 @@ def evaluate(
 vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
 
 
-def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
+def _of_texts(settings: Evaluation, loop: dict[str, Any], *, progress: bool) -> list[Task]:
     """Return the tasks on text for the paths that the caller named."""
     tasks: list[Task] = []
     if settings.sts is not None:
@@ -139,7 +141,8 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     if settings.transfer is not None:
         tasks += transfer_tasks(settings.transfer, settings.mode, settings.only or None, **loop)
     if settings.retrieval is not None:
-        tasks += retrieval_tasks(settings.retrieval, settings.columns, settings.corpus, **loop)
+        where = (settings.retrieval, settings.columns, settings.corpus)
+        tasks += retrieval_tasks(*where, progress=progress, **loop)
     if settings.labels is not None:
         kinds = {"knn": settings.knn, "linear": settings.linear}
         tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)

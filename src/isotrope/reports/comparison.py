@@ -3,8 +3,8 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError
@@ -140,34 +140,26 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
                 if searched:
                     task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
                 current = run.weights is not None and key["model"] == run.weights
-                original = _original({**key, "model": start}, file.parent) if current else {}
+                original = _original({**key, "model": start}) if current else {}
             except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
                 continue
-            scores = ((name, value, original.get(name)) for name, value in result.metrics.items())
-            rows += [
-                (run.name, task, name, *(_out_of_100(name, v, result) for v in (before, value)))
-                for name, value, before in scores
-                if current and isinstance(value, (int, float))
-            ]
+            for name, value in result.metrics.items() if current else ():
+                out_of = 1 if in_percent(name, result) else 100
+                before, after = (
+                    f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
+                    for v in (original.get(name), value)
+                )
+                rows += [(run.name, task, name, before, after)] if after else []
     title, note = "Scores by isotrope evaluate", "The scores of the models, out of 100."
     columns = ("run", "task", "metric", "original model", "saved model")
     return [TitledTable(title, note, columns, rows)] if rows else []
 
 
-def _original(key: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def _original(key: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the stored scores of a task for the model before training; empty if not stored."""
-    for place in (store_folder(None), folder):
-        try:
-            return Result.load(stored_file(place, key)).metrics
-        except InputError:
-            continue
+    with suppress(InputError):
+        return Result.load(stored_file(store_folder(None), key)).metrics
     return {}
-
-
-def _out_of_100(name: str, value: object, result: Result) -> str | None:
-    if not isinstance(value, (int, float)):
-        return None
-    return f"{value if in_percent(name, result) else 100 * value:.2f}"
 
 
 def verdict(run: Run) -> str:

@@ -4,13 +4,12 @@ The colours of lines have a contrast of three to one against white and near-blac
 readers can distinguish them. Text and axes are grey.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -28,7 +27,6 @@ _SMOOTH_FROM = 30  # least number of points with which the running mean is drawn
 _MOST_FAINT = 6  # largest number of runs with which values are drawn behind the running means
 _TITLE = 40  # characters; a longer title would leave no room for the picture
 _MOST_BANDS = 3  # largest number of runs with which standard deviations are drawn
-_SEEN = 1.5  # least distance, in pixels, at which two lines can be distinguished
 _DECADES = 30  # a logarithmic axis is allowed if largest / smallest value is above this
 
 
@@ -102,18 +100,11 @@ def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quanti
     return quantities_
 
 
-def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
-    return [
-        run.dev_name
-        for i, run in enumerate(runs)
-        if not run.of_images and (quantity.runs is None or i in quantity.runs)
-    ]
-
-
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note of a picture. The note says if losses have different units."""
     if quantity.lines[0].column == "dev":
-        name = next((name for name in _dev_names(quantity, runs) if name), "")
+        own = [r for i, r in enumerate(runs) if quantity.runs is None or i in quantity.runs]
+        name = next((run.dev_name for run in own if run.dev_name and not run.of_images), "")
         return shortened(f"{name[:1].upper()}{name[1:]}" or quantity.title, _TITLE), quantity.note
     if _share_no_unit(quantity, runs):
         return (
@@ -158,19 +149,13 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     drawn = _curves(quantity, runs)
     if not drawn:
         return []
-    lines = [
-        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs)) for curve in drawn
-    ]
+    for curve in drawn:
+        _draw(axes, quantity, curve, styles(len(runs))[curve.run], len(runs))
     if quantity.mark is not None:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "score":
         _mark_scores(axes, quantity, runs)
     _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
-    seconds = {
-        line for line, c in zip(lines, drawn, strict=True) if c.line is not quantity.lines[0]
-    }
-    for group in _coinciding(lines):
-        _take_turns(group, seconds)
     return drawn
 
 
@@ -183,7 +168,7 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.convolve(values, window, mode="same") / mass)
 
 
-def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> Line2D:
+def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int) -> None:
     """Draw one line. If it is long, draw its running mean, and faintly the values behind it."""
     x, y, second = curve.x, curve.shown, curve.line is not quantity.lines[0]
     if quantity.kind in ("course", "path"):
@@ -208,47 +193,6 @@ def _draw(axes: Axes, quantity: Quantity, curve: Curve, style: Style, count: int
     if quantity.kind == "path":
         axes.plot(x[0], y[0], "o", mfc="none", color=style.colour, ms=6)
         axes.plot(x[-1], y[-1], "o", color=style.colour, ms=6)
-    return line
-
-
-def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
-    """Return groups of lines that hide each other, so that only the last would be seen."""
-    groups: list[list[Line2D]] = []
-    for line in lines:
-        group = next((some for some in groups if _hides(line, some[0])), None)
-        if group is None:
-            groups.append([line])
-        else:
-            group.append(line)
-    return [group for group in groups if len(group) > 1]
-
-
-def _hides(line: Line2D, other: Line2D) -> bool:
-    """Return whether one line lies on the other, as far as a reader can see."""
-    assert line.axes is not None
-    (x, y), (u, v) = (
-        line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
-        for curve in (line, other)
-    )
-    if len(x) == len(u):
-        return bool(np.hypot(x - u, y - v).max() < _SEEN)
-    if len(x) > len(u):
-        x, y, u, v = u, v, x, y
-    if not (np.diff(u) > 0).all():
-        return False
-    inside = u[0] - _SEEN <= x[0] <= x[-1] <= u[-1] + _SEEN
-    return bool(inside and np.abs(y - np.interp(x, u, v)).max() < _SEEN)
-
-
-def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
-    """Draw coinciding lines in alternating stripes, and coinciding points as rings."""
-    stripe, many = 2 * sum(SECOND), len(group)
-    for place, line in enumerate(group):
-        line.set_markersize(line.get_markersize() + 4 * (many - 1 - place))
-        rest = (many - 1) * stripe
-        dots = [*SECOND, SECOND[0], SECOND[1] + rest]
-        dashes = dots if line in dotted else [stripe, rest]
-        line.set_linestyle(((many - place) % many * stripe, dashes))
 
 
 def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
