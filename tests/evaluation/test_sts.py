@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from isotrope.core.progress import showing
 from isotrope.core.errors import InputError
+from isotrope.core.progress import showing
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts
 from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.sts import load_tasks, score_task, similarities, spearman, sts_dev
