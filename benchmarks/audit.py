@@ -259,8 +259,8 @@ def nearest(embedded: Embedded) -> list[dict[str, Any]]:
     pairs = np.unique(np.sort(pairs[pairs[:, 1] >= 0], axis=1), axis=0)
     pairs = pairs[push.between(exact, pairs)[0] >= PUSHED]
     start = time.process_time()
-    near = push.nearest(embedded, progress=True)
-    book = push.ledger(embedded, InfoNCE(), near, progress=True)
+    near = push.nearest(embedded)
+    book = push.ledger(embedded, InfoNCE(), near)
     took = time.process_time() - start
     have = push.between(book, pairs)[0]
     shared = {"rows": n, "belong": len(have), "dimension": embedded.anchors.shape[1]}
@@ -362,8 +362,8 @@ def cost(n: int, d: int) -> dict[str, Any]:
         watching = threading.Thread(target=watch)
         watching.start()
         start = time.process_time()
-        near = push.nearest(embedded, progress=True)
-        alike(embedded, near, push.ledger(embedded, InfoNCE(), near, progress=True))
+        near = push.nearest(embedded)
+        alike(embedded, near, push.ledger(embedded, InfoNCE(), near))
         seconds = time.process_time() - start
         over.set()
         watching.join()

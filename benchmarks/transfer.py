@@ -82,7 +82,7 @@ def measured(encoder: Kept, task: TransferTask, mode: str, fit: str) -> dict[str
     """Return the row of one task and way."""
     dimension = encoder.encode(texts_of(task)).shape[1]  # not part of the time
     wall, processor = time.perf_counter(), time.process_time()
-    score = transfer_task(encoder, task, mode=mode, fit=FITS[fit], progress=True)
+    score = transfer_task(encoder, task, mode=mode, fit=FITS[fit])
     return {
         "task": task.name,
         "mode": mode,

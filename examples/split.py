@@ -5,8 +5,9 @@
 Pairs that share a text, directly or through other pairs, stay together, so that no test text is
 trained on. If an answer has three or more questions on average, as in a FAQ, this is impossible.
 Then only questions are split, and the test asks new questions about known answers. Texts that
-differ only in case and punctuation count as one text. The parts are train.jsonl and test.jsonl, in
-the current folder or in --output; existing files are not replaced.
+differ only in case and punctuation count as one text. --rows 150 gives the number of test pairs
+instead of their share. The number is exact, unless too many pairs are linked. The parts are
+train.jsonl and test.jsonl, in the current folder or in --output; existing files are not replaced.
 """
 
 import argparse
@@ -17,8 +18,22 @@ import numpy as np
 from isotrope.core import InputError
 from isotrope.data.schemas import read
 from isotrope.data.sources import record_line
-from isotrope.data.text.repeats import hash64, near_identical
-from isotrope.data.text.views import held_out_together
+from isotrope.data.text.repeats import hash64, joined_groups, near_identical
+from isotrope.data.text.views import QUESTIONS
+
+
+def drawn(units: np.ndarray, rows: int, largest: int, seed: int) -> np.ndarray:
+    """Return which pairs to test with: whole units of at most ``largest`` pairs, ``rows`` in all.
+
+    A unit that would exceed the number is left out, so the result has fewer pairs only if all other
+    units are too large.
+    """
+    _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
+    taken, left = np.zeros(len(sizes), bool), rows
+    for one in np.random.default_rng(seed).permutation(len(sizes)):
+        if sizes[one] <= min(left, largest):
+            taken[one], left = True, left - sizes[one]
+    return taken[unit]
 
 
 def main() -> None:
@@ -32,6 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=Path(), help="folder for both parts")
     parser.add_argument("--share", type=float, default=0.1, help="share of pairs to test with")
+    parser.add_argument("--rows", type=int, help="number of pairs to test with, such as 150")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     train, test = options.output / "train.jsonl", options.output / "test.jsonl"
@@ -43,20 +59,20 @@ def main() -> None:
         records = list(read([options.file], columns=options.columns))
     except InputError as error:
         parser.error(str(error))
-    held = held_out_together(records, options.share, options.seed)
-    questions = [near_identical(record.texts[0]) for record in records]
+    rows = round(options.share * len(records)) if options.rows is None else options.rows
+    marks = np.array(
+        [[hash64(near_identical(text)) for text in record.texts[:2]] for record in records],
+        np.uint64,
+    )
+    tested = drawn(joined_groups(marks), rows, max(1, rows // 10), options.seed)
     what = "no text of a test pair is in train.jsonl"
-    if held is not None:
-        tested = np.array([hash64(question) in held for question in questions])
-    else:  # answers of several questions, or too many pairs that are linked
-        different = sorted({*questions})
-        drawn = np.random.default_rng(options.seed).random(len(different)) < options.share
-        chosen = {question for question, taken in zip(different, drawn, strict=True) if taken}
-        tested = np.array([question in chosen for question in questions])
+    answers = len(np.unique(marks[:, -1]))
+    if len(np.unique(marks, axis=0)) >= QUESTIONS * answers or tested.sum() < rows / 4:
+        tested = drawn(marks[:, 0], rows, rows, options.seed)
         what = "no question of test.jsonl is in train.jsonl, but answers are in both"
     if tested.all() or not tested.any():
         empty = "train.jsonl" if tested.all() else "test.jsonl"
-        parser.error(f"choose another --share or --seed: {empty} would be empty")
+        parser.error(f"choose another --share or --rows: {empty} would be empty")
     options.output.mkdir(parents=True, exist_ok=True)
     for file, part in ((train, ~tested), (test, tested)):
         lines = [record_line(records[i].texts, {}) for i in np.flatnonzero(part)]

@@ -64,17 +64,30 @@ def test_a_split_shares_no_question(tmp_path, monkeypatch, capsys, questions, sh
         [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
         for name in ("train.jsonl", "test.jsonl")
     ]
-    assert sum(map(len, parts)) == 300
-    assert 10 < len(parts[1]) < 60
+    assert list(map(len, parts)) == [270, 30]  # exactly a tenth
     sides = [[{pair[side] for pair in part} for part in parts] for side in ("anchor", "positive")]
     assert not sides[0][0] & sides[0][1]
     assert bool(sides[1][0] & sides[1][1]) == shared
     assert ("answers are in both" in said) == shared
 
 
+def test_a_split_has_the_number_of_rows_that_was_asked(tmp_path, monkeypatch, capsys) -> None:
+    rows = [f"question {i},answer {i // 2}\n" for i in range(300)]  # linked in twos
+    (tmp_path / "faq.csv").write_text("frage,antwort\n" + "".join(rows))
+    monkeypatch.chdir(tmp_path)
+    flags = ["--columns", "frage,antwort", "--rows"]
+    for number, tested in (("40", 40), ("41", 40)):
+        monkeypatch.setattr("sys.argv", ["split.py", "faq.csv", *flags, number])
+        assert f"{tested} pairs in test.jsonl: no text of a test pair" in run("split.py", capsys)
+        (tmp_path / "train.jsonl").unlink()
+        (tmp_path / "test.jsonl").unlink()
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        ("faq.csv --rows 20", "train.jsonl would be empty"),
+        ("faq.csv --rows -1", "test.jsonl would be empty"),
         ("faq.csv --share 15", "choose a --share between 0 and 1"),
         ("faq.csv --share 0", "choose a --share between 0 and 1"),
         ("faq.csv --share nan", "choose a --share between 0 and 1"),

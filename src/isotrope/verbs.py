@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError, needs_extra
+from isotrope.core.progress import showing
 from isotrope.core.result import Result
 from isotrope.diagnostics.audit.options import AuditSettings
 
@@ -100,7 +101,8 @@ def audit(
     from isotrope.diagnostics.audit.run import audit_texts
 
     own = None if isinstance(objective, str) else objective
-    audited = audit_texts(data, read, encoder=encoder, objective=own, progress=progress)
+    with showing(show=progress):
+        audited = audit_texts(data, read, encoder=encoder, objective=own)
     if output is not None:
         write_audit(audited, Path(output))
     return audited
@@ -154,7 +156,8 @@ def audit_images(
         check_audit_folder(Path(output))
     from isotrope.training.images.audit import audit as audited_with
 
-    audited = audited_with(read, of_audit, own_encoder=own, progress=progress)
+    with showing(show=progress):
+        audited = audited_with(read, of_audit, own_encoder=own)
     if output is not None:
         write_audit(audited, Path(output))
     return audited

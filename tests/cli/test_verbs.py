@@ -226,6 +226,7 @@ def test_report_writes_one_file(run, trained: Path, tmp_path: Path) -> None:
     found = run("report", trained / "run", "-o", tmp_path / "r.html")
     assert found.code == 0
     assert found.out.strip() == str(tmp_path / "r.html")
+    assert "and drawing the pictures" in found.err
     page = (tmp_path / "r.html").read_text()
     assert "infonce" in page
     assert "Not diagnosed yet: run." in page

@@ -19,7 +19,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
 from isotrope.data.lines import open_bytes
 from isotrope.data.schemas import Reading, Record, read
-from isotrope.data.sources import is_in_memory, read_all, to_dataset, write_records
+from isotrope.data.sources import is_in_memory, read_all, write_records
 
 N = range(4)
 FLAG = [{"query": f"q{i}", "pos": [f"a{i}"], "neg": [f"w{i}", f"v{i}"]} for i in N]
@@ -537,23 +537,6 @@ def test_text_of_another_encoding_is_converted_as_the_message_says(
 def test_records_say_where_they_are(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", FLAG)
     assert next(iter(read([path]))) == Record(("q0", "a0", "w0", "v0"), path, 1, opens=True)
-
-
-def test_a_data_set_for_the_trainer_of_sentence_transformers() -> None:
-    pytest.importorskip("datasets")
-    more = {"query": "q", "pos": ["a"], "neg": ["n"], "pos_scores": [2], "neg_scores": [1]}
-    none = {"query": "r", "pos": ["b"], "neg": [], "pos_scores": [2], "neg_scores": []}
-    names = ("anchor", "positive", "negative_1", "negative_2", "label")
-    reading = read([*FLAG_SCORES[:1], more, none])
-    assert to_dataset(reading).to_list() == [
-        dict(zip(names, ("q0", "a0", "w0", "v0", [0.9, 0.2, 0.1]), strict=True)),
-        dict(zip(names, ("q", "a", "n", "n", [2, 1, 1]), strict=True)),
-    ]
-    assert reading.left_out == "1 row with no negative (line 3)"
-    scored = to_dataset(read(SCORED, scored=True))
-    assert scored[1] == {"anchor": "s1", "positive": "t1", "label": 0.25}
-    assert to_dataset(read(LABELLED))["label"][:] == [0, 1, 0, 1]
-    assert to_dataset(read_all(["one", "two"])).to_list() == [{"text": "one"}, {"text": "two"}]
 
 
 @pytest.mark.parametrize(

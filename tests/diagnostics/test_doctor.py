@@ -673,6 +673,8 @@ def test_what_was_not_looked_at_is_not_healthy() -> None:
     for rows in ([], [{"step": 0.0, **SOUND}], [{"step": 0.0}, {"step": 10.0, "loss": 2.0}]):
         found = diagnose(RunEvidence(rows=rows))
         assert found.verdict == ("not-enough-seen",)
+    stopped = diagnose(RunEvidence(settings={"log-every": 1}, resumable=True)).findings[0]
+    assert stopped.change.startswith("--resume (the training has not ended")
     course = [{"step": i, **SOUND} for i in range(3)]
     assert diagnose(RunEvidence(rows=course)).verdict == (HEALTHY,)
     two = replace(RunEvidence(rows=course[:2]), probe={"uniformity": -3.0, "mean_cosine": 0.1})

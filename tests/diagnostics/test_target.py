@@ -10,9 +10,11 @@ import torch
 import yaml
 
 import isotrope
+from isotrope.core import progress
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import unit
+from isotrope.diagnostics import probe
 from isotrope.diagnostics import target as subject
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.probe import ROWS, embed_views, probe_texts, read_texts, texts_of
@@ -132,13 +134,22 @@ def test_a_model_is_diagnosed_with_the_prompts_that_it_was_saved_with(
     assert found != isotrope.diagnose(encoder, data=pairs).model
 
 
-def test_a_prompt_before_every_text_is_probed(encoder: Path, tmp_path: Path) -> None:
+def test_a_prompt_before_every_text_is_probed(
+    encoder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     model = SentenceEncoder.load(encoder)
     model.model.prompts, model.model.default_prompt_name = {"query": "river stone: "}, "query"
     model.save(tmp_path / "model")
     model = SentenceEncoder.load(tmp_path / "model")
     texts = texts_of([(text,) for text in TEXTS[:9]], views="dropout", name="texts")
-    _, plain = embed_views(model, texts)
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    monkeypatch.setattr(probe, "_PIECE", 4)
+    with progress.showing(show=True):
+        _, plain = embed_views(model, texts)
+    assert "embed: 4 of 9 texts" in capsys.readouterr().err
     torch.testing.assert_close(unit(plain), unit(torch.from_numpy(model.encode(TEXTS[:9]))))
 
 

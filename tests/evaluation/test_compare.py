@@ -47,6 +47,14 @@ def test_ranks_of_a_resample_are_those_of_the_repeated_pairs() -> None:
     assert (found[2] == 0).all()  # nothing is ranked
 
 
+def test_a_printed_comparison_is_a_table() -> None:
+    found = compare_results([scored("one", 1.0), scored("two", 2.0, seed=2)])
+    lines = str(found).splitlines()
+    assert lines[0].split()[:4] == ["model", "STS12", "STS13", "average"]
+    assert any(line.startswith("two  ") and line.endswith("lower") for line in lines)
+    assert repr(found).startswith("Result(comparison of one: ")
+
+
 def test_a_clear_difference_and_no_difference() -> None:
     result = compare_results([scored("a", 1), scored("a again", 1), scored("b", 4)], resamples=400)
     columns = result.details["columns"]

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from isotrope.cli.evaluate import tables
 from isotrope.core.errors import InputError
+from isotrope.core.progress import showing
 from isotrope.evaluation.image_tasks import both_features, image_features
 from isotrope.evaluation.linear_probe import linear_probe
 from isotrope.evaluation.nearest import knn
+from isotrope.evaluation.tables import tables
 
 from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
 
@@ -76,7 +77,8 @@ def test_a_limit_beyond_all_takes_all(limit):
 @pytest.mark.usefixtures("terminal")
 def test_both_parts_and_their_bars(capsys):
     data = picture_set()
-    train, test = both_features(Sums(), data, limit_train=60, limit_test=30, progress=True)
+    with showing(show=True):
+        train, test = both_features(Sums(), data, limit_train=60, limit_test=30)
     assert (len(train.vectors), len(test.vectors)) == (60, 30)
     said = capsys.readouterr().err
     assert "60/60" in said

@@ -20,7 +20,7 @@ def features(data):
 
 def test_the_scores_are_those_of_the_features():
     data, encoder = picture_set(), Sums()
-    tasks = image_tasks(data, knn=True, linear=True, progress=False, batch_size=50)
+    tasks = image_tasks(data, knn=True, linear=True, batch_size=50)
     assert [task.kind for task in tasks] == ["knn", "linear"]
     for task, scored in zip(tasks, (knn, linear_probe), strict=True):
         found, expected = task.score(encoder), scored(*features(data), name="sums")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import showing
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
 from isotrope.evaluation.labelled import index_classes, label_in_top_k, text_features
 
@@ -42,7 +43,8 @@ class TestHits:
 def test_features_of_texts():
     table = Table({"a": [1, 0], "b": [0, 1], "c": [1, 1]})
     data = LabelledSplit(LabelledText(["a", "b"], ["x", "y"]), LabelledText(["b", "c"], ["y", "x"]))
-    train, test = text_features(table, data, batch_size=5, progress=True)
+    with showing(show=True):
+        train, test = text_features(table, data, batch_size=5)
     assert (train.vectors.tolist(), train.labels) == ([[1, 0], [0, 1]], ["x", "y"])
     assert (test.vectors.tolist(), test.labels) == ([[0, 1], [1, 1]], ["y", "x"])
     assert table.calls == [(["a", "b", "c"], 5, True)]

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import showing
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.evaluation import evaluate
@@ -175,7 +176,8 @@ class TestMetrics:
 
     def test_all_texts_are_encoded_in_one_call(self):
         data, table = task()
-        retrieval(table, data, progress=True, batch_size=3)
+        with showing(show=True):
+            retrieval(table, data, batch_size=3)
         ((texts, batch_size, progress),) = table.calls
         assert texts == [*data.queries, *data.corpus]
         assert (batch_size, progress) == (3, True)

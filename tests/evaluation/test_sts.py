@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import showing
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts
 from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.sts import load_tasks, score_task, similarities, spearman, sts_dev
@@ -65,7 +66,8 @@ def test_a_year_is_one_correlation_over_all_its_pairs(sets, table):
 
 
 def test_one_call_encodes_all_sentences_once(sets, table):
-    sts(table, sets, progress=True, batch_size=5)
+    with showing(show=True):
+        sts(table, sets, batch_size=5)
     texts = [text for call in table.calls for text in call[0]]
     assert len(texts) == len(set(texts)) == 14 * 12 * 2  # no training split
     assert {call[1:] for call in table.calls} == {(5, True)}

@@ -14,6 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.findings import Diagnosis, Finding
+from isotrope.evaluation.dispatch import Store, store_folder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.html import summary, tables_page, write_report
 from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run
@@ -404,6 +405,42 @@ def test_runs_show_the_settings_in_which_they_differ(tmp_path) -> None:
     assert "temperature 0.05; between 1.0" in page.text
     assert "; seed 1" not in page.text
     assert "isotrope evaluate --compare` tests" in page.text
+
+
+def test_what_training_changed_is_shown(tmp_path) -> None:
+    run = write_run(tmp_path / "one", dev_name="held-out MRR@10 of 9 queries among 9 texts")
+    worst = {"query": "how to row?", "before": 0.5, "after": 0.0}
+    file = run / "result.json"
+    record = json.loads(file.read_text())
+    record["details"] |= {
+        "queries": {"all": 9, "better": 4, "worse": 1, "worst": [worst]},
+        "kept": 86.7,
+        "next": "next, score RUN on all your texts",
+    }
+    file.write_text(json.dumps(record))
+    _, page = report(tmp_path, run)
+    assert "What training changed" in page.text
+    assert "4 have a higher rank than before and 1 a lower one; the largest falls:" in page.text
+    assert "rank 2 to below 10: how to row?" in page.text
+    assert "correlation 0.87" in page.text
+    assert f"next, score {run} on all" in page.text
+    file.write_text(json.dumps({**record, "details": {**record["details"], "queries": [1]}}))
+    assert "What training changed" not in report(tmp_path, run)[1].text
+
+
+def test_the_original_models_score_stands_beside_that_of_the_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = write_run(tmp_path / "one", weights="abc")
+    file = run / "result.json"
+    record = json.loads(file.read_text())
+    record["details"]["model"]["start"] = "xyz"
+    file.write_text(json.dumps(record))
+    for place, weights, score in ((store_folder(None), "xyz", 0.42), (run, "abc", 0.91)):
+        folder = place / "evaluations" if place == run else place
+        key = {"model": weights, "kind": "retrieval", "task": "retrieval"}
+        Store(folder).keep(key, Result("retrieval", "one", {"mrr@10": score}))
+    _, page = report(tmp_path, run)
+    assert "original model saved model one retrieval mrr@10 42.00 91.00" in page.text
 
 
 def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:

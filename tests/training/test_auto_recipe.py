@@ -55,7 +55,11 @@ def chosen(path: Path, output: Path, **given: Any) -> TrainSettings:
 def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = chosen(file_of(pairs(100), tmp_path), tmp_path / "run")
+    path = file_of(pairs(100), tmp_path)
+    quiet = TrainSettings.read({"files": [str(path)], "output": "run", "progress": False})
+    with_recipe(quiet, resume=False, lines=False)
+    assert capsys.readouterr().err == ""
+    found = chosen(path, tmp_path / "run")
     assert (found.head, found.max_length, found.batch_size) == ("none", 256, 64)
     assert found.between < 1
     said = capsys.readouterr().err
@@ -457,19 +461,23 @@ def test_queries_of_a_dev_file_that_are_trained_on_are_counted(
     assert "10 of 12 queries" in capsys.readouterr().err
 
 
-def test_what_to_try_next() -> None:
+def test_what_to_try_next(tmp_path: Path) -> None:
     counts = dict.fromkeys([field.name for field in fields(StoreReport)], 0)
     known = {"kept": 100, "columns": 2, "max_length": 32, "truncated_share": 0.5}
     short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
-    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
-    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"))
+    file = file_of(pairs(4), tmp_path)
+    settings = TrainSettings.read({"files": [str(file)], "output": "run"})
+    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"), settings)
+    assert "an encoder for longer texts" in next_step(short, 32, DevHistory("dev"), settings)
     few = replace(short, truncated_share=0.0)
-    assert "or add pairs: 100 pairs are few" in next_step(few, 32, DevHistory("dev"))
-    assert "; then look for wrong pairs" in next_step(short, 512, DevHistory("dev"))
-    result = Result("train", "run", {}, details={"next": next_step(few, 32, DevHistory("dev"))})
+    assert "or add pairs: 100 pairs are few" in next_step(few, 32, DevHistory("dev"), settings)
+    assert "; then look for wrong pairs" in next_step(short, 512, DevHistory("dev"), settings)
+    result = Result(
+        "train", "run", {}, details={"next": next_step(few, 32, DevHistory("dev"), settings)}
+    )
     advise_first(result, "train longer: why")
     assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
-    result.details["next"] = next_step(short, 512, DevHistory("dev"))
+    result.details["next"] = next_step(short, 512, DevHistory("dev"), settings)
     assert "--max-length 64" in result.details["next"]
     advise_first(result, "train longer: why")
     assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
@@ -479,8 +487,7 @@ def test_what_to_try_next() -> None:
     easy = DevHistory("dev", "trained")
     for step in (0, 8):
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
-    assert next_step(short, 512, easy).startswith(
-        "next, score the original and the trained model on"
-    )
+    asked = f"RUN --retrieval NEW --corpus {file}`"
+    assert asked in next_step(short, 512, easy, settings)
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
-    assert "the trained model is in RUN/rejected" in next_step(short, 512, worse)
+    assert "the trained model is in RUN/rejected" in next_step(short, 512, worse, settings)

@@ -330,7 +330,8 @@ def test_the_keywords_are_the_settings() -> None:
     assert Path(text_options_module.__file__).read_text() == text_options(), "make docs"
     parameters = inspect.signature(fit).parameters
     assert set(parameters) == {"files", "resume", "callbacks", *fields}
-    assert parameters["learning_rate"].default == 3e-5
+    assert repr(parameters["learning_rate"].default) == "<recipe; papers: 3e-05>"
+    assert parameters["weight_decay"].default == 0.0
     assert parameters["output"].default is inspect.Parameter.empty
 
 

@@ -2,17 +2,16 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import check_outputs, write_text
-from isotrope.core.legible import csv_text, shortened
+from isotrope.core.legible import csv_text
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import Used, setting
-from isotrope.core.table import TitledTable, table
 from isotrope.encoders.names import existing, is_bm25
 from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
@@ -139,10 +138,11 @@ def evaluate(settings: EvaluateSettings) -> int:
         of_queries = by_query(results, searched)
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
+        from isotrope.evaluation.tables import comparison
         from isotrope.training.card import add_scores
 
         own = results[place]
-        scores = tables(result) if result is own else comparison(result, queries=False)
+        scores = str(result) if result is own else comparison(result, queries=False)
         add_scores(card, own, ", ".join(f"{k} {p.name}" for k, p in settings.data.items()), scores)
         print(f"the scores are written to {card}", file=sys.stderr)
     _show(result, settings)
@@ -285,189 +285,14 @@ def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
 def _show(result: "Result", settings: EvaluateSettings) -> None:
     """Write the CSV file if requested, and print the scores."""
     if settings.csv is not None:
+        from isotrope.evaluation.tables import rows
+
         written = rows(result)
         write_text(settings.csv, csv_text([*written[0]], (r.values() for r in written)))
     if settings.as_json:
         print(json.dumps(result.details, ensure_ascii=False, allow_nan=False))
     else:
-        print((comparison if result.kind == "comparison" else tables)(result))
-
-
-def tables(result: "Result") -> str:
-    """Return the tables of one model's scores."""
-    details, tasks = result.details, result.details.get("tasks", {})
-    dev = {n: s["dev"] for n, s in tasks.items() if "dev" in s and "spearman" in s}
-    sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")} if "STS-B" in dev else {}
-    measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
-    parts = [
-        _row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
-        _row("Spearman x 100, dev split", dev, "spearman", None),
-        f"STS-B dev: {measures}" if sphere else "",
-        _row(
-            f"accuracy in percent ({details.get('mode')} mode)",
-            tasks,
-            "accuracy",
-            details.get("transfer_average"),
-        ),
-        *(_listed(kind, result) for kind in result.kind.split("+") if kind in details),
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-def _listed(kind: str, result: "Result") -> str:
-    """Return the scores of one kind, one on each line; below them, remarks on the data."""
-    details = result.details[kind]
-    from isotrope.measures.bootstrap import LEVEL, intervals
-
-    values = []
-    for name, value in details.items():
-        metric = next((m for m in (name, f"{kind}_{name}") if m in result.metrics), None)
-        if value is not None and metric is not None:
-            items = result.items.get(metric)
-            bounds = ({} if items is None else intervals(items[None])[0]).values()
-            values.append([name, *(f"{100 * number:.2f}" for number in (value, *bounds))])
-    width = max((len(row) for row in values), default=2)
-    filled = [[*row, *["-"] * (width - len(row))] for row in values]
-    lines = [table([kind, "x 100", "from", "to"][:width], filled)]
-    if width > 2:
-        lines.append(f"from, to: ends of the {LEVEL:.0%} interval, by a bootstrap of scored items")
-    if unseen := details.get("unseen"):
-        lines.append(
-            f"{unseen:,} of {details['test']:,} test examples count as wrong, because the training "
-            "part has no example of their class"
-        )
-    if repeated := details.get("repeated"):
-        lines.append(
-            f"{repeated:,} of {details['test']:,} test examples are also in the training part, so "
-            "the scores are higher than on new examples"
-        )
-    if details.get("k", 0) < details.get("k_asked", 0):
-        lines.append(
-            f"all {details['k']:,} training examples vote, because there are fewer than "
-            f"{details['k_asked']:,}"
-        )
-    return "\n".join(lines)
-
-
-def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None) -> str:
-    """Return a table with one row of scores under the names of their tasks; empty without any."""
-    values = {
-        f"{name} {scores['split']}" if scores.get("dev") else name: scores[score]
-        for name, scores in tasks.items()
-        if score in scores
-    }
-    if values and average is not None:
-        values["average"] = average
-    row = [f"{value:.2f}" for value in values.values()]
-    return str(TitledTable(title, "", list(values), [row])) if values else ""
-
-
-def comparison(result: "Result", *, queries: bool = True) -> str:
-    """Return two tables as text: the models' scores, and the differences from the first model.
-
-    For retrieval, ``queries=True`` adds the queries whose answers moved most in the ranking.
-    """
-    details, every = result.details, rows(result)
-    columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
-    titles = {n: (n, "" if n == c["metric"] else c["metric"]) for n, c in columns.items()}
-    of_models = [every[i :: len(models)] for i in range(len(models))]  # ordered by task
-    side_by_side = [
-        [own[0]["model"], *(_number(r, "value", columns, "-") + " *"[r["best"]] for r in own)]
-        for own in of_models
-    ]
-    differences = [
-        [
-            row["model"],
-            " ".join(titles[row["task"]]).strip(),
-            *(_number(row, key, columns, "+") for key in interval),
-            "<0.01" if row["p"] < 0.01 else f"{row['p']:.2f}",
-            row["verdict"],
-        ]
-        for own in of_models[1:]
-        for row in own
-    ]
-    named = ["model", "task", *interval, "p", "verdict"]
-    changed = TitledTable(f"differences from {models[0]}", "", named, differences)
-    heads = ["\n".join(title).strip() for title in titles.values()]
-    further = (
-        "to see the differences from another model, repeat the command with that model as the "
-        "first after --compare; the stored scores are used again\n"
-        if len(models) > 2 and queries
-        else ""
-    )
-    same = "".join(
-        f"the same weights: {', '.join(models[i] for i in places)}\n"
-        for places in details["same_weights"]
-    )
-    return (
-        f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
-        f"{same}\n"
-        f"{changed}\n\n{''.join(_summed_up(own, models[0]) for own in of_models[1:])}{further}"
-        f"from, to: {details['level']:.0%} interval of the difference, by a paired bootstrap over "
-        f"the scored items ({details['resamples']:,} resamples, seed {details['seed']})\n"
-        f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
-        f"{1 - details['level']:.2f}; variation between training seeds is not included"
-        f"{_won_and_lost(details) if queries else ''}"
-    )
-
-
-def _summed_up(rows: Sequence[Mapping[str, Any]], first: str) -> str:
-    """Return a line on how many scores of a model are higher or lower than those of the first."""
-    found = [row["verdict"] for row in rows]
-    higher, lower, noise = (found.count(verdict) for verdict in ("higher", "lower", "noise"))
-    return (
-        f"of the {len(found)} scores of {rows[0]['model']}, {higher} are higher than those of "
-        f"{first}, {lower} are lower, and {noise} are within noise\n"
-    )
-
-
-def _won_and_lost(details: Mapping[str, Any]) -> str:
-    """Return lines on the queries that each model ranks better or worse than the first."""
-    first, *others = details["models"]
-    lines = []
-    for name, of in zip(others, details.get("queries", ()), strict=False):
-        lines.append(
-            f"\n\n{name} ranks the answers of {of['better']:,} queries higher than {first}, and of "
-            f"{of['worse']:,} lower; the largest changes of the answer's rank:"
-        )
-        for each in of["most"]:
-            old, new = (f"{rank}" if rank else "above 100" for rank in each["rank"])
-            lines.append(f"\n  {old} to {new}: {shortened(each['query'])}")
-            if each["rank"][1] != 1:
-                lines.append(f"\n      now first: {shortened(each['first'])}")
-                lines.append(f"\n      answer:    {shortened(each['answer'])}")
-    return "".join(lines)
-
-
-def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: str) -> str:
-    """Format a number out of 100, with two decimals."""
-    value = row[key] if columns[row["task"]]["percent"] else 100 * row[key]
-    return f"{value:{sign}.2f}"
-
-
-def rows(result: "Result") -> list[dict[str, Any]]:
-    """Return the rows of the CSV file: a dict from column to value for each score of a model."""
-    from isotrope.evaluation.compare import in_percent
-
-    if result.kind != "comparison":
-        return [
-            {
-                "model": result.name,
-                "task": name,
-                "value": value,
-                "out_of": 100 if in_percent(name, result) else 1,
-            }
-            for name, value in result.metrics.items()
-        ]
-    table_rows: list[dict[str, Any]] = []
-    for task, column in result.details["columns"].items():
-        for i, name in enumerate(result.details["models"]):
-            row = {"model": name, "task": task, "metric": column["metric"], **column["models"][i]}
-            other = column["differences"][i - 1] if i else dict.fromkeys(column["differences"][0])
-            renamed = {"value": "difference", "low": "from", "high": "to"}
-            row |= {renamed.get(key, key): value for key, value in other.items()}
-            table_rows.append(row | {"out_of": 100 if column["percent"] else 1})
-    return table_rows
+        print(result)
 
 
 run = Command(

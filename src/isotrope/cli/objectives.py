@@ -67,7 +67,9 @@ def _list() -> int:
     seen = rows(registry.names())
     for kind, words in _BY_DISSIPATION.items():
         names_of_kind = [name for name in registry.names() if seen[name][0] == kind]
-        lines = [[name, _summary(registry.find(name))] for name in names_of_kind]
+        docs = [inspect.getdoc(registry.find(name)) or "" for name in names_of_kind]
+        firsts = [" ".join(doc.split("\n\n")[0].split()) for doc in docs]
+        lines = [*zip(names_of_kind, firsts, strict=True)]
         print(f"{words}:\n")
         # without the heading of the table; the indent takes two characters
         shown = table([" ", " "], lines, width=_WIDTH - 2).splitlines()[2:]
@@ -78,11 +80,6 @@ def _list() -> int:
         print(f"  {flag}{values and f'  ({values})'}")
         print(textwrap.fill(meaning, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))
     return 0
-
-
-def _summary(cls: type) -> str:
-    """Return the first sentence of a class's docstring."""
-    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
 
 
 def _components() -> int:

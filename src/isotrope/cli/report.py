@@ -58,6 +58,8 @@ def report(settings: ReportSettings) -> int:
         _diagnose(runs, settings.plugin)
     from isotrope.reports.html import write_report
 
+    names = f"{len(runs)} runs" if len(runs) > 1 else str(runs[0])
+    print(f"reading {names}, and drawing the pictures", file=sys.stderr)
     replaced = settings.output.exists()
     print(write_report(runs, settings.output, pictures=settings.pictures))
     if replaced:
@@ -76,7 +78,7 @@ def _diagnose(runs: Sequence[Path], plugins: Sequence[Path]) -> None:
             diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
         ):
             continue
-        print(f"{folder}:\n{diagnose(folder, plugins=plugins)}", file=sys.stderr)
+        print(f"{folder}:\n{diagnose(folder, plugins=plugins, progress=True)}", file=sys.stderr)
 
 
 run = Command(

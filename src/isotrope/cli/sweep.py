@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,11 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     spec = plan(cls, base, SweepSettings.read(settings.model_dump(include=own)))
     if settings.dry_run:
         return _dry(spec)
-    trials = existing(spec) if settings.show else sweep(spec, _told)
+    trials = (
+        existing(spec)
+        if settings.show
+        else sweep(spec, partial(print, file=sys.stderr, flush=True))
+    )
     files = [] if settings.show else write(spec, trials)
     if settings.as_json:
         print(as_result(spec, trials).to_json(), end="")
@@ -141,10 +146,6 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     if not settings.show and all(trial.score is None for trial in trials):
         raise InputError("choose other values or another `--metric`: no trial has a score")
     return 0
-
-
-def _told(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _dry(spec: "Sweep") -> int:

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 DELAY = 1.0
 """Seconds of work before a bar appears."""
@@ -12,9 +13,27 @@ LINES = 20.0
 """Seconds of work before a line appears if stderr is not a terminal, and between two lines."""
 
 
+_shown = ContextVar("shown", default=False)
+
+
+@contextmanager
+def showing(*, show: bool) -> Iterator[None]:
+    """Decide whether the bars without an argument ``show`` are shown in this block."""
+    token = _shown.set(show)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
+def shown() -> bool:
+    """Return whether :func:`showing` shows the bars here."""
+    return _shown.get()
+
+
 @contextmanager
 def bar(
-    total: int | None, what: str, unit: str = "", *, show: bool
+    total: int | None, what: str, unit: str = "", *, show: bool | None = None
 ) -> Iterator[Callable[[float], object]]:
     """Yield a function that advances a progress bar by the number of items that it is given.
 
@@ -24,9 +43,9 @@ def bar(
         total: The number of items; None if unknown. With 0, nothing is shown.
         what: Title of the bar.
         unit: What the items are, e.g. ``"texts"``.
-        show: Whether to show the progress at all.
+        show: Whether to show the progress at all; by default, as :func:`showing` decides.
     """
-    if not show or total == 0:
+    if not (shown() if show is None else show) or total == 0:
         yield lambda count: None
         return
     try:

@@ -44,6 +44,16 @@ class Used:
     note: bool = False
 
 
+@dataclass(frozen=True)
+class ByRecipe:
+    """The default, in a signature, of a setting that ``recipe="auto"`` chooses for the data."""
+
+    papers: object
+
+    def __repr__(self) -> str:
+        return f"<recipe; papers: {self.papers!r}>"
+
+
 def setting(
     default: object,
     description: str,
@@ -191,7 +201,10 @@ class Settings(BaseModel):
     def signature(
         cls, function: Callable[..., object], without: Sequence[str] = ()
     ) -> inspect.Signature:
-        """Return the signature of ``function``, with the settings in place of ``**keywords``."""
+        """Return the signature of ``function``, with the settings in place of ``**keywords``.
+
+        The default of a setting that ``--recipe auto`` chooses is shown as :class:`ByRecipe`.
+        """
         signature = inspect.signature(function)
         *own, _ = signature.parameters.values()
         keywords = []
@@ -199,6 +212,7 @@ class Settings(BaseModel):
             extra = extra_of(field)
             if name not in {*without, *signature.parameters} and "positional" not in extra:
                 default = field.get_default(call_default_factory=True)
+                default = ByRecipe(default) if extra.get("auto") else default
                 keywords.append(
                     inspect.Parameter(
                         name,

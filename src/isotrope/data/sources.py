@@ -10,16 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from isotrope.core.errors import InputError, needs_extra, place
+from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace, file_digest, from_home
 from isotrope.core.spelling import brief
 from isotrope.data.schemas import HEADER, Reading, read
 from isotrope.data.table import SUFFIXES, is_frame, plain_suffix, table_of
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Sampling = Literal["proportional", "round-robin"]
 NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
@@ -197,38 +194,3 @@ def read_all(data: object, columns: Sequence[str] = (), groups: str | None = Non
     if is_in_memory(data):
         return Reading([table_of(data)], [str(column) for column in columns], groups)
     return read([Path(str(data))], columns=columns, groups=groups)
-
-
-def to_dataset(reading: Reading) -> "Dataset":
-    """Return records as a data set for the trainer of sentence-transformers.
-
-    The columns are ``anchor``, ``positive``, ``negative_1`` ..., or only ``text``. If records have
-    scores, a column ``label`` has the scores of the texts after the anchor. If records have groups,
-    ``label`` has the number of the group. All rows get as many negatives as the longest row: the
-    negatives of a shorter row are repeated, and a row without negatives is skipped.
-    """
-    with needs_extra("st", "datasets"):
-        from datasets import Dataset
-    records = list(reading)
-    most = max(len(record.texts) for record in records) - 2
-    numbers: dict[str, int] = {}
-    rows: list[dict[str, object]] = []
-    for record in records:
-        anchor, *others = record.texts
-        row: dict[str, object] = {"anchor": anchor} if others else {"text": anchor}
-        scores = list(record.scores)
-        if most > 0:
-            if len(others) == 1:
-                reading.leave("no negative", record.path, record.line)
-                continue
-            places = [0, *(1 + i % (len(others) - 1) for i in range(most))]
-            others = [others[i] for i in places]
-            scores = [scores[i] for i in places] if len(scores) > max(places) else scores
-        names = ["positive", *(f"negative_{i + 1}" for i in range(most))]
-        row.update(zip(names, others, strict=False))
-        if scores:
-            row["label"] = scores[0] if len(scores) == 1 else scores
-        elif record.group:
-            row["label"] = numbers.setdefault(record.group, len(numbers))
-        rows.append(row)
-    return Dataset.from_list(rows)

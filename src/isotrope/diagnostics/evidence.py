@@ -93,6 +93,7 @@ class RunEvidence:
             ``name``, ``family``, ``temperature``, ``misfit`` and ``negatives``.
         model: The result of ``model_geometry`` for a model without a run; otherwise empty.
         notes: Lines on what was examined and what could not be examined.
+        resumable: Whether the run has no result.json, so that ``--resume`` continues it.
     """
 
     kind: Kind = ""
@@ -107,6 +108,7 @@ class RunEvidence:
     losses: tuple[Mapping[str, Any], ...] = ()
     model: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    resumable: bool = False
     words: Words = Words()
 
     def series(self, column: str) -> list[float]:
@@ -171,6 +173,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
         objective=objective,
         judgement=judgement_of(folder, details if finished else None),
         notes=(*notes, *objective_notes),
+        resumable=not finished,
     )
 
 

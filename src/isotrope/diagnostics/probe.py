@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError
+from isotrope.core.progress import bar
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
@@ -225,8 +226,12 @@ def probe_images(
 
 
 def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
-    rows = [encoder.of_tokens(ids[i : i + _PIECE]) for i in range(0, len(ids), _PIECE)]
-    return torch.cat(rows).float().cpu()
+    rows = []
+    with bar(len(ids), "embed", "texts") as done:
+        for i in range(0, len(ids), _PIECE):
+            rows.append(encoder.of_tokens(ids[i : i + _PIECE]).float().cpu())
+            done(len(rows[-1]))
+    return torch.cat(rows)
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:

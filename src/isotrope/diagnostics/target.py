@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
+from isotrope.core.progress import showing
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import USER, named_by
 from isotrope.data.sources import dataset_files, digests
@@ -77,7 +78,7 @@ def diagnose(
         objective: Objective whose gradient is measured; by default, the objective of the run.
         objective_settings: Settings of the objective, if it is given by name.
         plugins: Python files that define objectives. No other plugin of the run is executed.
-        progress: Whether to print a line on stderr before the reading and embedding begin.
+        progress: Whether to show the reading and embedding on stderr.
 
     Raises:
         InputError: ``target`` is neither a run nor a model, or the data cannot be read.
@@ -98,10 +99,11 @@ def diagnose(
         if objective is not None:
             cases = {dataset: replace(x, objective=objective) for dataset, x in cases.items()}
     else:
-        cases = {
-            dataset: examine(name, source, columns, objective, dataset)
-            for dataset in (datasets_of(Path(name)) if run else []) or [""]
-        }
+        with showing(show=progress):
+            cases = {
+                dataset: examine(name, source, columns, objective, dataset)
+                for dataset in (datasets_of(Path(name)) if run else []) or [""]
+            }
     diagnosis = doctor.together({dataset: doctor.diagnose(x) for dataset, x in cases.items()})
     if run:
         _keep(diagnosis, RunFolder(name).diagnosis)

@@ -22,6 +22,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.evaluation.dispatch import evaluate
 from isotrope.evaluation.embed import Encoder
+from isotrope.evaluation.tables import AVERAGES, Scores, in_percent
 from isotrope.measures.bootstrap import (
     LEVEL,
     RESAMPLES,
@@ -33,16 +34,13 @@ from isotrope.measures.bootstrap import (
     resampled,
 )
 
-_AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
-"""The name of each average: a mean over tasks of the score that stands beside the name."""
-
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
 
 
 def compare(
     models: Sequence[str | os.PathLike[str] | Encoder | Result],
     **options: Any,
-) -> Result:
+) -> Scores:
     """Score models on the same data, and find which differ from the first model beyond noise.
 
     Every score is compared by a paired bootstrap over the scored examples. The p-values are
@@ -54,12 +52,13 @@ def compare(
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
-        A Result of kind ``comparison``. ``details["columns"]`` is a dict from each task or average
-        to ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
-        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``. The models are in the given
-        order. There is a difference for each model after the first, with the verdict ``higher``,
-        ``lower`` or ``noise``. ``percent`` is True for scores from 0 to 100, False for 0 to 1.
-        ``details["same_weights"]`` has, for each group of equal models, a list of their positions.
+        A Result of kind ``comparison``; ``print`` shows its tables. ``details["columns"]`` is a
+        dict from each task or average to ``{"models": [{"value", "low", "high", "best"}, ...],
+        "differences": [{"value", "low", "high", "p", "verdict"}, ...], "metric": ..., "percent":
+        ...}``. The models are in the given order. There is a difference for each model after the
+        first, with the verdict ``higher``, ``lower`` or ``noise``. ``percent`` is True for scores
+        from 0 to 100, False for 0 to 1. ``details["same_weights"]`` has, for each group of equal
+        models, a list of their positions.
 
     Raises:
         InputError: There are fewer than two models, or no data, or an evaluation failed.
@@ -76,7 +75,7 @@ def compare(
 
 def compare_results(
     results: Sequence[Result], *, resamples: int | None = None, seed: int = 0
-) -> Result:
+) -> Scores:
     """Compare results of ``isotrope.evaluate``; :func:`compare` describes the Result."""
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
@@ -90,7 +89,7 @@ def compare_results(
         cell["p"] = p
         above = cell["low"] + cell["high"] > 0  # the rounded scores may be equal
         cell["verdict"] = "noise" if p > 1 - LEVEL else "higher" if above else "lower"
-    return Result(
+    return Scores(
         kind="comparison",
         name=results[0].name,
         metrics={
@@ -114,15 +113,10 @@ def compare_results(
     )
 
 
-def in_percent(name: str, result: Result) -> bool:
-    """Return True if a metric of a Result is a percentage, False if it is a number from 0 to 1."""
-    return name in _AVERAGES or name in result.details.get("tasks", {})
-
-
 def _metric(name: str, result: Result) -> str:
     """Return the name of the metric that a column shows."""
     scores = result.details.get("tasks", {}).get(name, {})
-    metric = _AVERAGES.get(name) or next((m for m in _AVERAGES.values() if m in scores), name)
+    metric = AVERAGES.get(name) or next((m for m in AVERAGES.values() if m in scores), name)
     return metric.capitalize() if metric == "spearman" else metric
 
 
@@ -151,7 +145,7 @@ def _draws(
         scores = np.concatenate(blocks, axis=1) * (100 if name in tasks else 1)
         draws[name] = scores, (rows[1:] != rows[0]).sum(axis=1)
     ordered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for average, score in _AVERAGES.items():
+    for average, score in AVERAGES.items():
         parts = {task: draws.pop(task) for task, scores in tasks.items() if score in scores}
         ordered |= parts
         if parts and average in results[0].metrics:
@@ -165,7 +159,7 @@ def _enough(results: Sequence[Result]) -> int:
 
     With m comparisons and B resamples, no corrected p-value is below 2 m/(B + 1).
     """
-    columns = len(_statistics(results)) + sum(name in results[0].metrics for name in _AVERAGES)
+    columns = len(_statistics(results)) + sum(name in results[0].metrics for name in AVERAGES)
     return max(RESAMPLES, 100 * columns * (len(results) - 1))
 
 

@@ -24,6 +24,7 @@ from isotrope.core.documents import open_arrays
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.progress import showing
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import named_by
@@ -32,6 +33,7 @@ from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, encoder
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.options import OF_LABELS, Evaluation
 from isotrope.evaluation.retrieval import BM25, own_prompts
+from isotrope.evaluation.tables import Scores
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
     Task,
@@ -45,7 +47,7 @@ from isotrope.evaluation.tasks import (
 
 def evaluate(
     model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
-) -> Result:
+) -> Scores:
     """Score a model on STS, transfer, retrieval or labelled data, or on several of them.
 
     An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
@@ -66,18 +68,19 @@ def evaluate(
             these two transfer tasks, without an average. ``results=None`` stores nothing on disk.
 
     Returns:
-        A Result. Its ``kind`` is ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, or
-        several of them joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman":
-        ...}, "MR": {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval":
-        {"mrr@10": ...}, "model": ..., "data": ..., "protocol": ...}``. Its ``items`` are a dict of
-        arrays, with one value per pair, example or query; ``compare`` resamples them.
+        A Result; ``print`` shows its tables. Its ``kind`` is ``sts``, ``transfer``, ``retrieval``,
+        ``knn``, ``linear``, or several of them joined by ``+``. Its ``details`` are ``{"tasks":
+        {"STS12": {"spearman": ...}, "MR": {"accuracy": ...}, ...}, "average": ...,
+        "transfer_average": ..., "retrieval": {"mrr@10": ...}, "model": ..., "data": ...,
+        "protocol": ...}``. Its ``items`` are a dict of arrays, with one value per pair, example or
+        query; ``compare`` resamples them.
 
     Raises:
         InputError: No data are given, or the model or the data cannot be used.
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)
-    loop: dict[str, Any] = {"progress": progress, "batch_size": settings.batch_size}
+    loop: dict[str, Any] = {"batch_size": settings.batch_size}
     of_text = [name for name in settings.data if name not in OF_LABELS]
     if takes_images(model, ask_hub=settings.labels is not None and not of_text):
         _check_pictures(model, settings)
@@ -85,7 +88,7 @@ def evaluate(
         tasks = _of_pictures(model, encoder, settings, loop)
     else:
         # data are read first, to find a wrong path or a broken line before the model is loaded
-        tasks = _of_texts(settings, loop)
+        tasks = _of_texts(settings, loop, progress=progress)
         encoder = _encoder(model, settings)
         if takes_images(encoder):
             _check_pictures(model, settings)
@@ -116,7 +119,8 @@ def evaluate(
     for task in tasks:
         result = finished.get(task.name)
         if result is None:
-            result = task.score(memory if task.kind == "sts" else encoder)
+            with showing(show=progress):
+                result = task.score(memory if task.kind == "sts" else encoder)
             try:
                 if store is not None:
                     store.keep(task.key(identity), result)
@@ -129,7 +133,7 @@ def evaluate(
 vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
 
 
-def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
+def _of_texts(settings: Evaluation, loop: dict[str, Any], *, progress: bool) -> list[Task]:
     """Return the tasks on text for the paths that the caller named."""
     tasks: list[Task] = []
     if settings.sts is not None:
@@ -137,7 +141,8 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     if settings.transfer is not None:
         tasks += transfer_tasks(settings.transfer, settings.mode, settings.only or None, **loop)
     if settings.retrieval is not None:
-        tasks += retrieval_tasks(settings.retrieval, settings.columns, settings.corpus, **loop)
+        where = (settings.retrieval, settings.columns, settings.corpus)
+        tasks += retrieval_tasks(*where, progress=progress, **loop)
     if settings.labels is not None:
         kinds = {"knn": settings.knn, "linear": settings.linear}
         tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)
@@ -178,7 +183,7 @@ def _together(
     name: str,
     identity: str | None,
     reused: list[str],
-) -> Result:
+) -> Scores:
     """Join the Results of all tasks into one."""
     kinds = list(dict.fromkeys(task.kind for task in tasks))
     joined = [
@@ -192,7 +197,7 @@ def _together(
     details["model"] = {"name": name, "fingerprint": identity}
     details["data"] = {task.name: task.data for task in tasks}
     details["protocol"] = {kind: PROTOCOLS[kind] for kind in kinds}
-    return Result(
+    return Scores(
         kind="+".join(kinds),
         name=name,
         metrics={key: value for result in joined for key, value in result.metrics.items()},
@@ -244,7 +249,7 @@ class Store:
     def find(self, key: Mapping[str, Any]) -> Result | None:
         """Return the Result stored under ``key``; None if it is missing or cannot be read."""
         try:
-            path = self._path(key)
+            path = stored_file(self.folder, key)
             result = Result.load(path)
             if not isinstance(result.provenance, dict) or result.provenance.get("key") != dict(key):
                 return None
@@ -264,7 +269,7 @@ class Store:
 
     def keep(self, key: Mapping[str, Any], result: Result) -> None:
         """Write the Result of a finished task under ``key``."""
-        path = self._path(key)
+        path = stored_file(self.folder, key)
         name = None
         if result.items:
             name = _archive(path, result.items)
@@ -274,9 +279,11 @@ class Store:
         provenance = {**result.provenance, "key": dict(key), "items": name}
         replace(result, provenance=provenance).save(path)
 
-    def _path(self, key: Mapping[str, Any]) -> Path:
-        task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
-        return self.folder / f"{task[:60]}-{fingerprint(key)}.json"
+
+def stored_file(folder: Path, key: Mapping[str, Any]) -> Path:
+    """Return the file in which :class:`Store` keeps the Result of a task under ``key``."""
+    task = "".join(c if c.isalnum() or c in "-." else "-" for c in str(key.get("task", "task")))
+    return folder / f"{task[:60]}-{fingerprint(key)}.json"
 
 
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:

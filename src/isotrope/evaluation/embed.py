@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import shown
 
 Precision = Literal["float32", "int8", "binary"]
 """Precision of the coordinates of stored vectors."""
@@ -30,7 +31,7 @@ class Encoder(Protocol):
 
 
 def embed(
-    encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
+    encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool | None = None
 ) -> np.ndarray:
     """Return the embeddings of ``texts`` (n x d, float32). Each distinct text is encoded once."""
     if isinstance(encoder, CachedEncoder):  # it encodes each text only once
@@ -42,7 +43,7 @@ def embed(
 
 
 def encode_all(
-    encoder: Encoder, inputs: list[str] | np.ndarray, batch_size: int, progress: bool
+    encoder: Encoder, inputs: list[str] | np.ndarray, batch_size: int, progress: bool | None = None
 ) -> np.ndarray:
     """Call the encoder on texts or pictures, and check the result (n x d, float32)."""
     if not isinstance(encoder, Encoder):
@@ -51,7 +52,7 @@ def encode_all(
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     for name in ("progress", "show_progress_bar"):
         if name in taken:
-            options[name] = progress
+            options[name] = shown() if progress is None else progress
     returned = encoder.encode(inputs, **options)
     try:
         with np.errstate(over="ignore"):  # values too large for float32 are refused below
@@ -83,7 +84,6 @@ class CachedEncoder:
     Args:
         encoder: Any object with ``encode``.
         batch_size: Number of texts in each batch.
-        progress: Whether to show the encoder's progress bar on stderr, if it has one.
         known: Texts that are embedded already: a dict from text to vector.
     """
 
@@ -92,19 +92,18 @@ class CachedEncoder:
         encoder: Encoder,
         *,
         batch_size: int = 128,
-        progress: bool = False,
         known: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.name = encoder_name(encoder)
         self.encoder = encoder
-        self._batch_size, self._progress = batch_size, progress
+        self._batch_size = batch_size
         self._vectors: dict[str, np.ndarray] = dict(known or {})
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the embeddings of ``texts`` (n x d, float32)."""
         new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
-            vectors = encode_all(self.encoder, new, self._batch_size, self._progress)
+            vectors = encode_all(self.encoder, new, self._batch_size)
             self._vectors.update(zip(new, vectors, strict=True))
         return np.stack([self._vectors[text] for text in texts])
 
@@ -141,7 +140,7 @@ class Truncated:
         self._ranges: np.ndarray | None = None
 
     def encode(
-        self, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
+        self, texts: Sequence[str], *, batch_size: int = 128, progress: bool | None = None
     ) -> np.ndarray:
         """Return the rounded embeddings of ``texts`` (n x dimension, float32)."""
         vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)

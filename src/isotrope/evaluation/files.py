@@ -41,6 +41,9 @@ from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.options import Encoding, Search
 from isotrope.evaluation.retrieval import own_prompts
 
+Model = str | os.PathLike[str] | Encoder
+Corpus = str | Path | Sequence[str] | np.ndarray
+
 _BLOCK = 5_000  # number of texts encoded, and of rows written or checked, at a time
 _HELD_AGAINST = 8  # number of texts that are encoded again to check stored embeddings
 _SAME = 0.999  # least cosine of two encodings of one text (on other devices, in other batches)
@@ -197,26 +200,18 @@ def _kept(model: str | Path, pooling: str | None, device: str, version: str) -> 
 
 
 @overload
-def search(
-    model: str | os.PathLike[str] | Encoder,
-    corpus: str | Path | Sequence[str] | np.ndarray,
-    query: str,
-    **options: Any,
-) -> list[Hit]: ...
+def search(model: Model, corpus: Corpus, query: str, **options: Any) -> list[Hit]: ...
 
 
 @overload
 def search(
-    model: str | os.PathLike[str] | Encoder,
-    corpus: str | Path | Sequence[str] | np.ndarray,
-    query: list[str] | tuple[str, ...],
-    **options: Any,
+    model: Model, corpus: Corpus, query: list[str] | tuple[str, ...], **options: Any
 ) -> list[list[Hit]]: ...
 
 
 def search(
-    model: str | os.PathLike[str] | Encoder,
-    corpus: str | Path | Sequence[str] | np.ndarray,
+    model: Model,
+    corpus: Corpus,
     query: str | list[str] | tuple[str, ...],
     *,
     progress: bool = False,
@@ -226,10 +221,11 @@ def search(
 
     Args:
         model: Name or folder for ``isotrope.load``, a finished run, or any object with ``encode``.
+            A name or a folder is loaded at each call: for several calls, load it once before.
         corpus: A file of texts, a list of m texts, or an array of m embeddings (m x d). An image
             encoder needs a folder of pictures.
-        query: One text; or a list of texts, for which the result has one list for each text. An
-            image encoder needs paths of pictures instead of texts.
+        query: One text; or a list of texts, which are searched at once: the result has one list
+            for each text. An image encoder needs paths of pictures instead of texts.
         progress: Whether to show a progress bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
@@ -293,9 +289,7 @@ vars(search)["__signature__"] = Search.signature(search)
 
 
 def _places_and_texts(
-    corpus: str | Path | Sequence[str] | np.ndarray,
-    columns: Sequence[str] | None,
-    queries: Sequence[str],
+    corpus: Corpus, columns: Sequence[str] | None, queries: Sequence[str]
 ) -> tuple[Sequence[int | str], list[str]]:
     """Return the places (see :class:`Hit`) and the texts of a corpus."""
     for query in queries:

@@ -112,13 +112,11 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     )
 
 
-def image_tasks(
-    image_set: "ImageSet", *, knn: bool, linear: bool, progress: bool, batch_size: int
-) -> list[Task]:
+def image_tasks(image_set: "ImageSet", *, knn: bool, linear: bool, batch_size: int) -> list[Task]:
     """Return the tasks (kNN, linear probe) of a labelled set of pictures."""
 
     def features(encoder: Encoder) -> tuple[Features, Features]:
-        return both_features(encoder, image_set, batch_size=batch_size, progress=progress)
+        return both_features(encoder, image_set, batch_size=batch_size)
 
     def counts() -> dict[str, int]:
         return {"skipped": len(image_set.skipped), "replaced": len(image_set.replaced)}
@@ -134,7 +132,6 @@ def image_features(
     what: str = "training",
     limit: int | None = None,
     batch_size: int = 256,
-    progress: bool = False,
 ) -> Features:
     """Return the features (n x d, float32), the labels and the hashes of labelled pictures.
 
@@ -147,7 +144,6 @@ def image_features(
         what: Name of the part for messages.
         limit: Largest number of pictures, taken in turn from the classes. None takes all.
         batch_size: Number of pictures that are read and encoded at a time.
-        progress: Whether to show a progress bar on stderr.
     """
     if part.labels is None:
         raise InputError(
@@ -159,7 +155,7 @@ def image_features(
     count = len(known) if limit is None else limit
     chosen = known[balanced_prefix(labels[known], count, len(known))]
     vectors, marks = np.empty((len(chosen), 0), dtype=np.float32), np.empty(len(chosen), np.uint64)
-    with bar(len(chosen), "encode", f"{what} pictures", show=progress) as done:
+    with bar(len(chosen), "encode", f"{what} pictures") as done:
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
             pictures = part.images.read(index)
@@ -182,7 +178,6 @@ def both_features(
     limit_train: int | None = None,
     limit_test: int | None = None,
     batch_size: int = 256,
-    progress: bool = False,
 ) -> tuple[Features, Features]:
     """Return the features of the training pictures, and of the test pictures."""
     test = image_set.test
@@ -193,9 +188,7 @@ def both_features(
         )
     parts = ((image_set.train, "training", limit_train), (test, "test", limit_test))
     train, tested = (
-        image_features(
-            encoder, part, what=what, limit=limit, batch_size=batch_size, progress=progress
-        )
+        image_features(encoder, part, what=what, limit=limit, batch_size=batch_size)
         for part, what, limit in parts
     )
     return train, tested

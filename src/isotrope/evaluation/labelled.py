@@ -100,11 +100,11 @@ def classified(
 
 
 def text_features(
-    encoder: Encoder, data: LabelledSplit, *, batch_size: int = 128, progress: bool = False
+    encoder: Encoder, data: LabelledSplit, *, batch_size: int = 128
 ) -> tuple[Features, Features]:
     """Return the embeddings of the training and test texts. Each distinct text is encoded once."""
     texts = [*data.train.texts, *data.test.texts]
-    vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
+    vectors = embed(encoder, texts, batch_size=batch_size)
     train, test = np.split(vectors, [len(data.train)])
     return _marked(train, data.train), _marked(test, data.test)
 

@@ -39,7 +39,6 @@ def retrieval(
     ks: Sequence[int] = (1, 10, 100),
     depths: Sequence[int] = (10,),
     prompts: tuple[str, str] | None = None,
-    progress: bool = False,
     batch_size: int = 128,
 ) -> Result:
     """Score an encoder on a retrieval task.
@@ -59,7 +58,6 @@ def retrieval(
         ks: Values of k for recall.
         depths: Values of k for MRR and nDCG.
         prompts: Prompt of queries and prompt of documents; None takes both from the model.
-        progress: Whether to show a progress bar on stderr, if the encoder has one.
         batch_size: Number of texts in each batch.
 
     Returns:
@@ -77,7 +75,7 @@ def retrieval(
     else:
         texts = [before_query + query for query in data.queries]
         texts += [before_document + document for document in data.corpus]
-        vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
+        vectors = embed(encoder, texts, batch_size=batch_size)
         queries, corpus = np.split(vectors, [len(data.queries)])
         places, _ = nearest_rows(queries, corpus, depth + bool(data.itself))
     places = _without(places, data.itself)[:, :depth]

@@ -73,7 +73,6 @@ def transfer_tasks(
     mode: Literal["full", "prototyping"],
     only: Sequence[str] | None = None,
     *,
-    progress: bool,
     batch_size: int,
 ) -> list[Task]:
     """Load the seven transfer tasks, or those in ``only``."""
@@ -83,9 +82,7 @@ def transfer_tasks(
 
     def task(name: str, data: TransferTask) -> Task:
         def score(encoder: Encoder) -> Result:
-            found = transfer_task(
-                encoder, data, mode=mode, progress=progress, batch_size=batch_size
-            )
+            found = transfer_task(encoder, data, mode=mode, batch_size=batch_size)
             return Result(
                 kind="transfer",
                 name=encoder_name(encoder),
@@ -125,20 +122,14 @@ def retrieval_tasks(
     ks = [k for k in (1, 10, 100) if k < len(data.corpus)] or [1]
 
     def score(encoder: Encoder) -> Result:
-        return retrieval(encoder, data, ks=ks, progress=progress, batch_size=batch_size)
+        return retrieval(encoder, data, ks=ks, batch_size=batch_size)
 
     own = {} if len(ks) == 3 else {"ks": ks}
     return [Task("retrieval", "retrieval", fingerprint(data), score, own)]
 
 
 def labelled_tasks(
-    path: Path,
-    test: Path | None,
-    *,
-    knn: bool,
-    linear: bool,
-    progress: bool,
-    batch_size: int,
+    path: Path, test: Path | None, *, knn: bool, linear: bool, batch_size: int
 ) -> list[Task]:
     """Load labelled texts for kNN, a linear probe, or both."""
     from isotrope.data.text.labelled import load_labelled
@@ -147,7 +138,7 @@ def labelled_tasks(
     data = load_labelled(path, test)
 
     def features(encoder: Encoder) -> tuple[Features, Features]:
-        return text_features(encoder, data, batch_size=batch_size, progress=progress)
+        return text_features(encoder, data, batch_size=batch_size)
 
     return classification_tasks(fingerprint(data), features, knn=knn, linear=linear)
 

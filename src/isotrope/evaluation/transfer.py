@@ -72,7 +72,6 @@ def transfer_task(
     *,
     mode: Mode = "full",
     fit: Callable[..., list[Fitted]] = fit,
-    progress: bool = False,
     batch_size: int = 128,
 ) -> TaskScore:
     """Score an encoder on one transfer task.
@@ -82,11 +81,10 @@ def transfer_task(
         task: A task from :func:`isotrope.data.text.transfer_sets.load_transfer`.
         mode: ``"full"``, as in papers, or ``"prototyping"``, which is faster.
         fit: Function that trains the classifiers, as ``isotrope.evaluation.classifier.fit`` does.
-        progress: Whether to show progress bars on stderr.
         batch_size: Number of texts in each batch of the encoder.
     """
     check_task(task, mode)
-    x = _features(encoder, task, batch_size, progress)
+    x = _features(encoder, task, batch_size)
     y = np.concatenate([examples.labels for examples in task.splits.values()])
     protocol = MODES[mode]
     trials = len(DECAYS)
@@ -96,7 +94,7 @@ def transfer_task(
         ("train", "dev", "test"): (_split, trials),
     }
     run, count = runs[tuple(task.splits)]
-    with bar(count, task.name, "fits", show=progress) as done:
+    with bar(count, task.name, "fits") as done:
 
         def fitted(sets: Sequence[TrainingSet]) -> list[Fitted]:
             labels = torch.from_numpy(y)
@@ -126,12 +124,12 @@ def _folds(count: int) -> "StratifiedKFold":
     return StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
 
 
-def _features(encoder: Encoder, task: TransferTask, batch_size: int, progress: bool) -> Tensor:
+def _features(encoder: Encoder, task: TransferTask, batch_size: int) -> Tensor:
     """Return the features of all splits, one after the other: n x d, or n x 2d for pairs."""
     parts = task.splits.values()
     texts = [text for examples in parts for text in examples.texts]
     seconds = [text for examples in parts for text in examples.seconds]
-    vectors = embed(encoder, texts + seconds, batch_size=batch_size, progress=progress)
+    vectors = embed(encoder, texts + seconds, batch_size=batch_size)
     if seconds:
         a, b = np.split(vectors, 2)
         vectors = np.concatenate([np.abs(a - b), a * b], axis=1)

@@ -93,7 +93,8 @@ def uncover(
         return Uncovered(
             "unknown",
             f"give more texts: a covariance of {rows.shape[1]} dimensions needs {needed:,} texts "
-            f"that are not scored; found {len(rows):,}",
+            f"that are not scored; found {len(rows):,}, because a third of the records, at most "
+            f"{_SCORED:,}, is scored, and texts that are scored or repeated do not count",
         )
     if not bool((rows != rows[0]).any()):
         return Uncovered(

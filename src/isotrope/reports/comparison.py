@@ -1,16 +1,20 @@
 """Compares runs: writes their numbers side by side, names the best, and sums up each run."""
 
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.metrics import METRICS
-from isotrope.evaluation.compare import in_percent
-from isotrope.measures.judgement import refit_line
+from isotrope.evaluation.dispatch import store_folder, stored_file
+from isotrope.evaluation.tables import in_percent
+from isotrope.measures.judgement import learnt, refit_line
 from isotrope.reports.runs import Run
 
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
@@ -111,10 +115,23 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [", ".join(f"{n} {run.settings.get(n, 'default')}" for n in differ) for run in runs]
 
 
+def changes(run: Run) -> list[str]:
+    """Return lines on what a training changed, and on what to do next."""
+    try:
+        return list(learnt(run.result.details, shlex.quote(str(run.folder)))) if run.result else []
+    except (KeyError, TypeError, ValueError, AttributeError):  # an edited result
+        return []
+
+
 def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
-    """Return a table of the scores that ``isotrope evaluate`` stored for the saved models."""
-    rows: list[tuple[str, str, str, str]] = []
+    """Return a table of the scores that ``isotrope evaluate`` stored for the saved models.
+
+    If the scores of the original model on the same data are stored, they are in the table too.
+    """
+    rows: list[tuple[str, str, str, str | None, str]] = []
     for run in runs:
+        model = run.result.details.get("model") if run.result else None
+        start = model.get("start") if isinstance(model, Mapping) else None
         for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
             try:
                 result = Result.load(file)
@@ -123,15 +140,26 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
                 if searched:
                     task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
                 current = run.weights is not None and key["model"] == run.weights
+                original = _original({**key, "model": start}) if current else {}
             except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
                 continue
-            rows += [
-                (run.name, task, name, f"{value if in_percent(name, result) else 100 * value:.2f}")
-                for name, value in result.metrics.items()
-                if current and isinstance(value, (int, float))
-            ]
-    title, note = "Scores by isotrope evaluate", "The scores of the saved models, out of 100."
-    return [TitledTable(title, note, ("run", "task", "metric", "score"), rows)] if rows else []
+            for name, value in result.metrics.items() if current else ():
+                out_of = 1 if in_percent(name, result) else 100
+                before, after = (
+                    f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
+                    for v in (original.get(name), value)
+                )
+                rows += [(run.name, task, name, before, after)] if after else []
+    title, note = "Scores by isotrope evaluate", "The scores of the models, out of 100."
+    columns = ("run", "task", "metric", "original model", "saved model")
+    return [TitledTable(title, note, columns, rows)] if rows else []
+
+
+def _original(key: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the stored scores of a task for the model before training; empty if not stored."""
+    with suppress(InputError):
+        return Result.load(stored_file(store_folder(None), key)).metrics
+    return {}
 
 
 def verdict(run: Run) -> str:

@@ -31,6 +31,7 @@ from isotrope.diagnostics.findings import Diagnosis, Evidence
 from isotrope.reports.comparison import (
     ComparisonCell,
     cells,
+    changes,
     columns,
     differing,
     digits_of,
@@ -118,6 +119,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
             "origin": _origin(run),
             "diagnosis": diagnosis,
             "differs": differs,
+            "changes": changes(run),
         }
         for run, style, diagnosis, differs in zip(
             runs, styles(len(runs)), diagnoses, differing(runs), strict=True
@@ -298,7 +300,7 @@ def write_audit(audited: Audit, folder: Path) -> None:
     """Write ``audit.html``, ``audit.json`` and, for text, data files for a training.
 
     Files of an earlier audit are removed. A data file with fewer than two rows is not written; a
-    message on stderr says why.
+    message on stderr says why, or how many rows ``cleaned.jsonl`` leaves out.
     """
     contents = {
         "audit.json": audited.to_json().encode(),
@@ -312,8 +314,8 @@ def write_audit(audited: Audit, folder: Path) -> None:
         tidy(folder)
         write_all(folder, contents, _AUDIT_FILES if (folder / "audit.json").exists() else ())
     if isinstance(audited, TextAudit):
-        for why in audited.unwritten.values():
-            print(why, file=sys.stderr)
+        written = [] if "cleaned.jsonl" in audited.unwritten else [audited.cleaned]
+        print(*written, *audited.unwritten.values(), sep="\n", file=sys.stderr)
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:

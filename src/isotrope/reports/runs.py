@@ -217,7 +217,8 @@ def read_run(folder: Path) -> Run:
     watched = RunFolder(folder).recording() if result is None else None
     if watched is not None:  # the output folder of another trainer
         folder = watched.path
-    steps, series = _series(RunFolder(folder).metrics, complete=result is not None)
+    log = read_log(RunFolder(folder).metrics, complete=result is not None)
+    steps, series = _arrays(*log)
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)
@@ -245,11 +246,6 @@ def read_runs(folder: Path) -> list[Run]:
         part = replace(run, name=named, steps=steps, series=series)
         runs.append(replace(part, whole=run.name, first=not place))
     return runs
-
-
-def _series(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
-    """Return steps and columns of a log, with NaN if a number was not measured."""
-    return _arrays(*read_log(path, complete=complete))
 
 
 def _arrays(

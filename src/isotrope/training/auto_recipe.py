@@ -89,8 +89,10 @@ class _Facts:
     scored: bool = False  # whether the pairs have scores
 
 
-def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings, str]:
-    """Choose the settings that are not given, and print the choices.
+def with_recipe(
+    settings: TrainSettings, *, resume: bool, lines: bool = True
+) -> tuple[TrainSettings, str]:
+    """Choose the settings that are not given; with ``lines`` or progress, print the choices.
 
     Returns: All settings, and advice for the next training, which is empty if time sufficed.
     """
@@ -109,7 +111,8 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
     if RunFolder(settings.output).config.is_file():  # a resumed run keeps its settings
         return settings, ""
     encoder = encoder_of(settings)
-    warn("choosing settings: reading the data, and measuring the encoder on a part of it")
+    say = warn if lines or settings.progress else lambda line: None
+    say("choosing settings: reading the data, and measuring the encoder on a part of it")
     facts = _facts(encoder, settings)
     rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # the choice includes what is given
@@ -121,7 +124,7 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> tuple[TrainSettings
     ]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made):
-        warn(line)
+        say(line)
     short = next((c.short for c in made if c.name in LIMITED), "")
     return chosen, f"train longer: {short}" if short else ""
 

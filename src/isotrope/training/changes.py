@@ -8,20 +8,22 @@ computed. The result is 100 times Spearman's correlation between the cosines bef
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
 from isotrope.evaluation.sts import spearman
 from isotrope.measures.judgement import EASY, DevHistory, judge
+from isotrope.training.settings import TrainSettings
 
 _MODULES = """
 argparse asyncio calendar collections concurrent.futures configparser csv datetime decimal difflib
@@ -98,14 +100,16 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
-def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
+def next_step(
+    report: StoreReport, positions: int, history: DevHistory, settings: TrainSettings
+) -> str:
     """Return advice on what to do after a training, or "" if the numbers suggest nothing."""
     if history.scores and history.best == min(history.scores):
         return (
             "next, run `isotrope diagnose RUN` to find out what to change; the trained model is in "
             "RUN/rejected"
         )
-    found = list(_advice(report, positions, history))
+    found = list(_advice(report, positions, history, settings))
     return f"next, {'; then '.join(found[:2])}" if found else ""
 
 
@@ -116,13 +120,18 @@ def advise_first(result: Result, advice: str) -> None:
     result.details["next"] = "; then ".join([f"next, {advice}", *kept])  # longer texts take longer
 
 
-def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterator[str]:
+def _advice(
+    report: StoreReport, positions: int, history: DevHistory, settings: TrainSettings
+) -> Iterator[str]:
     """Yield what to do next, the most important first."""
     start = history.scores.get(min(history.scores, default=0), 0.0)
     if start >= EASY and judge(history).outcome == "within noise":
+        files = settings.inputs
+        file = files[0] if len(files) == 1 and Path(files[0]).is_file() else "FILE"
         yield (
-            "score the original and the trained model on all your texts (`isotrope evaluate "
-            "--compare ... --retrieval FILE --corpus FILE`)"
+            "score both models on all your texts, with a file NEW of pairs that this training has "
+            f"not seen: `isotrope evaluate --compare {shlex.quote(settings.encoder)} RUN "
+            f"--retrieval NEW --corpus {shlex.quote(file)}`"
         )
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}` (at most {positions:,})"
@@ -131,21 +140,3 @@ def _advice(report: StoreReport, positions: int, history: DevHistory) -> Iterato
         yield f"try {remedy}: {cut}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
         yield f"look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} pairs are few"
-
-
-def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
-    """Yield lines for the terminal on the changes that a training made."""
-    if queries := details.get("queries"):
-        worst = "; the largest falls:" if queries["worst"] else ""
-        yield (
-            f"of {queries['all']} dev queries, {queries['better']} have a better score than before "
-            f"and {queries['worse']} a worse one{worst}"
-        )
-        for one in queries["worst"]:
-            yield f"  {one['before']:.2f} to {one['after']:.2f}: {shortened(one['query'])}"
-    share = details.get("kept")
-    if share is not None:
-        correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
-        yield f"similarities of general sentences before and after training: {correlation}"
-    if line := details.get("next"):
-        yield line.replace("RUN", run)

@@ -35,7 +35,9 @@ def fit(
 ) -> "Outcome":
     """Train a sentence encoder.
 
-    ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them.
+    ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them. By default
+    (``recipe="auto"``), the keywords shown as ``<recipe; papers: X>`` are chosen for your data, and
+    printed (not with ``progress=False``); with ``recipe="papers"``, their value is X.
 
     Args:
         files: Path of a file, a list of paths, or data in memory. ``"user/dataset"`` is the

@@ -39,7 +39,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.measures.judgement import DevHistory, Judgement, refit_line
+from isotrope.measures.judgement import DevHistory, Judgement, learnt, refit_line
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import objectives_by_dataset
 from isotrope.paradigm.objective import Objective
@@ -100,7 +100,7 @@ def train(
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     with process_group(check_devices(settings)):  # before the data is read
-        settings, short = of_first(functools.partial(with_recipe, settings, resume=resume))
+        settings, short = of_first(lambda: with_recipe(settings, resume=resume, lines=lines))
         settings.check_used(warn)
         settings = with_temperature(settings, resume=resume)
         work = functools.partial(_train, callbacks=callbacks)
@@ -406,7 +406,7 @@ class TextTask(TrainingTask):
             },
             "kept": changes.kept(self.general, module.encoder, dev.history),
             "queries": changes.changed_queries(self.watch, dev.history),
-            "next": changes.next_step(report, module.encoder.positions, dev.history),
+            "next": changes.next_step(report, module.encoder.positions, dev.history, self.settings),
             "dev": None
             if best is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
@@ -493,7 +493,7 @@ def summary(outcome: Outcome) -> str:
         else ""
     )
     own = shlex.quote(str(outcome.output))
-    lines = [*changes.learnt(outcome.result.details, own), refit_line(outcome.result.details)]
+    lines = [*learnt(outcome.result.details, own), refit_line(outcome.result.details)]
     notes = "".join(f"{line}\n" for line in lines if line)
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"

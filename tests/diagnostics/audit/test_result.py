@@ -49,7 +49,8 @@ def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
 def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     audit = audited(InfoNCE(), suspect=9.0)
     assert list(audit.advice()) == [
-        "Check the data at the lines 4: the two texts of such a row may not belong together."
+        "Check the data at the lines 4: the two texts of such a row may not belong together. "
+        "cleaned.jsonl leaves these rows out."
     ]
     audit = replace(audit, found={**audit.found, "cut": np.arange(50)})
     assert list(audit.advice())[1] == (
@@ -72,6 +73,10 @@ def test_files_are_what_a_training_reads() -> None:
     cleaned = [row["anchor"] for row in files["cleaned.jsonl"]]
     assert len(cleaned) == 198
     assert not {"question 3", "question 120"} & set(cleaned)
+    assert audit.cleaned == (
+        "cleaned.jsonl has 198 of the 200 rows; left out are rows that are apart (1) or repeated "
+        "(0), and all but one row of each group (1)"
+    )
     labels = [row["label"] for row in files["grouped.jsonl"]]
     assert labels[17] == labels[120]
     assert len(set(labels)) == 199

@@ -100,7 +100,7 @@ class Near:
 
 
 @torch.no_grad()
-def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bool = False) -> Near:
+def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0) -> Near:
     """Return the nearest rows of each row; among more than 30,000 rows, a few may be missed."""
     n, k = len(embedded), min(k, len(embedded) - 1)
     views = embedded.anchors, embedded.positives
@@ -109,7 +109,7 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0, progress: bo
     for number, (mine, others) in enumerate(_SIDES):
         visits = list(_visits(views[mine], views[others], seed, exact=compares_all(embedded)))
         best, near, last = cosines[number], found[number], None
-        with bar(len(visits), f"neighbours {number + 1} of 4", "parts", show=progress) as done:
+        with bar(len(visits), f"neighbours {number + 1} of 4", "parts") as done:
             for columns, rows in visits:
                 if columns is not last:
                     right, last = unit(views[others][columns]).T, columns
@@ -155,7 +155,6 @@ def ledger(
     *,
     keep: int = 16,
     seed: int = 0,
-    progress: bool = False,
 ) -> Ledger:
     """Compare pairs of rows, and return the ``keep`` strongest partners of each row.
 
@@ -165,15 +164,15 @@ def ledger(
     keep = min(keep, n - 1)
     separable = _separable(embedded, objective)
     if separable and not compares_all(embedded):
-        near = near or nearest(embedded, max(NEAREST, keep), seed=seed, progress=progress)
-        return _among(embedded, objective, _partners(embedded, near, keep), seed, progress)
+        near = near or nearest(embedded, max(NEAREST, keep), seed=seed)
+        return _among(embedded, objective, _partners(embedded, near, keep), seed)
     partners = torch.full((n, keep), -1)
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
     grouped = len(embedded.groups.unique()) < n  # if not, comparing groups would cost a fifth
     meetings = _rectangles(order) if separable else _squares(order)
-    with bar(n * n, "push", "pairs", show=progress) as done:
+    with bar(n * n, "push", "pairs") as done:
         for rows, columns, new in meetings:
             views = _directions(embedded, rows, columns, grouped=grouped)
             both = [_pushes(objective, objective.compare(of)) for of in views]
@@ -384,9 +383,7 @@ class _Beside(EagerPairs):
         return EagerPairs(replace(self.views, negatives=None)).nearest(k, against)
 
 
-def _among(
-    embedded: Embedded, objective: Objective, near: Tensor, seed: int, progress: bool
-) -> Ledger:
+def _among(embedded: Embedded, objective: Objective, near: Tensor, seed: int) -> Ledger:
     """Return the ledger of rows that are compared with their nearest rows and with random rows."""
     # All nearest rows of a row share the push on it, while a training batch has few of them. A
     # nearest row whose push would be ``_AGAIN`` or more without the others is therefore compared
@@ -397,7 +394,7 @@ def _among(
     strong = torch.zeros(n, keep, dtype=torch.bool)
     draw = torch.Generator().manual_seed(seed)
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    with bar(n, "push", "rows", show=progress) as done:
+    with bar(n, "push", "rows") as done:
         for rows in order.split(max(1, _COLUMNS // keep)):
             strength, mean, total, alone = _meeting(
                 embedded, objective, draw, rows, near[rows], _DRAWN
@@ -407,7 +404,7 @@ def _among(
             done(len(rows))
     again = strong.nonzero()
     again = again[torch.randperm(len(again), generator=draw)]
-    with bar(len(again), "push of one", "pairs", show=progress) as done:
+    with bar(len(again), "push of one", "pairs") as done:
         for piece in again.split(_ANCHORS) if len(again) else ():
             rows, slots = piece.unbind(dim=1)
             own, count = near[rows, slots][:, None], _COLUMNS - len(rows)

@@ -220,7 +220,6 @@ def embed_rows(
     max_length: int = 32,
     prompts: tuple[str, str] = ("", ""),
     seed: int = 0,
-    progress: bool = False,
 ) -> EmbeddedTexts:
     """Embed both views and the hard negatives of every row; texts are cut as in training."""
     encoder.check_prompts(*prompts)
@@ -234,10 +233,7 @@ def embed_rows(
     if rows.views == "dropout":
         views = encoder.with_dropout(encoder.tokenize(columns[0], limit)[0], seed, _PIECE)
     else:
-        views = [
-            torch.from_numpy(encoder.encode(column, max_length=limit, progress=progress))
-            for column in texts
-        ]
+        views = [torch.from_numpy(encoder.encode(column, max_length=limit)) for column in texts]
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     hard: dict[str, Any] = {}
     if len(texts) > 2:

@@ -74,7 +74,6 @@ def audit_texts(
     *,
     encoder: str | os.PathLike[str] | SentenceEncoder,
     objective: Objective | None = None,
-    progress: bool = False,
 ) -> TextAudit:
     """Audit texts or pairs. ``isotrope.audit`` describes the arguments and errors."""
     registry.load_plugins(settings.plugin)
@@ -89,9 +88,7 @@ def audit_texts(
         encoder = SentenceEncoder.load(os.fspath(encoder), device=settings.device)
     prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
     limit = settings.max_length or (128 if rows.views == "dropout" else encoder.max_length)
-    embedded = embed_rows(
-        encoder, rows, max_length=limit, prompts=prompts, seed=seed, progress=progress
-    )
+    embedded = embed_rows(encoder, rows, max_length=limit, prompts=prompts, seed=seed)
     uncovered = Uncovered("unknown", "there is no dev set")
     if metric is not None:
         texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
@@ -100,13 +97,7 @@ def audit_texts(
         grouped = settings.groups is not None
         uncovered = _uncovered(encoder, rows, embedded, prompts, seed, grouped=grouped)
     return audit_rows(
-        rows,
-        embedded,
-        chosen,
-        settings,
-        encoder=encoder.name,
-        uncovered=asdict(uncovered),
-        progress=progress,
+        rows, embedded, chosen, settings, encoder=encoder.name, uncovered=asdict(uncovered)
     )
 
 
@@ -140,11 +131,10 @@ def audit_rows(
     *,
     encoder: str,
     uncovered: Mapping[str, Any],
-    progress: bool = False,
 ) -> TextAudit:
     """Audit embedded rows; ``uncovered`` has the fields of :class:`Uncovered`, as a dict."""
     keep = max(_PARTNERS, _CHOICE * settings.mine)
-    book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
+    book, common = _measured(embedded, objective, settings, keep=keep)
     common["found"] |= find_texts(rows, embedded)
     mined = None
     if settings.mine:
@@ -168,10 +158,9 @@ def audit_pictures(
     encoder: str,
     method: str,
     scratch: bool,
-    progress: bool = False,
 ) -> PictureAudit:
     """Audit embedded crops of ``method``. ``scratch``: whether the encoder's weights are random."""
-    _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
+    _, common = _measured(embedded, objective, settings, keep=_PARTNERS)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])
     common["recommendations"] = []  # the rules are for texts
     return PictureAudit(
@@ -180,17 +169,12 @@ def audit_pictures(
 
 
 def _measured(
-    embedded: Embedded,
-    objective: Objective,
-    settings: "AuditSettings",
-    *,
-    keep: int,
-    progress: bool,
+    embedded: Embedded, objective: Objective, settings: "AuditSettings", *, keep: int
 ) -> tuple[Ledger, dict[str, Any]]:
     """Return the ledger, and the attributes of an audit that need only embeddings."""
     size, seed = settings.batch_size, settings.seed
-    near = nearest(embedded, max(NEAREST, keep), seed=seed, progress=progress)
-    book = ledger(embedded, objective, near, keep=keep, seed=seed, progress=progress)
+    near = nearest(embedded, max(NEAREST, keep), seed=seed)
+    book = ledger(embedded, objective, near, keep=keep, seed=seed)
     pairs = alike(embedded, near, book)
     suspects = int((pairs.evidence >= settings.suspect).sum())
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)

@@ -177,7 +177,7 @@ class TextAudit(Audit):
             pair = "the two texts of such a row may not belong together"
             yield (
                 f"Check {self.rows.name} at the lines {self._some(found['apart'])}: "
-                f"{single if self.rows.columns < 2 else pair}."
+                f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl leaves these rows out."
             )
         limit, most = self.limits
         if len(found["cut"]) > _CUT * n:
@@ -212,6 +212,18 @@ class TextAudit(Audit):
             lines["mined.jsonl"] = [self._line(i, j) for i, j in self.mined.rows.tolist()]
         without = self.unwritten
         return {name: "".join(of).encode() for name, of in lines.items() if name not in without}
+
+    @property
+    def cleaned(self) -> str:
+        """A sentence on the rows that ``cleaned.jsonl`` leaves out."""
+        apart, repeated = (len(self.found[name]) for name in ("apart", "repeated"))
+        out = len(np.union1d(self.found["apart"], self.found["repeated"]))
+        rows = len(self._sound())
+        return (
+            f"cleaned.jsonl has {rows:,} of the {len(self.rows):,} rows; left out are rows that "
+            f"are apart ({apart:,}) or repeated ({repeated:,}), and all but one row of each group "
+            f"({len(self.rows) - rows - out:,})"
+        )
 
     @property
     def unwritten(self) -> dict[str, str]:

@@ -476,7 +476,9 @@ NOT_ENOUGH_SEEN = Verdict(
     ),
     Change(
         lambda case: (
-            "--epochs or --max-steps (a longer training, then diagnose again)"
+            "--resume (the training has not ended: repeat its command, then diagnose again)"
+            if case.resumable
+            else "--epochs or --max-steps (a longer training, then diagnose again)"
             if case.settings.get("log-every") == 1
             else "--log-every 1 (or train longer, then diagnose again)"
         ),

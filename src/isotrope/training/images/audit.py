@@ -31,18 +31,14 @@ from isotrope.training.optimisers import step_seed
 
 
 def audit(
-    settings: ImageSettings,
-    own: AuditSettings,
-    *,
-    own_encoder: ImageEncoder | None = None,
-    progress: bool = False,
+    settings: ImageSettings, own: AuditSettings, *, own_encoder: ImageEncoder | None = None
 ) -> PictureAudit:
     """Audit the pictures of a training; nothing is written."""
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))
     objective = checked_objective(task.module.objective)
     images = task.images
-    embedded, marks = _first_views(task, progress=progress)
+    embedded, marks = _first_views(task)
     labels = images.train.labels
     if labels is not None and (labels < 0).any():  # the class of some pictures is unknown
         labels = None
@@ -54,12 +50,11 @@ def audit(
         encoder=task.module.encoder.name,
         method=task.module.name,
         scratch=own_encoder is None and settings.encoder in ARCHITECTURES,
-        progress=progress,
     )
 
 
 @torch.no_grad()
-def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[np.uint64]]:
+def _first_views(task: ImageTask) -> tuple[Embedded, NDArray[np.uint64]]:
     """Return the first pair of views of every picture, and a hash of its pixels."""
     part, settings = task.images.train, task.settings
     device, n = find_device(settings.device), len(part.images)
@@ -67,7 +62,7 @@ def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[
     marks, views = np.empty(n, np.uint64), list[Views]()
     order = Order(n, settings.seed, 0)[np.arange(n)]
     batches = np.array_split(order, max(1, n // task.batches.size))
-    with bar(n, "embed", "images", show=progress) as done, torch.random.fork_rng():
+    with bar(n, "embed", "images") as done, torch.random.fork_rng():
         for step, rows in enumerate(batches):
             pixels = part.images.read(rows)
             marks[rows] = [hash64(picture.tobytes()) for picture in pixels]
