@@ -194,10 +194,16 @@ def test_a_share_to_hold_out_is_scored_only_if_the_score_can_be_measured(
     capsys.readouterr()
     texts = tmp_path / "short.txt"
     texts.write_text("".join(f"a text number {i}\n" for i in range(400)))  # too short to be cut
-    for path in (file_of(pairs(40), tmp_path), texts):
+    equal = tmp_path / "equal.tsv"
+    equal.write_text("".join(f"a text number {i}\ta text number {i}\n" for i in range(400)))
+    for path, why in (
+        (texts, "only 0 of 400 records are texts of at least 8 words, too few to hold some out"),
+        (equal, "only 0 of 400 records are pairs of two different texts, too few to hold some out"),
+        (file_of(pairs(40), tmp_path), "too few records to hold some out for a score"),
+    ):
         found = chosen(path, **own)
         assert (found.dev, found.holdout, found.eval_every) == (None, 0.3, 0)
-        assert "too few records to hold some out for a score" in capsys.readouterr().err
+        assert why in capsys.readouterr().err
     chosen(path, **own, dev=None)
     said = capsys.readouterr().err
     assert "is saved if" not in said
@@ -273,7 +279,7 @@ def test_the_model_before_training_keeps_all() -> None:
 def test_the_less_there_is_to_learn_the_lower_the_rate(
     loss: float, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: loss)
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: (loss, False))
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
@@ -281,7 +287,9 @@ def test_the_loss_is_measured_with_the_prompts_of_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda rows, *_: seen.extend(rows))
+    monkeypatch.setattr(
+        "isotrope.training.auto_recipe._loss", lambda rows, *_: (seen.extend(rows), False)
+    )
     chosen(file_of(pairs(9), tmp_path), tmp_path / "run", query_prompt="ask: ")
     assert all(query.startswith("ask: a ") and text[:4] == "find" for query, text in seen)
     assert len(seen) == 9
@@ -398,7 +406,7 @@ def test_hard_negatives_are_counted_and_timed(
         return measured(few, *rest)
 
     monkeypatch.setattr("isotrope.training.auto_recipe._seconds", seconds)
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: 1.0)
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: (1.0, False))
     own = pairs(110)
     rows = [(a, b, own[(i + k) % 110][1]) for i, (a, b) in enumerate(own) for k in range(1, 11)]
     path = file_of(rows, tmp_path)
