@@ -492,3 +492,36 @@ def test_what_to_try_next() -> None:
     )
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, 512, worse)
+
+
+def test_pairs_at_chance_level_are_saved_only_if_training_clearly_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = pairs(110)
+    mixed = [(a, own[(i * 37 + 11) % 110][1]) for i, (a, _) in enumerate(own)]
+    found = chosen(file_of([*mixed], tmp_path), tmp_path / "run")
+    assert (found.dev, found.holdout, found.prefer) == ("auto", 0.4, "original")
+    assert "chance level. Are rows or labels mixed up" in capsys.readouterr().err
+    few = file_of([*mixed[:60]], tmp_path)
+    with pytest.raises(InputError, match="chance level"):
+        chosen(few, tmp_path / "run")
+    assert chosen(few, tmp_path / "run", holdout=0.0).dev is None
+
+
+def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        (f"a {t}", f"the {t} that is {w}, number {i}")
+        for i in range(4)
+        for w, t in ((w, t) for t in THINGS[:3] for w in WORDS * 3)
+    ]
+    for seed in range(4):
+        found = chosen(file_of([*rows], tmp_path), tmp_path / "run", seed=seed)
+        assert (found.dev, found.holdout) == (None, 0)
+    said = capsys.readouterr().err
+    assert "put a line label<TAB>text above them: the pairs have only 3 different" in said
+    assert "the pairs have too few different first texts to hold some out" in said
+    one = [("the same", f"answer {i}") for i in range(30)]
+    with pytest.raises(InputError, match="all 30 records are in one group"):
+        chosen(file_of([*one], tmp_path), tmp_path / "run")

@@ -473,18 +473,14 @@ def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
         others = label, not held
         if before[label, held] is not record:
             yield _paired(record, before[label, held])
-            continue
-        pair = None
-        if others not in first:
+        elif others not in first:
             reading.leave("a label that no other row has", record.path, record.line)
-        elif before[others] is not first[others]:  # a single text becomes only a positive
-            pair = _paired(first[others], record)
-        elif held:
-            pair = _paired(record, first[others])
-        if pair and hash64(near_identical(pair.texts[1])) in repeated:
-            reading.leave("a text that has several labels", record.path, record.line)
-        elif pair:
-            yield pair
+        elif (several := before[others] is not first[others]) or held:
+            one, two = (first[others], record) if several else (record, first[others])
+            if hash64(near_identical(two.texts[0])) in repeated:
+                reading.leave("a text that has several labels", record.path, record.line)
+            else:  # a single text becomes only a positive
+                yield _paired(one, two)
 
 
 def _paired(anchor: Record, positive: Record) -> Record:

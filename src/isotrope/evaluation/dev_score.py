@@ -186,7 +186,7 @@ def holdout_set(
     if len(found) < LEAST:
         more = "hold out more records, for example with `--holdout 0.2`, or "
         raise InputError(
-            f"{more if len(records) < LEAST else ''}give `--dev` an STS file or a retrieval "
+            f"{more if found or len(records) < LEAST else ''}give `--dev` an STS file or a retrieval "
             f"folder: found {len(found)} {USABLE[views == 'dropout']} among {len(records)} "
             f"held-out records, but `--dev auto` needs {LEAST}"
         )

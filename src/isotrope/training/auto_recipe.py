@@ -3,11 +3,8 @@
 The choices replace the defaults before a run begins, and are written to config.yaml. The same
 command with the choices as flags repeats the run.
 
-For pairs, ``--recipe auto`` chooses a contrastive loss in both directions, no head, the encoder's
-own length limit, and a high learning rate for several epochs. The saved weights are a mean of the
-original and the trained weights. In our trials (docs/LOG.md), this mean scored about as well as the
-trained weights and forgot less. For single texts, ``--recipe auto`` chooses SimCSE's settings.
-Held-out records decide only whether the run saves the trained model or the original model.
+In our trials (docs/LOG.md), the mean of the original and the trained weights scored about as well
+as the trained weights and forgot less. Held-out records decide only which model is saved.
 """
 
 import math
@@ -39,6 +36,7 @@ from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
 from isotrope.training.text_encoder import encoder_of
 
 T = TypeVar("T")
+_Pairs = Mapping[tuple[int, ...], Record]  # by the hashes of their texts
 
 _BATCH = 64
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
@@ -58,11 +56,9 @@ _CHANCE = (
     "chance level. Are rows or labels mixed up, or can the encoder not read the language?"
 )
 _LABELS = "if the first texts are labels, put a line label<TAB>text above them"
-_REJECTED = {  # by --prefer
-    "original": "not better by more than two standard errors",
-    "best": "not better, because so few steps change little,",
-    "trained": "worse by more than two standard errors",
-}
+_REJECTED = {"original": "not better by more than two standard errors"}  # by --prefer
+_REJECTED |= {"best": "not better, because so few steps change little,"}
+_REJECTED |= {"trained": "worse by more than two standard errors"}
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
 
@@ -93,16 +89,6 @@ class _Start:
 
 
 @dataclass(frozen=True)
-class _Split:
-    """The records to hold out."""
-
-    share: float  # share of the records; 0 if too few can be ranked for a score
-    held: list[tuple[str, ...]]
-    apart: bool  # whether held-out pairs share no text with the others
-    lacks: str  # why too few can be ranked
-
-
-@dataclass(frozen=True)
 class _Facts:
     """The facts that the choices depend on."""
 
@@ -110,7 +96,9 @@ class _Facts:
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
     trained: int  # number of records that are not held out
     start: _Start
-    split: _Split
+    held_out: float  # share of the records to hold out; 0 if too few can be ranked for a score
+    apart: bool  # whether held-out pairs share no text with the others
+    lacks: str  # why too few can be ranked
     seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
     scoring: float  # time of one dev score and its losses of held-out records
     spent: float  # seconds that reading and measuring took
@@ -159,16 +147,12 @@ def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
     kind = "scored pairs" if facts.scored else kinds[facts.columns]
-    linked = (
-        f", {facts.start.linked:.0%} of which share a text with others"
-        if facts.start.linked
-        else ""
-    )
+    start = facts.start
+    linked = f", {start.linked:.0%} of which share a text with others" if start.linked else ""
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
     yield f"{chose} for {facts.records:,} {kind}{linked}:"
-    if facts.start.labels:
-        few = f"the pairs have only {facts.start.labels:,} different first texts"
-        yield f"  {_LABELS}: {few}"
+    if start.labels:
+        yield f"  {_LABELS}: the pairs have only {start.labels:,} different first texts"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
@@ -199,36 +183,36 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
-    split = _split(settings, found, len(pairs), start, known=reading.kind == "labelled texts")
+    known = reading.kind == "labelled texts"
+    held, *split = _split(settings, found, len(pairs), start, known=known)
     seconds, scoring, tokens = 0.0, 0.0, np.ones(1)
     if settings.minutes:
         views: Views = "dropout" if columns == 1 else "pairs"
-        few_texts = [record.texts for record in _some(found)]
+        few = [record.texts for record in _some(found)]
         limit = _limit(settings, encoder)
-        texts = [text for column in _columns(few_texts) for text in column]
+        texts = [text for column in _columns(few) for text in column]
         tokens = np.minimum(encoder.token_counts(texts), limit)
-        seconds = _seconds(few_texts, encoder, limit, until)
-        ranked = _ranked(settings, split.held, views)
+        seconds = _seconds(few, encoder, limit, until)
+        ranked = _ranked(settings, held, views)
         sizes = np.minimum(encoder.token_counts(_some(ranked) or [""]), encoder.max_length)
-        # as many tokens: records
-        whole = len(ranked) * sizes.mean() * len(few_texts) / tokens.sum()
-        losses = 2 * min(len(split.held), MOST_HELD_OUT)  # of held-out and trained records
+        whole = len(ranked) * sizes.mean() * len(few) / tokens.sum()  # as many tokens: records
+        losses = 2 * min(len(held), MOST_HELD_OUT)  # of held-out and trained records
         scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
     return _Facts(
-        *(len(found), columns, len(found) - len(split.held), start, split),
-        *(seconds, scoring, time.monotonic() - began, tokens, scored),
+        *(len(found), columns, len(found) - len(held), start, *split, seconds, scoring),
+        *(time.monotonic() - began, tokens, scored),
     )
 
 
 def _before(
     settings: TrainSettings,
     encoder: SentenceEncoder,
-    pairs: Mapping[tuple[int, ...], Record],
+    pairs: _Pairs,
     until: float,
     *,
     compared: bool,
 ) -> _Start:
-    """Return what the pairs, with the hashes of their texts, are before training."""
+    """Return what the pairs are before training."""
     own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(own, np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
@@ -246,8 +230,8 @@ def _before(
 
 def _split(
     settings: TrainSettings, found: Sequence[Record], pairs: int, start: _Start, *, known: bool
-) -> _Split:
-    """Hold out records for a score; ``known``: pairs of labelled texts, which are apart."""
+) -> tuple[Any, ...]:
+    """Return the held-out records, and three facts; labelled texts (``known``) are apart."""
     chosen = not {"dev", "holdout"} & settings.model_fields_set
     share = _share(pairs, start) if chosen else settings.held_out
     views: Views = "dropout" if len(found[0].texts) == 1 else "pairs"
@@ -256,7 +240,7 @@ def _split(
     formed = Former(views, share, settings.seed, together).form(found)
     held = [record.texts for record in formed if record.held]
     able = len(usable((record.texts for record in found), views))
-    enough = len({query for query, _ in usable(held, views)}) >= LEAST
+    enough = len(usable(held, views)) >= LEAST
     lacks = "there are too few records"
     if 2 * able < pairs:
         lacks = f"only {able:,} of {pairs:,} records are {USABLE[views == 'dropout']}, too few"
@@ -271,7 +255,7 @@ def _split(
                 f"and {lacks} to hold some out and find out. To train anyway, use `--holdout 0`"
             )
     apart = views == "dropout" or together is not None or known
-    return _Split(share if enough else 0.0, held, apart, lacks)
+    return held, share if enough else 0.0, apart, lacks
 
 
 def _some(items: list[T]) -> list[T]:
@@ -355,33 +339,31 @@ def _loss(
             ]
             loss = float(objective(*views, groups=own))
             found.append(loss * math.log(_BATCH) / math.log(len(own)))
-            scores = (
-                torch.nn.functional.normalize(views[0]) @ torch.nn.functional.normalize(views[1]).T
-            )
+            a, b = map(torch.nn.functional.normalize, views)
+            scores = a @ b.T
             less = (1 + (scores.diag()[:, None] - scores).sign()) / 2
             others = own[:, None] != own
             passed += ((less * others).sum(1) / others.sum(1))[others.any(1)].tolist()
-    errors = 2 * np.std(passed) / math.sqrt(len(passed)) if passed else 0.0
-    return (
-        (float(np.mean(found)), bool(np.mean(passed) - errors <= 0.5)) if found else (None, False)
-    )
+    if not found:
+        return None, False
+    errors = 2 * np.std(passed) / math.sqrt(len(passed))
+    return float(np.mean(found)), bool(np.mean(passed) - errors <= 0.5)
 
 
 def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for pairs."""
-    loss = _UNKNOWN if facts.start.loss is None else facts.start.loss
+    before = facts.start.loss
+    loss = _UNKNOWN if before is None else before
     left = float(np.interp(loss, (_KNOWN, _UNKNOWN), (0.1, 1)))
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
     both = "this loss compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = "no loss was measured before training, so these are the values for much to learn"
+    if before is not None:
+        why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} or more is much)"
     if facts.start.chance:
-        why = f"{_CHANCE} (InfoNCE before training: {facts.start.loss:.2f})"
-    elif facts.start.loss is not None:
-        why = (
-            f"{state} (InfoNCE before training: {facts.start.loss:.2f}, {_UNKNOWN} or more is much)"
-        )
+        why = f"{_CHANCE} (InfoNCE before training: {before:.2f})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest = _limit(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
@@ -492,29 +474,27 @@ def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> li
     """Return the choices that hold out data to compare the model before and after training."""
     prefer = "original" if facts.start.chance else "best" if few else "trained"
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
-    if facts.columns > 1 and facts.split.share and settings.dev in (None, "auto"):
-        share = (
-            "share no text with the others" if facts.split.apart else "may share a text with others"
-        )
+    if facts.columns > 1 and facts.held_out and settings.dev in (None, "auto"):
+        share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
     given = "dev" in settings.model_fields_set
     if given and settings.dev is None:
         return []
-    if not (given or facts.split.share):
-        hint = f"{facts.split.lacks} to hold some out for a score; add `--dev FILE`"
+    if not (given or facts.held_out):
+        hint = f"{facts.lacks} to hold some out for a score; add `--dev FILE`"
         return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
         ends.append(Choice("prefer", prefer, why))
     if given:
         return ends
-    return [Choice("dev", "auto", why), Choice("holdout", round(facts.split.share, 4), why), *ends]
+    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), *ends]
 
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choice of a second training on all pairs, if some are held out."""
     several = settings.devices > 1 or without_mean(settings)
-    if several or not facts.split.share or "dev" in settings.model_fields_set:
+    if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
     why = "a second training, about as long, has the held-out pairs too; both models are averaged"
     return [Choice("refit", True, why)]
