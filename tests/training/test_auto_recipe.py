@@ -511,11 +511,8 @@ def test_pairs_at_chance_level_are_saved_only_if_training_clearly_helps(
 def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [
-        (f"a {t}", f"the {t} that is {w}, number {i}")
-        for i in range(4)
-        for w, t in ((w, t) for t in THINGS[:3] for w in WORDS * 3)
-    ]
+    things = THINGS[:3]
+    rows = [(f"a {t}", f"{w} {t} {i}") for i in range(10) for t in things for w in WORDS]
     for seed in range(4):
         found = chosen(file_of([*rows], tmp_path), tmp_path / "run", seed=seed)
         assert (found.dev, found.holdout) == (None, 0)

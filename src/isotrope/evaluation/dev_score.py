@@ -186,9 +186,9 @@ def holdout_set(
     if len(found) < LEAST:
         more = "hold out more records, for example with `--holdout 0.2`, or "
         raise InputError(
-            f"{more if found or len(records) < LEAST else ''}give `--dev` an STS file or a retrieval "
-            f"folder: found {len(found)} {USABLE[views == 'dropout']} among {len(records)} "
-            f"held-out records, but `--dev auto` needs {LEAST}"
+            f"{more if found or len(records) < LEAST else ''}give `--dev` an STS file or a "
+            f"retrieval folder: found {len(found)} {USABLE[views == 'dropout']} among "
+            f"{len(records)} held-out records, but `--dev auto` needs {LEAST}"
         )
     pairs = list(found)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]

@@ -65,17 +65,12 @@ _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all ep
 
 @dataclass(frozen=True)
 class Choice:
-    """A value that ``--recipe auto`` chooses for a setting.
-
-    Attributes:
-        why: Reason to print. Consecutive choices with the same reason are printed on one line.
-        short: What ``--minutes`` has no time for, or an empty text.
-    """
+    """A value that ``--recipe auto`` chooses for a setting."""
 
     name: str
     value: Any
-    why: str
-    short: str = ""
+    why: str  # choices with the same reason are printed on one line
+    short: str = ""  # what ``--minutes`` has no time for
 
 
 @dataclass(frozen=True)
@@ -198,10 +193,8 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         whole = len(ranked) * sizes.mean() * len(few) / tokens.sum()  # as many tokens: records
         losses = 2 * min(len(held), MOST_HELD_OUT)  # of held-out and trained records
         scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
-    return _Facts(
-        *(len(found), columns, len(found) - len(held), start, *split, seconds, scoring),
-        *(time.monotonic() - began, tokens, scored),
-    )
+    own: list[Any] = [len(found), columns, len(found) - len(held), start, *split, seconds, scoring]
+    return _Facts(*own, time.monotonic() - began, tokens, scored)
 
 
 def _before(
@@ -289,7 +282,7 @@ def _seconds(
 ) -> float:
     """Return the measured seconds of a forward and backward pass for one record.
 
-    The median of two to seven passes counts: the first one warms up, and other programs slow some.
+    The median of two to seven passes counts.
     """
     took: list[float] = []
     while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
@@ -307,8 +300,7 @@ def _share(records: int, start: _Start) -> float:
 
     Of pairs at chance level, up to 40% are held out: without a score, their training may do harm.
     """
-    most = 0.4 if start.chance else 0.15
-    return min(most, max(_WANTED / records, 0.02), _MOST / records)
+    return min(0.4 if start.chance else 0.15, max(_WANTED / records, 0.02), _MOST / records)
 
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> list[str]:
@@ -323,8 +315,7 @@ def _loss(
 ) -> tuple[float | None, bool]:
     """Return the mean InfoNCE, scaled to batches of 64, and whether the pairs are at chance level.
 
-    They are if a positive is more similar to its anchor than half of the other texts are, within
-    two standard errors. Without pairs of different groups, the loss is None.
+    They are if, within two standard errors, half of the negatives are as similar as the positive.
     """
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     found: list[float] = []
