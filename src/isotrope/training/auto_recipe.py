@@ -56,8 +56,8 @@ _CHANCE = (
     "chance level. Are rows or labels mixed up, or can the encoder not read the language?"
 )
 _LABELS = "if the first texts are labels, put a line label<TAB>text above them"
-_REJECTED = {"original": "not better by more than two standard errors"}  # by --prefer
-_REJECTED |= {"best": "not better, because so few steps change little,"}
+_REJECTED = {"best": "not better, because so few steps change little,"}  # by --prefer
+_REJECTED |= {"original": "not better by more than two standard errors"}
 _REJECTED |= {"trained": "worse by more than two standard errors"}
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
@@ -194,7 +194,8 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         losses = 2 * min(len(held), MOST_HELD_OUT)  # of held-out and trained records
         scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
     own: list[Any] = [len(found), columns, len(found) - len(held), start, *split, seconds, scoring]
-    return _Facts(*own, time.monotonic() - began, tokens, scored)
+    own += [time.monotonic() - began, tokens, scored]
+    return _Facts(*own)
 
 
 def _before(
@@ -280,10 +281,7 @@ def _columns(records: Sequence[Sequence[str]]) -> list[list[str]]:
 def _seconds(
     few: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
 ) -> float:
-    """Return the measured seconds of a forward and backward pass for one record.
-
-    The median of two to seven passes counts.
-    """
+    """Return the seconds of a forward and backward pass for a record, the median of some passes."""
     took: list[float] = []
     while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
         start = time.perf_counter()
