@@ -240,15 +240,8 @@ class TokenStore:
 
     @property
     def one_group(self) -> bool:
-        """Whether all records have one group, anchor or positive, so that none has a negative."""
-        if not self.report.grouped and (self.report.views != "pairs" or self.report.scored):
-            return False
-
-        def shared(rows: NDArray[np.uint64]) -> bool:
-            marks = rows[:, -1:] if self.report.grouped else self._groups[rows[:, :2]]
-            return bool((marks == marks[0]).all(axis=0).any())
-
-        return shared(self._rows[:1000]) and shared(self._rows)
+        """Whether all records are in one group, so that no record has a negative."""
+        return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
     def held_out(self) -> Iterator[tuple[Any, ...]]:
         """Yield a tuple for each held-out record: the texts without prompts, then the scores."""
