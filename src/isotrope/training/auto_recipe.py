@@ -70,12 +70,12 @@ class Choice:
     name: str
     value: Any
     why: str  # choices with the same reason are printed on one line
-    short: str = ""  # what ``--minutes`` has no time for
+    short: str = ""  # epochs or steps that ``--minutes`` has no time for
 
 
 @dataclass(frozen=True)
 class _Start:
-    """What pairs are before training."""
+    """The pairs before training."""
 
     linked: float = 0.0  # share of the pairs that have a text in common with another pair
     loss: float | None = None  # InfoNCE; None if it was not measured
@@ -206,7 +206,7 @@ def _before(
     *,
     compared: bool,
 ) -> _Start:
-    """Return what the pairs are before training."""
+    """Return the facts on pairs before training."""
     own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(own, np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
