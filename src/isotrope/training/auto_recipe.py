@@ -75,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Start:
-    """The pairs before training."""
+    """The facts on pairs that were measured before training."""
 
     linked: float = 0.0  # share of the pairs that have a text in common with another pair
     loss: float | None = None  # InfoNCE; None if it was not measured
