@@ -296,7 +296,7 @@ def _seconds(
 def _share(records: int, start: _Start) -> float:
     """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records.
 
-    Of pairs at chance level, up to 40% are held out: without a score, their training may do harm.
+    At chance level, up to 40% are held out: without a score, such a training may do harm.
     """
     return min(0.4 if start.chance else 0.15, max(_WANTED / records, 0.02), _MOST / records)
 
