@@ -142,6 +142,25 @@ def test_decimals_of_parquet_are_scores(tmp_path: Path) -> None:
     assert [record.scores for record in scored] == [(i / 4,) for i in N]
 
 
+def test_labels_of_one_text_each_are_no_empty_table() -> None:
+    alone = [{"text": f"text {i}", "label": i} for i in range(3)]
+    with pytest.raises(InputError, match=r"holds no record \(3 rows with a label that no other"):
+        list(read(alone))
+
+
+@pytest.mark.parametrize("size", [2, 6])
+def test_a_text_of_two_labels_is_on_one_side_only(size: int) -> None:
+    """The label b has one text on a side, which the label a has on this side, too."""
+    for one, held in (("held 0", True), ("text 0", False)):
+        rows = [{"text": f"{side} {i}", "label": "a"} for side in ("held", "text") for i in N]
+        other = "text" if held else "held"
+        rows += [{"text": f"{other} b{i}", "label": "b"} for i in range(size - 1)]
+        reading = read([*rows, {"text": one, "label": "b"}])
+        reading.holds_out = lambda text: text.startswith("held")
+        for record in reading:
+            assert one not in record.texts or record.texts[0].startswith(one[:4])
+
+
 def test_labels_keep_rows_together(tmp_path: Path) -> None:
     labelled = [*LABELLED, {"text": "alone", "label": 7}, {"text": "none", "label": None}]
     reading = read(labelled)

@@ -98,7 +98,9 @@ def test_too_few_texts():
         r"among 49 held-out records, but dev='auto' needs 20",
     ):
         holdout_set(records, "dropout")
-    with pytest.raises(InputError, match="found 1 pairs that differ among 50 held-out records"):
+    with pytest.raises(
+        InputError, match="found 1 pairs of two different texts among 50 held-out records"
+    ):
         holdout_set([PAIRS[0]] * 49 + [("a", "a")], "pairs")
 
 

@@ -224,6 +224,27 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
             judgement_of(tmp_path, {"judgement": record})
 
 
+@pytest.mark.parametrize(("rise", "saved"), [(0.3, 9), (0.03, 9), (0.016, 0), (0.0, 0), (-0.3, 0)])
+def test_the_original_model_is_saved_unless_another_is_clearly_better(
+    rise: float, saved: int
+) -> None:
+    rng = np.random.default_rng(0)
+    start = rng.uniform(0.4, 0.6, 100)
+    found = DevHistory(NAME, "original")
+    for step, items in ((0, start), (9, start + rise + rng.normal(0, 0.1, 100))):
+        found.add(step, DevEvaluation(100 * float(items.mean()), items))
+    assert found.best == saved
+
+
+def test_a_step_that_is_saved_in_place_of_the_original_stays_until_a_clearer_one() -> None:
+    found = DevHistory(NAME, "original")
+    for step, gain, noise in ((0, 0.0, 0.0), (5, 0.1, 0.0), (9, 0.12, 1.0), (12, 0.05, 0.0)):
+        items = 0.3 + gain + noise * np.tile([-0.5, 0.5], 50)
+        found.add(step, DevEvaluation(100 * float(items.mean()), items))
+    assert found.best == 5
+    assert found.highest == 9
+
+
 @pytest.mark.parametrize(("drop", "saved"), [(0.0, 9), (0.016, 9), (0.03, 0), (0.3, 0)])
 def test_the_trained_model_is_saved_unless_it_is_clearly_worse(drop: float, saved: int) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, 80)  # a standard error of 0.011

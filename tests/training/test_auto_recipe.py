@@ -198,10 +198,16 @@ def test_a_share_to_hold_out_is_scored_only_if_the_score_can_be_measured(
     capsys.readouterr()
     texts = tmp_path / "short.txt"
     texts.write_text("".join(f"a text number {i}\n" for i in range(400)))  # too short to be cut
-    for path in (file_of(pairs(40), tmp_path), texts):
+    equal = tmp_path / "equal.tsv"
+    equal.write_text("".join(f"a text number {i}\ta text number {i}\n" for i in range(400)))
+    for path, why in (
+        (texts, "only 0 of 400 records are texts of at least 8 words, too few to hold some out"),
+        (equal, "only 0 of 400 records are pairs of two different texts, too few to hold some out"),
+        (file_of(pairs(40), tmp_path), "too few records to hold some out for a score"),
+    ):
         found = chosen(path, **own)
         assert (found.dev, found.holdout, found.eval_every) == (None, 0.3, 0)
-        assert "too few records to hold some out for a score" in capsys.readouterr().err
+        assert why in capsys.readouterr().err
     chosen(path, **own, dev=None)
     said = capsys.readouterr().err
     assert "is saved if" not in said
@@ -277,7 +283,7 @@ def test_the_model_before_training_keeps_all() -> None:
 def test_the_less_there_is_to_learn_the_lower_the_rate(
     loss: float, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: loss)
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: (loss, False))
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
@@ -285,7 +291,9 @@ def test_the_loss_is_measured_with_the_prompts_of_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda rows, *_: seen.extend(rows))
+    monkeypatch.setattr(
+        "isotrope.training.auto_recipe._loss", lambda rows, *_: (seen.extend(rows), False)
+    )
     chosen(file_of(pairs(9), tmp_path), tmp_path / "run", query_prompt="ask: ")
     assert all(query.startswith("ask: a ") and text[:4] == "find" for query, text in seen)
     assert len(seen) == 9
@@ -402,7 +410,7 @@ def test_hard_negatives_are_counted_and_timed(
         return measured(few, *rest)
 
     monkeypatch.setattr("isotrope.training.auto_recipe._seconds", seconds)
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: 1.0)
+    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: (1.0, False))
     own = pairs(110)
     rows = [(a, b, own[(i + k) % 110][1]) for i, (a, b) in enumerate(own) for k in range(1, 11)]
     path = file_of(rows, tmp_path)
@@ -491,3 +499,33 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     assert asked in next_step(short, 512, easy, settings)
     worse = DevHistory("dev", scores={0: 60.0, 8: 50.0})
     assert "the trained model is in RUN/rejected" in next_step(short, 512, worse, settings)
+
+
+def test_pairs_at_chance_level_are_saved_only_if_training_clearly_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = pairs(110)
+    mixed = [(a, own[(i * 37 + 11) % 110][1]) for i, (a, _) in enumerate(own)]
+    found = chosen(file_of([*mixed], tmp_path), tmp_path / "run")
+    assert (found.dev, found.holdout, found.prefer) == ("auto", 0.4, "original")
+    assert "chance level. Are rows or labels mixed up" in capsys.readouterr().err
+    few = file_of([*mixed[:60]], tmp_path)
+    with pytest.raises(InputError, match="chance level"):
+        chosen(few, tmp_path / "run")
+    assert chosen(few, tmp_path / "run", holdout=0.0).dev is None
+
+
+def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    things = THINGS[:3]
+    rows = [(f"a {t}", f"{w} {t} {i}") for i in range(10) for t in things for w in WORDS]
+    for seed in range(4):
+        found = chosen(file_of([*rows], tmp_path), tmp_path / "run", seed=seed)
+        assert (found.dev, found.holdout) == (None, 0)
+    said = capsys.readouterr().err
+    assert "put a line label<TAB>text above them: the pairs have only 3 different" in said
+    assert "the pairs have too few different first texts to hold some out" in said
+    one = [("the same", f"answer {i}") for i in range(30)]
+    with pytest.raises(InputError, match="all 30 records are in one group"):
+        chosen(file_of([*one], tmp_path), tmp_path / "run")

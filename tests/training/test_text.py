@@ -473,7 +473,7 @@ def test_held_out_text_that_another_data_set_has_is_counted(quick: dict, tmp_pat
 
 def test_dev_auto_with_nothing_held_out_is_an_error(quick: dict) -> None:
     own = {key: value for key, value in quick.items() if key != "files"}
-    with pytest.raises(InputError, match=r"found 0 pairs that differ among .* needs 20"):
+    with pytest.raises(InputError, match=r"found 0 pairs of two different texts among .* needs 20"):
         fit([(f"a {i}", f"b {i}") for i in range(2)], **{**own, "batch_size": 2}, dev="auto")
 
 

@@ -23,6 +23,7 @@ text without visible characters, for example only zero-width spaces, counts as e
 """
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,11 +31,14 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_scores, cell_texts, mark, missing, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
+from isotrope.data.text.repeats import hash64, near_identical
 
 _OTHERS = (
     *("query positive", "question positive", "query passage", "query document", "query answer"),
@@ -285,9 +289,10 @@ class Reading:
                 yield record
             if self.records == before:
                 left = f" ({self.left_out})" if self.left else ""
+                lacks = "text" if self.left.keys() <= {"an empty text"} else "record"
                 raise InputError(
                     f"{place(table.place)}: give at least one record; this table holds no "
-                    f"text{left}"
+                    f"{lacks}{left}"
                 )
 
     def _open(self, source: Path | Table) -> Table:
@@ -449,26 +454,33 @@ def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tup
 def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
     """Pair each text with the previous text of its label, and the first text with the last.
 
-    No text of a single label is in a pair with a held-out anchor and in one with another anchor.
+    No text is in a pair with a held-out anchor and in one with another anchor. The only held-out
+    text of a label becomes a positive of the others, unless it has other labels, too.
     """
     first: dict[tuple[str, bool], Record] = {}
     before: dict[tuple[str, bool], Record] = {}
+    hashes = array("Q")  # 8 bytes for each text
     for record in records:
         side = record.group, reading.holds_out(record.texts[0])
+        hashes.append(hash64(near_identical(record.texts[0])))
         if side in before:
             yield _paired(record, before[side])
         first.setdefault(side, record)
         before[side] = record
+    values, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
+    repeated = frozenset(values[counts > 1].tolist())
     for (label, held), record in first.items():
         others = label, not held
         if before[label, held] is not record:
             yield _paired(record, before[label, held])
         elif others not in first:
             reading.leave("a label that no other row has", record.path, record.line)
-        elif before[others] is not first[others]:  # a single text becomes only a positive
-            yield _paired(first[others], record)
-        elif held:
-            yield _paired(record, first[others])
+        elif (several := before[others] is not first[others]) or held:
+            one, two = (first[others], record) if several else (record, first[others])
+            if hash64(near_identical(two.texts[0])) in repeated:
+                reading.leave("a text that has several labels", record.path, record.line)
+            else:  # a single text becomes only a positive
+                yield _paired(one, two)
 
 
 def _paired(anchor: Record, positive: Record) -> Record:

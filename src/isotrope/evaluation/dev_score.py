@@ -43,6 +43,8 @@ _HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are
 _WORDS = 8  # fewest words of a single text that is cut in two
 LEAST = 20
 """Fewest pairs of a held-out task."""
+USABLE = ("pairs of two different texts", f"texts of at least {_WORDS} words")
+"""Records that can be scored: pairs, and single texts."""
 MOST = 1_000
 """Most pairs of a held-out task; more are not scored."""
 
@@ -182,11 +184,11 @@ def holdout_set(
     """
     found = usable(records, views)
     if len(found) < LEAST:
-        kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
+        more = "hold out more records, for example with `--holdout 0.2`, or "
         raise InputError(
-            "hold out more records, for example with `--holdout 0.2`, or give `--dev` an STS file "
-            f"or a retrieval folder: found {len(found)} {kind} among {len(records)} held-out "
-            f"records, but `--dev auto` needs {LEAST}"
+            f"{more if found or len(records) < LEAST else ''}give `--dev` an STS file or a "
+            f"retrieval folder: found {len(found)} {USABLE[views == 'dropout']} among "
+            f"{len(records)} held-out records, but `--dev auto` needs {LEAST}"
         )
     pairs = list(found)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]

@@ -36,7 +36,7 @@ _SIDES = ("before", "after")
 _FOR_ERRORS = 400  # resamples for a standard error that is right to 4%
 
 Outcome = Literal["improved", "within noise", "worse", "not known"]
-Saved = Literal["best", "trained", "last"]
+Saved = Literal["best", "trained", "original", "last"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class DevHistory:
     Attributes:
         saved: Step whose model is saved. ``best``: the step with the best score. ``last``: the last
             step. ``trained``: the best step. If this is the first step, the last step is saved,
-            unless its score is lower by over two standard errors.
+            unless its score is lower by over two standard errors. ``original``: the first step,
+            unless the score of another step is higher by over two standard errors.
         scores: A dict from step to score, for all evaluations.
         evaluations: A dict from step to evaluation: the first, the best and the newest.
         ended: Whether the newest evaluation is the last of the run. Until then, ``trained`` chooses
@@ -79,7 +80,7 @@ class DevHistory:
         """Store an evaluation; the first, the best and the newest of all evaluations are kept."""
         self.scores[step] = evaluation.value
         self.evaluations = {**self.evaluations, step: evaluation}
-        wanted = {min(self.scores), self.highest, step}
+        wanted = {min(self.scores), self.highest, self.best, step}
         self.evaluations = {s: e for s, e in self.evaluations.items() if s in wanted}
 
     @property
@@ -89,14 +90,18 @@ class DevHistory:
 
     @property
     def best(self) -> int:
-        """The step with the best score; at the end, the last step if ``trained`` chooses it."""
-        best, rule = self.highest, self.saved == "trained" and self.ended
-        first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
-        if rule and best == min(self.scores) and first and last:
-            before, after = _draws([first, last], _FOR_ERRORS)
-            if last.value - first.value >= -2 * (after - before).std():
-                return max(self.scores)
-        return best
+        """The step with the best score, or the step that ``trained`` or ``original`` chooses."""
+        best, first, last = self.highest, min(self.scores), max(self.scores)
+        if self.saved == "original" and first in self.evaluations:
+            return max(sorted(self.evaluations), key=lambda step: self._gain(step, -2))
+        rule = self.saved == "trained" and self.ended and {first, last} <= {*self.evaluations}
+        return last if rule and best == first and self._gain(last, 2) >= 0 else best
+
+    def _gain(self, step: int, errors: int) -> float:
+        """Return how much a score is higher than the first, plus so many standard errors."""
+        used = [self.evaluations[min(self.scores)], self.evaluations[step]]
+        before, after = _draws(used, _FOR_ERRORS)
+        return float(used[1].value - used[0].value + errors * (after - before).std())
 
     def save(self, path: Path) -> None:
         """Write the file of a run folder atomically."""

@@ -3,17 +3,14 @@
 The choices replace the defaults before a run begins, and are written to config.yaml. The same
 command with the choices as flags repeats the run.
 
-For pairs, ``--recipe auto`` chooses a contrastive loss in both directions, no head, the encoder's
-own length limit, and a high learning rate for several epochs. The saved weights are a mean of the
-original and the trained weights. In our trials (docs/LOG.md), this mean scored about as well as the
-trained weights and forgot less. For single texts, ``--recipe auto`` chooses SimCSE's settings.
-Held-out records decide only whether the run saves the trained model or the original model.
+In our trials (docs/LOG.md), the mean of the original and the trained weights scored about as well
+as the trained weights and forgot less. Held-out records decide only which model is saved.
 """
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +25,7 @@ from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.dev_score import LEAST, MOST, dev_metric_of_file, usable
+from isotrope.evaluation.dev_score import LEAST, MOST, USABLE, dev_metric_of_file, usable
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
 from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
@@ -39,6 +36,7 @@ from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
 from isotrope.training.text_encoder import encoder_of
 
 T = TypeVar("T")
+_Pairs = Mapping[tuple[int, ...], Record]  # by the hashes of their texts
 
 _BATCH = 64
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
@@ -52,23 +50,37 @@ _TEMPERATURE = 0.05
 _ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
 _PLANNED = 0.9  # share of --minutes for reading, steps and scores; the rest: imports and saving
 _FEW = 10  # steps; after fewer, the trained model must be better to be saved
+_PER_LABEL = 10  # pairs for each different first text from which first texts may be labels
+_CHANCE = (
+    "check the data: before training, other texts are as similar as the text of a pair, which is "
+    "chance level. Are rows or labels mixed up, or can the encoder not read the language?"
+)
+_LABELS = "if the first texts are labels, put a line label<TAB>text above them"
+_REJECTED = {"best": "not better, because so few steps change little,"}  # by --prefer
+_REJECTED |= {"original": "not better by more than two standard errors"}
+_REJECTED |= {"trained": "worse by more than two standard errors"}
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A value that ``--recipe auto`` chooses for a setting.
-
-    Attributes:
-        why: Reason to print. Consecutive choices with the same reason are printed on one line.
-        short: What ``--minutes`` has no time for, or an empty text.
-    """
+    """A value that ``--recipe auto`` chooses for a setting."""
 
     name: str
     value: Any
-    why: str
-    short: str = ""
+    why: str  # choices with the same reason are printed on one line
+    short: str = ""  # epochs or steps that ``--minutes`` has no time for
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The facts on pairs that were measured before training."""
+
+    linked: float = 0.0  # share of the pairs that have a text in common with another pair
+    loss: float | None = None  # InfoNCE; None if it was not measured
+    chance: bool = False  # whether positives are no more similar to anchors than other texts
+    labels: int = 0  # number of different first texts, if these may be labels; otherwise 0
 
 
 @dataclass(frozen=True)
@@ -78,15 +90,15 @@ class _Facts:
     records: int  # number of different records; a pair has one for each of its negatives
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
     trained: int  # number of records that are not held out
+    start: _Start
     held_out: float  # share of the records to hold out; 0 if too few can be ranked for a score
-    linked: float  # share of the pairs that have a text in common with another pair
     apart: bool  # whether held-out pairs share no text with the others
-    loss: float | None  # InfoNCE of pairs before training; None if it was not measured
+    lacks: str  # why too few can be ranked
     seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
     scoring: float  # time of one dev score and its losses of held-out records
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
-    scored: bool = False  # whether the pairs have scores
+    scored: bool  # whether the pairs have scores
 
 
 def with_recipe(
@@ -133,9 +145,12 @@ def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
     kind = "scored pairs" if facts.scored else kinds[facts.columns]
-    linked = f", {facts.linked:.0%} of which share a text with others" if facts.linked else ""
+    start = facts.start
+    linked = f", {start.linked:.0%} of which share a text with others" if start.linked else ""
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
     yield f"{chose} for {facts.records:,} {kind}{linked}:"
+    if start.labels:
+        yield f"  {_LABELS}: the pairs have only {start.labels:,} different first texts"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
@@ -153,27 +168,24 @@ def _flags(choice: Choice) -> Iterator[str]:
 def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
     began = time.monotonic()
+    until = began + 60 * _MEASURING * (settings.minutes or math.inf)
     seen: dict[tuple[int, ...], Record] = {}
     (name,) = settings.datasets
     for record in islice(reading := records_of(settings, name), _RECORDS):
         seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
     found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
-    columns, marks = min(3, max(map(len, seen))), {record.group for record in found}
-    if len(marks) == 1 and marks != {""} and columns == 2:
-        raise InputError(ONE_GROUP.format(len(found)))
-    chosen = not {"dev", "holdout"} & settings.model_fields_set
-    share = _share(len(pairs)) if chosen else settings.held_out
-    views: Views = "dropout" if columns == 1 else "pairs"
-    together = held_out_of(settings.model_copy(update={"holdout": share}), name)
-    formed = Former(views, share, settings.seed, together).form(found)
-    held = [record.texts for record in formed if record.held]
-    enough = len(usable(held, views)) >= LEAST
-    if chosen:
-        enough &= share * len(usable((record.texts for record in found), views)) >= FEWEST
-        held = held if enough else []
-    until = began + 60 * _MEASURING * (settings.minutes or math.inf)
+    columns, scored = min(3, max(map(len, seen))), reading.kind == "scored pairs"
+    start = _Start()
+    if columns > 1:
+        start = _before(settings, encoder, pairs, until, compared=not scored)
+        firsts = len({first for first, *_ in pairs})
+        if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
+            start = replace(start, labels=firsts)
+    known = reading.kind == "labelled texts"
+    held, *split = _split(settings, found, len(pairs), start, known=known)
     seconds, scoring, tokens = 0.0, 0.0, np.ones(1)
     if settings.minutes:
+        views: Views = "dropout" if columns == 1 else "pairs"
         few = [record.texts for record in _some(found)]
         limit = _limit(settings, encoder)
         texts = [text for column in _columns(few) for text in column]
@@ -184,25 +196,63 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
         whole = len(ranked) * sizes.mean() * len(few) / tokens.sum()  # as many tokens: records
         losses = 2 * min(len(held), MOST_HELD_OUT)  # of held-out and trained records
         scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
-    loss, linked, scored = None, 0.0, reading.kind == "scored pairs"
-    if columns > 1:
-        own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
-        groups = joined_groups(np.array(own, np.uint64))
-        _, sizes = np.unique(groups, return_counts=True)
-        linked = float(sizes[sizes > 1].sum() / len(pairs))
-        rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
-        first = list(pairs.values())
-        if not scored:
-            prompts = _prompts(settings, encoder)
-            records = (first[row].texts for row in rows)
-            looked_at = [[p + t for p, t in zip(prompts, r, strict=False)] for r in records]
-            loss = _loss(looked_at, groups[rows], encoder, until)
-    apart = columns == 1 or together is not None or reading.kind == "labelled texts"
-    spent = time.monotonic() - began
-    return _Facts(
-        *(len(found), columns, len(found) - len(held), share if enough else 0.0, linked, apart),
-        *(loss, seconds, scoring, spent, tokens, scored),
-    )
+    own: list[Any] = [len(found), columns, len(found) - len(held), start, *split, seconds, scoring]
+    own += [time.monotonic() - began, tokens, scored]
+    return _Facts(*own)
+
+
+def _before(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    pairs: _Pairs,
+    until: float,
+    *,
+    compared: bool,
+) -> _Start:
+    """Return the facts on pairs before training."""
+    own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
+    groups = joined_groups(np.array(own, np.uint64))
+    _, sizes = np.unique(groups, return_counts=True)
+    linked = float(sizes[sizes > 1].sum() / len(pairs))
+    if not compared:
+        return _Start(linked)
+    if len(sizes) == 1 < len(pairs) and max(map(len, (r.texts for r in pairs.values()))) == 2:
+        raise InputError(ONE_GROUP.format(len(pairs)))
+    rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
+    first, prompts = list(pairs.values()), _prompts(settings, encoder)
+    records = (first[row].texts for row in rows)
+    looked_at = [[p + t for p, t in zip(prompts, r, strict=False)] for r in records]
+    return _Start(linked, *_loss(looked_at, groups[rows], encoder, until))
+
+
+def _split(
+    settings: TrainSettings, found: Sequence[Record], pairs: int, start: _Start, *, known: bool
+) -> tuple[Any, ...]:
+    """Return the held-out records, and three facts; labelled texts (``known``) are apart."""
+    chosen = not {"dev", "holdout"} & settings.model_fields_set
+    share = _share(pairs, start) if chosen else settings.held_out
+    views: Views = "dropout" if len(found[0].texts) == 1 else "pairs"
+    (name,) = settings.datasets
+    together = held_out_of(settings.model_copy(update={"holdout": share}), name)
+    formed = Former(views, share, settings.seed, together).form(found)
+    held = [record.texts for record in formed if record.held]
+    able = len(usable((record.texts for record in found), views))
+    enough = len(usable(held, views)) >= LEAST
+    lacks = "there are too few records"
+    if 2 * able < pairs:
+        lacks = f"only {able:,} of {pairs:,} records are {USABLE[views == 'dropout']}, too few"
+    elif share * able >= FEWEST:
+        lacks = "the pairs have too few different first texts"
+    if chosen:
+        enough &= share * able >= FEWEST
+        held = held if enough else []
+        if start.chance and not enough:
+            raise InputError(
+                f"{f'{_LABELS}; if not, ' * bool(start.labels)}{_CHANCE} A training may do harm, "
+                f"and {lacks} to hold some out and find out. To train anyway, use `--holdout 0`"
+            )
+    apart = views == "dropout" or together is not None or known
+    return held, share if enough else 0.0, apart, lacks
 
 
 def _some(items: list[T]) -> list[T]:
@@ -234,10 +284,7 @@ def _columns(records: Sequence[Sequence[str]]) -> list[list[str]]:
 def _seconds(
     few: Sequence[Sequence[str]], encoder: SentenceEncoder, limit: int, until: float
 ) -> float:
-    """Return the measured seconds of a forward and backward pass for one record.
-
-    The median of two to seven passes counts: the first one warms up, and other programs slow some.
-    """
+    """Return the seconds of a forward and backward pass for a record, the median of some passes."""
     took: list[float] = []
     while len(took) < 2 or (len(took) < 7 and time.monotonic() < until):
         start = time.perf_counter()
@@ -249,10 +296,12 @@ def _seconds(
     return float(np.median(took)) / len(few)
 
 
-def _share(records: int) -> float:
-    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records."""
-    records = max(1, records)
-    return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
+def _share(records: int, start: _Start) -> float:
+    """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records.
+
+    At chance level, up to 40% are held out: without a score, such a training may do harm.
+    """
+    return min(0.4 if start.chance else 0.15, max(_WANTED / records, 0.02), _MOST / records)
 
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> list[str]:
@@ -264,34 +313,49 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> list[str]:
 
 def _loss(
     pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder, until: float
-) -> float | None:
-    """Return the mean InfoNCE, scaled to batches of 64; None without pairs of different groups."""
+) -> tuple[float | None, bool]:
+    """Return the mean InfoNCE, scaled to batches of 64, and whether the pairs are at chance level.
+
+    They are if, within two standard errors, half of the negatives are as similar as the positive.
+    """
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     found: list[float] = []
+    passed: list[float] = []  # share of the negatives that are less similar, for each anchor
     for start in range(0, max(1, len(pairs) - _BATCH + 1), _BATCH):
         part = slice(start, start + _BATCH)
         own = torch.from_numpy(groups[part])
         if len(own.unique()) > 1 and (not found or time.monotonic() < until):
-            views = (
+            views = [
                 torch.from_numpy(encoder.encode([pair[side] for pair in pairs[part]]))
                 for side in (0, 1)
-            )
+            ]
             loss = float(objective(*views, groups=own))
             found.append(loss * math.log(_BATCH) / math.log(len(own)))
-    return float(np.mean(found)) if found else None
+            a, b = map(torch.nn.functional.normalize, views)
+            scores = a @ b.T
+            less = (1 + (scores.diag()[:, None] - scores).sign()) / 2
+            others = own[:, None] != own
+            passed += ((less * others).sum(1) / others.sum(1))[others.any(1)].tolist()
+    if not found:
+        return None, False
+    errors = 2 * np.std(passed) / math.sqrt(len(passed))
+    return float(np.mean(found)), bool(np.mean(passed) - errors <= 0.5)
 
 
 def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for pairs."""
-    loss = _UNKNOWN if facts.loss is None else facts.loss
+    before = facts.start.loss
+    loss = _UNKNOWN if before is None else before
     left = float(np.interp(loss, (_KNOWN, _UNKNOWN), (0.1, 1)))
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
     both = "this loss compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = "no loss was measured before training, so these are the values for much to learn"
-    if facts.loss is not None:
-        why = f"{state} (InfoNCE before training: {facts.loss:.2f}, {_UNKNOWN} or more is much)"
+    if before is not None:
+        why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} or more is much)"
+    if facts.start.chance:
+        why = f"{_CHANCE} (InfoNCE before training: {before:.2f})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest = _limit(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
@@ -400,8 +464,8 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    rejected = "not better" if few else "worse by more than two standard errors"
-    why = f"the original model is saved if the trained one is {rejected}"
+    prefer = "original" if facts.start.chance else "best" if few else "trained"
+    why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
     if facts.columns > 1 and facts.held_out and settings.dev in (None, "auto"):
         share = "share no text with the others" if facts.apart else "may share a text with others"
         why += f" on held-out pairs, which {share}"
@@ -409,11 +473,11 @@ def _watched(facts: _Facts, settings: TrainSettings, *, few: bool = False) -> li
     if given and settings.dev is None:
         return []
     if not (given or facts.held_out):
-        hint = "there are too few records to hold some out for a score; add `--dev FILE`"
+        hint = f"{facts.lacks} to hold some out for a score; add `--dev FILE`"
         return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
-        ends.append(Choice("prefer", "best" if few else "trained", why))
+        ends.append(Choice("prefer", prefer, why))
     if given:
         return ends
     return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), *ends]

@@ -300,10 +300,11 @@ class TrainSettings(RunSettings):
         ge=0,
         used=Used(lambda dev, holdout: dev or holdout, "add `--dev`: there is no score", note=True),
     )
-    prefer: Literal["best", "trained"] = of_dev(
+    prefer: Literal["best", "trained", "original"] = of_dev(
         "best",
         "Model to save. best: the model with the best dev score. trained: the original model only "
-        "if the last model is worse by more than two standard errors.",
+        "if the last model is worse by more than two standard errors. original: the original model "
+        "unless another is better by more than two standard errors.",
     )
     patience: int | None = in_watch(
         None,

@@ -26,7 +26,7 @@ class TextOptions(TypedDict, total=False):
     dev: str | Path | None
     dev_metric: Literal["mrr@10", "ndcg@10"]
     eval_every: int
-    prefer: Literal["best", "trained"]
+    prefer: Literal["best", "trained", "original"]
     patience: int | None
     holdout: float
     batch_size: int

@@ -21,8 +21,9 @@ Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
 
 ONE_GROUP = (
-    "leave `--groups` out, or name a column with several values: all {:,} records are in one "
-    "group, so no record has a negative"
+    "give records with several labels, groups and texts: all {:,} records are in one group, "
+    "because they share their label, their value of `--groups` or a text, so no record has a "
+    "negative. To train on single texts, choose one column with `--columns`"
 )
 
 
@@ -77,7 +78,9 @@ def held_out_together(
     Pairs that share a text, directly or through other pairs, form a set, which is held out or
     trained on as a whole. If a set exceeds a tenth of all pairs to hold out, it is trained on.
 
-    The result is None in three cases. Then a hash of the anchor decides for each record alone:
+    The result is None in three cases. Then a hash of the anchor decides for each record alone,
+    unless this would hold out over twice as many pairs as ``holdout`` asks for, because the pairs
+    have few different anchors:
 
     - There are at least three times as many pairs as different positives. Such positives are
       probably the answers that a search should find, so all of them are trained on.
@@ -105,7 +108,7 @@ def held_out_together(
     single = np.frombuffer(alone, bool)
     together = (single[first] & (size <= max(1, wanted / _LARGEST)))[group]
     fewest = max(FEWEST if wanted >= FEWEST else 0, wanted / 4)
-    enough = together.sum() >= min(fewest, single.sum())
+    enough = together.sum() >= min(fewest, single.sum()) or single.sum() > 2 * wanted + _LARGEST
     return frozenset(pairs[together].ravel().tolist()) if enough else None
 
 
