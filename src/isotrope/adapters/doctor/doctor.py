@@ -292,12 +292,8 @@ class Doctor:
             learning_rate: Peak learning rate, if the trainer does not report it.
             kind: Kind of the inputs. None means text if the batches had token ids, else unknown.
         """
-        stated: dict[str, Any] = {
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "kind": kind,
-        }
-        return _diagnosis(evidence(self.anatomy, self.losses.values(), **stated))
+        sizes: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
+        return _diagnosis(evidence(self.anatomy, self.losses.values(), kind=kind, **sizes))
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write metrics.csv and diagnosis.json, and return their folder.
