@@ -268,11 +268,8 @@ class Anatomy:
     def _of_known(self, objective: Objective, views: Views) -> Row:
         """Return the measurements of an objective of this library."""
         views = views.detached()
-        if not all(
-            bool(x.isfinite().all())
-            for x in (views.anchors, views.positives, views.negatives)
-            if x is not None
-        ):
+        parts = views.anchors, views.positives, views.negatives
+        if not all(x is None or bool(x.isfinite().all()) for x in parts):
             self.kind = "broken"
             return {}
         with torch.autocast(views.anchors.device.type, enabled=False):
@@ -322,13 +319,8 @@ class Anatomy:
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
-        numbers = {
-            "epoch": epoch,
-            "loss": loss,
-            "learning_rate": learning_rate,
-            "gradient_norm": gradient_norm,
-            "dev": dev,
-        }
+        numbers = {"epoch": epoch, "loss": loss, "learning_rate": learning_rate, "dev": dev}
+        numbers |= {"gradient_norm": gradient_norm}
         row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:

@@ -29,6 +29,7 @@ _EXACT = 0.01  # share of the pushes' variation that a temperature may leave une
 _TEACHER = 0.5  # the same share, from which a softmax fits the scores of a teacher
 _ONE = 0.02  # twice the GD from which an anchor counts for the ratio
 _COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the pushed rows' mean
+_LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
 _FOLLOWS = 0.95  # rank correlation of the angle and the pull of a pair
@@ -108,7 +109,9 @@ def measure_compared(
     alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
     if alone and not bool(live.any()):
         return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
-    kind = _kind(table, push, live, known=(tau or stated) is not None)
+    if tau and stated and abs(tau / stated - 1) < _EQUAL:
+        tau = stated  # without the rounding of the gradient
+    kind = _kind(table, push, live, gradient, tau or stated)
     if kind in ("softmax", "nothing"):
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
@@ -183,15 +186,18 @@ def _of_vectors(
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
 
 
-def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
-    """Return the kind of a loss; ``known``: whether its temperature is known."""
+def _kind(table: Compared, push: Tensor, live: Tensor, gradient: Tensor, tau: float | None) -> str:
+    """Return the kind of a loss; its temperature is ``tau``, if it is known."""
     if not bool(live.any()):
         return "pairs" if table.single else "nothing"
     if not bool(push.any()):
         return "pairs" if table.both else "targets"
     if table.single:
         return "pairs"
-    return "softmax" if known and (table.balanced or table.rounded) else "other"
+    if tau is None:
+        return "other"
+    rounding = tau * float(gradient.sum(dim=1).abs().max()) < _LEAST_FORCE
+    return "softmax" if table.balanced or table.rounded or rounding else "other"
 
 
 def _of_labels(
@@ -398,10 +404,8 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
     along = (whole * unit).sum(dim=1, keepdim=True)
     if table.cosines:
         length = 1.0 if table.lengths is None else max(float(table.lengths.mean()), 1e-30)
-        return {
-            "embedding_gradient": float(mean_norm(whole - along * unit)) / length,
-            "radial": 0.0,
-        }
+        turning = float(mean_norm(whole - along * unit)) / length
+        return {"embedding_gradient": turning, "radial": 0.0}
     size = float(torch.linalg.vector_norm(whole))
     share = float(torch.linalg.vector_norm(along)) / size if size else 0.0
     return {"embedding_gradient": float(mean_norm(whole)), "radial": share}
@@ -417,10 +421,8 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
     angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
     near, far = angle[pull > 0], angle[pushed]
     if len(near) and not len(far) and table.vectors:
-        numbers |= {
-            "positive_mean": float(near.mean()),
-            "positive_std": float(near.std(correction=0)),
-        }
+        mean, spread = float(near.mean()), float(near.std(correction=0))
+        numbers |= {"positive_mean": mean, "positive_std": spread}
     gap = _lead(-near, -far, least=_LEAST_PAIRS)
     if gap is not None and _of_two_labels(angle, pull, pull > 0):
         done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
