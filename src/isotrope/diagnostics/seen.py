@@ -82,6 +82,7 @@ class _ComparedPairs(EagerPairs):
 @torch.no_grad()
 def measure_compared(
     tables: list[Compared],
+    pool: list[Tensor],
     *,
     earlier: SoftmaxEvidence,
     temperature: float | None = None,
@@ -91,6 +92,7 @@ def measure_compared(
 
     Args:
         tables: Tables of similarities, with the loss's gradient for each similarity.
+        pool: Labelled pairs of earlier batches that were too few; the list is changed.
         earlier: Sums (``SeenBatch.evidence``) of earlier batches.
         temperature: Temperature that the user gave; used only if the gradient shows none.
         factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
@@ -120,7 +122,7 @@ def measure_compared(
     if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
-        return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
+        return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live, pool), evidence)
     own = torch.where(
         pull > 0,
         torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
@@ -411,7 +413,9 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
     return {"embedding_gradient": float(mean_norm(whole)), "radial": share}
 
 
-def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
+def _of_pairs(
+    table: Compared, pull: Tensor, push: Tensor, live: Tensor, pool: list[Tensor]
+) -> dict[str, float | None]:
     """Return the measurements of a loss that compares an anchor with at most one candidate."""
     left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # for example, beyond a margin
     numbers: dict[str, float | None] = {"negatives": float(exact(left).mean())}
@@ -423,7 +427,12 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
     if len(near) and not len(far) and table.vectors:
         mean, spread = float(near.mean()), float(near.std(correction=0))
         numbers |= {"positive_mean": mean, "positive_std": spread}
+    pool[:] = [*pool[1 - _LEAST_PAIRS :], torch.stack([angle, pull, pushed.to(pull)])]
+    angle, pull, pushed = torch.cat(pool, dim=1)
+    near, far, pushed = angle[pull > 0], angle[pushed > 0], pushed > 0
     gap = _lead(-near, -far, least=_LEAST_PAIRS)
+    if gap is not None:
+        pool.clear()  # the next gap is that of other batches
     if gap is not None and _of_two_labels(angle, pull, pull > 0):
         done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
         numbers["label_gap"] = _lead(-near, -angle[pushed | done])

@@ -258,10 +258,10 @@ UNRELATED_POSITIVES = Verdict(
         ),
         Threshold(
             "label_gap",
-            "how much closer pairs with high labels are at the first logged step",
-            "for labelled pairs, at the first logged step: how much larger the mean angle is "
-            "in pairs with lower labels than in pairs with higher labels, in units of the larger "
-            "standard deviation of the angles",
+            "how much closer pairs with high labels are in the first logged steps",
+            "for labelled pairs, in the first logged steps with 8 pairs of either label: how much "
+            "larger the mean angle is in pairs with lower labels than in pairs with higher labels, "
+            "in units of the larger standard deviation of the angles",
             f"{NEWER}. With 8 pairs of low and 8 of high labels, the limit is two standard errors",
             below=-1.0,
             unit="standard deviations",
