@@ -111,8 +111,6 @@ def measure_compared(
     alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
     if alone and not bool(live.any()):
         return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
-    if tau and stated and abs(tau / stated - 1) < _EQUAL:
-        tau = stated  # without the rounding of the gradient
     kind = _kind(table, push, live, gradient, tau or stated)
     if kind in ("softmax", "nothing"):
         tau = tau or stated
