@@ -528,6 +528,14 @@ def test_a_pull_under_the_bound_that_brings_positives_closer_is_not_losing() -> 
     assert diagnose(case(**closer)).verdict == (HEALTHY,)  # type: ignore[arg-type]
 
 
+def test_pairs_whose_separation_is_unknown_have_lost_nothing() -> None:
+    """Labels of classes that are mixed up also move embeddings together."""
+    first = {"positive_mean": None, "negative_mean": None, "temperature": 0.05}
+    rows = [{**SOUND, **first, "step": i, "std": 1.0 if i == 0 else 0.5} for i in range(12)]
+    rows = [{**row, "loss": 2.0} for row in rows]
+    assert "diverging" not in diagnose(RunEvidence(rows=rows)).verdict
+
+
 def test_pairs_with_one_label_are_only_pulled() -> None:
     given = replace(case(pulled=1.0, uniformity=-0.001), objective=None)
     assert diagnose(given).verdict == ("only-pulled",)

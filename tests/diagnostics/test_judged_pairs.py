@@ -448,3 +448,17 @@ def test_a_matrix_that_is_a_plain_tensor_is_a_weight() -> None:
     a, b = (x @ w.detach().requires_grad_() for w in weights)
     reading = GraphReading(F.cross_entropy(a @ b.T, torch.arange(16)))
     assert reading.encoders == 2
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("inverted", [False, True])
+def test_small_batches_show_together_whether_labels_are_inverted(size: int, inverted: bool) -> None:
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        own = torch.arange(size) % 2 == 0
+        other = torch.where(own[:, None], y[:size], y[:size].roll(2, dims=0))
+        return F.mse_loss((x[:size] * other).sum(dim=1), (own != inverted).float())
+
+    doctor = watched(loss)
+    gaps = [row["label_gap"] for row in doctor.rows if row["label_gap"] is not None]
+    assert bool(gaps and gaps[0] < 0) is inverted
+    assert ("unrelated-positives" in doctor.diagnose().verdict) is inverted

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.diagnostics.verdict import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared, crosses
 from isotrope.diagnostics.verdicts import VERDICTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,3 +35,11 @@ def test_a_number_is_a_fault_on_one_side_only() -> None:
 
 def test_evidence_brings_its_threshold() -> None:
     assert str(compared("norm", 250.0)) == "mean norm of the embeddings: 250 (a fault if above 100)"
+
+
+@pytest.mark.parametrize("name", ["temperature_of_cosines", "high_temperature"])
+def test_a_number_that_equals_a_limit_except_for_rounding_is_healthy(name: str) -> None:
+    limit, side = THRESHOLDS[name].value, 1 if THRESHOLDS[name].side == "above" else -1
+    for rounding in (-1e-6, 0, 1e-6):
+        assert not crosses(name, limit * (1 + rounding))
+    assert crosses(name, limit * (1 + 0.01 * side))

@@ -1,6 +1,8 @@
 """The pairs that a loss compares, read off its graph, however it is written."""
 
+import gc
 import math
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -466,3 +468,69 @@ def test_a_loss_of_zero_says_that_nothing_is_compared() -> None:
     x = torch.randn(2, 8, requires_grad=True)
     reading = GraphReading((x * 0).sum())
     assert "one row" in reading.reason
+
+
+def hinge(a: Tensor, p: Tensor, margin: float) -> Tensor:
+    """Squared distances of positives, and of other rows within a margin, by separate operations."""
+    near = (a - p).norm(dim=1).square().mean()
+    return near + F.relu(margin - (a - p.roll(1, 0)).norm(dim=1)).square().mean()
+
+
+def test_pairs_beyond_a_margin_do_not_hide_those_that_a_loss_pulls() -> None:
+    b = Batch()
+    a, p = unit(b.a), unit(b.p)
+    seen = table(read(hinge(a, p, 0.01)))
+    assert bool(seen.pulled.any(dim=1).all())
+    assert not bool(seen.pushed.any())
+
+
+def test_only_tables_of_the_same_anchors_share_a_row() -> None:
+    """Queries and documents compete with each other in one softmax, as in the loss of GTE."""
+    b = Batch()
+    a, p = unit(b.a), unit(b.p)
+    itself = torch.eye(N, dtype=torch.bool)
+    blocks = [a @ p.T, (a @ a.T).masked_fill(itself, -9), p @ a.T]
+    blocks += [(p @ p.T).masked_fill(itself, -9)]
+    seen = joined(read(cross_entropy(torch.cat(blocks, dim=1))).compared)
+    assert {len(t.columns) for t in seen} == {2 * N}
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.01])
+def test_two_equal_views_are_pairs_and_no_squared_distances(tau: float) -> None:
+    """At a low temperature, a softmax rounds the pull of each positive to 0."""
+    b, x = Batch(), torch.randn(N, 20)
+    seen = table(read(F.cross_entropy(unit(b.encoder(x)) @ unit(b.encoder(x)).T / tau, ROWS)))
+    assert bool(seen.mask.all())
+    assert not bool(seen.pushed.diagonal().any())
+
+
+def test_a_softmax_over_the_wrong_dimension_is_no_label_smoothing() -> None:
+    b = Batch()
+    a, p = unit(b.a), unit(b.p)
+    scores = torch.cat([(a * p).sum(dim=1, keepdim=True), a @ unit(b.n).detach().T], dim=1)
+    seen = table(read(-F.log_softmax(scores / TAU, dim=0)[:, 0].mean()))
+    assert bool(seen.gradient.any())
+
+
+def test_negatives_weighted_by_their_own_scores_are_read() -> None:
+    """Robinson et al. (2021) weight each negative by a power of its score."""
+    b = Batch()
+    a, p = unit(b.a), unit(b.p)
+    others = (a @ p.T / TAU).exp()[~torch.eye(N, dtype=torch.bool)].view(N, N - 1)
+    weight = others.sqrt()
+    push = (weight * others).sum(dim=1) / weight.mean(dim=1)
+    own = ((a * p).sum(dim=1) / TAU).exp()
+    reading = read(-(own / (own + push)).log().mean())
+    assert reading.explained == pytest.approx(1.0)
+    assert table(reading).mask.sum(dim=1).eq(N).all()
+
+
+@pytest.mark.parametrize("done", [None, lambda _: None])
+def test_a_loss_without_a_backward_pass_is_released(done: Callable[..., None] | None) -> None:
+    b = Batch()
+    a, alive = unit(b.a), weakref.ref(b.a)
+    loss = symmetric(a @ unit(b.p).T / TAU) + 0.1 * b.a.square().mean()
+    reading = GraphReading(loss, done)
+    del b, a, loss, reading
+    gc.collect()
+    assert alive() is None

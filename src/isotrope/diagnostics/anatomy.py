@@ -101,18 +101,17 @@ class Anatomy:
     def clear(self) -> None:
         """Delete all rows."""
         self.rows: list[Row] = []
-        self.kind = "unseen"
+        self.kind, self.reason = "unseen", ""
         self.calls = 0
         self.factor: float | None = 1.0
         self._parts: dict[int, Anatomy] = {}
         self._looked: int | None = None
         self._passed, self._newest = 0, -1  # steps of earlier passes; number of the newest step
         self._most = 0  # rows of the largest batch
-        self._evidence = SoftmaxEvidence()
+        self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
         self._taught = False
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
-        self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -159,7 +158,7 @@ class Anatomy:
     def _compared(self, tables: list[Compared], factor: float) -> Row:
         """Return the measurements of the compared pairs, and store the kind of the loss."""
         seen = measure_compared(
-            tables, earlier=self._evidence, temperature=self.temperature, factor=factor
+            tables, self._pool, earlier=self._evidence, temperature=self.temperature, factor=factor
         )
         self.kind, self.factor = seen.kind, seen.factor
         self.places = seen.places or self.places
@@ -197,9 +196,8 @@ class Anatomy:
         losses = [r.loss for r in every]
         rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
         # GradScaler skips a step whose gradient exceeds the range of half precision
-        beyond = any(
-            t.rounded and not t.gradient.isfinite().all() for r in some for t in r.compared
-        )
+        tables = [t for r in some for t in r.compared]
+        beyond = any(t.rounded and not t.gradient.isfinite().all() for t in tables)
         if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
             return None
         self._most, self._newest = max(self._most, rows), max(self._newest, step)
@@ -223,11 +221,11 @@ class Anatomy:
                 self.objective = objective  # the newest, because its temperature may change
             compared: list[Compared] = []
         else:
-            compared = joined([t for r in some for t in r.compared])
+            compared = joined(tables)
             numbers = self._compared(compared, factor)
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
-            self.settings["queue"] = not any(t.both for r in some for t in r.compared)
+            self.settings["queue"] = not any(t.both for t in tables)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
         # if there are other terms, the pairs alone do not describe the training
         kept = _LIE if left > _LEFT_OUT else numbers.keys()
@@ -268,11 +266,8 @@ class Anatomy:
     def _of_known(self, objective: Objective, views: Views) -> Row:
         """Return the measurements of an objective of this library."""
         views = views.detached()
-        if not all(
-            bool(x.isfinite().all())
-            for x in (views.anchors, views.positives, views.negatives)
-            if x is not None
-        ):
+        parts = views.anchors, views.positives, views.negatives
+        if not all(x is None or bool(x.isfinite().all()) for x in parts):
             self.kind = "broken"
             return {}
         with torch.autocast(views.anchors.device.type, enabled=False):
@@ -282,11 +277,8 @@ class Anatomy:
                 pairs = objective.compare(first_rows(views))  # all anchors are done
                 share = hardest_share(objective.components(pairs), pairs, least=0.0)
                 numbers["hardest_share"] = share
-        return {
-            **numbers,
-            "temperature": tau,
-            "radial": 0.0 if objective.space == "sphere" else None,
-        }
+        radial = 0.0 if objective.space == "sphere" else None
+        return {**numbers, "temperature": tau, "radial": radial}
 
     def _row(self, step: int, *, new: bool = False) -> Row:
         """Return the row of a step; add it if it is missing, or if ``new`` and of another loss."""
@@ -322,13 +314,8 @@ class Anatomy:
         if step is None and not self.rows:
             raise ValueError("pass step=NUMBER to note(): the log has no row yet")
         row = self.rows[-1] if step is None else self._row(step)
-        numbers = {
-            "epoch": epoch,
-            "loss": loss,
-            "learning_rate": learning_rate,
-            "gradient_norm": gradient_norm,
-            "dev": dev,
-        }
+        numbers = {"epoch": epoch, "loss": loss, "learning_rate": learning_rate, "dev": dev}
+        numbers |= {"gradient_norm": gradient_norm}
         row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:
@@ -373,10 +360,8 @@ class Anatomy:
         if any(above):
             often = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
             unknown = {"dissipation": None, "dead": None}
-            rows = [
-                {**row, **(unknown if often or x else {})}
-                for row, x in zip(rows, above, strict=True)
-            ]
+            marked = zip(rows, above, strict=True)
+            rows = [{**row, **(unknown if often or x else {})} for row, x in marked]
             notes += [
                 "pass the loss's temperature to the Doctor (temperature=NUMBER): the measured "
                 "gradient dissipation contains an unknown factor, so it is not judged"

@@ -29,6 +29,7 @@ _EXACT = 0.01  # share of the pushes' variation that a temperature may leave une
 _TEACHER = 0.5  # the same share, from which a softmax fits the scores of a teacher
 _ONE = 0.02  # twice the GD from which an anchor counts for the ratio
 _COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the pushed rows' mean
+_LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
 _FOLLOWS = 0.95  # rank correlation of the angle and the pull of a pair
@@ -81,6 +82,7 @@ class _ComparedPairs(EagerPairs):
 @torch.no_grad()
 def measure_compared(
     tables: list[Compared],
+    pool: list[Tensor],
     *,
     earlier: SoftmaxEvidence,
     temperature: float | None = None,
@@ -90,6 +92,7 @@ def measure_compared(
 
     Args:
         tables: Tables of similarities, with the loss's gradient for each similarity.
+        pool: Labelled pairs of earlier batches that were too few; the list is changed.
         earlier: Sums (``SeenBatch.evidence``) of earlier batches.
         temperature: Temperature that the user gave; used only if the gradient shows none.
         factor: Known factor in the gradient, for example 1/k if k batches are accumulated.
@@ -108,7 +111,7 @@ def measure_compared(
     alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
     if alone and not bool(live.any()):
         return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
-    kind = _kind(table, push, live, known=(tau or stated) is not None)
+    kind = _kind(table, push, live, gradient, tau or stated)
     if kind in ("softmax", "nothing"):
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
@@ -117,7 +120,7 @@ def measure_compared(
     if any(t.soft for t in tables) or (kind == "softmax" and enough.temperature is None and sure):
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
-        return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
+        return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live, pool), evidence)
     own = torch.where(
         pull > 0,
         torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
@@ -183,15 +186,18 @@ def _of_vectors(
     return numbers | {"hardest_share": hardest_share(terms, by_scores)}
 
 
-def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
-    """Return the kind of a loss; ``known``: whether its temperature is known."""
+def _kind(table: Compared, push: Tensor, live: Tensor, gradient: Tensor, tau: float | None) -> str:
+    """Return the kind of a loss; its temperature is ``tau``, if it is known."""
     if not bool(live.any()):
         return "pairs" if table.single else "nothing"
     if not bool(push.any()):
         return "pairs" if table.both else "targets"
     if table.single:
         return "pairs"
-    return "softmax" if known and (table.balanced or table.rounded) else "other"
+    if tau is None:
+        return "other"
+    rounding = tau * float(gradient.sum(dim=1).abs().max()) < _LEAST_FORCE
+    return "softmax" if table.balanced or table.rounded or rounding else "other"
 
 
 def _of_labels(
@@ -398,16 +404,16 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
     along = (whole * unit).sum(dim=1, keepdim=True)
     if table.cosines:
         length = 1.0 if table.lengths is None else max(float(table.lengths.mean()), 1e-30)
-        return {
-            "embedding_gradient": float(mean_norm(whole - along * unit)) / length,
-            "radial": 0.0,
-        }
+        turning = float(mean_norm(whole - along * unit)) / length
+        return {"embedding_gradient": turning, "radial": 0.0}
     size = float(torch.linalg.vector_norm(whole))
     share = float(torch.linalg.vector_norm(along)) / size if size else 0.0
     return {"embedding_gradient": float(mean_norm(whole)), "radial": share}
 
 
-def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
+def _of_pairs(
+    table: Compared, pull: Tensor, push: Tensor, live: Tensor, pool: list[Tensor]
+) -> dict[str, float | None]:
     """Return the measurements of a loss that compares an anchor with at most one candidate."""
     left = (table.mask & ~table.pulled & ~table.pushed).sum(dim=1)  # for example, beyond a margin
     numbers: dict[str, float | None] = {"negatives": float(exact(left).mean())}
@@ -417,11 +423,14 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
     angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
     near, far = angle[pull > 0], angle[pushed]
     if len(near) and not len(far) and table.vectors:
-        numbers |= {
-            "positive_mean": float(near.mean()),
-            "positive_std": float(near.std(correction=0)),
-        }
+        mean, spread = float(near.mean()), float(near.std(correction=0))
+        numbers |= {"positive_mean": mean, "positive_std": spread}
+    pool[:] = [*pool[1 - _LEAST_PAIRS :], torch.stack([angle, pull, pushed.to(pull)])]
+    angle, pull, pushed = torch.cat(pool, dim=1)
+    near, far, pushed = angle[pull > 0], angle[pushed > 0], pushed > 0
     gap = _lead(-near, -far, least=_LEAST_PAIRS)
+    if gap is not None:
+        pool.clear()  # the next gap is that of other batches
     if gap is not None and _of_two_labels(angle, pull, pull > 0):
         done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
         numbers["label_gap"] = _lead(-near, -angle[pushed | done])

@@ -20,10 +20,14 @@ Number = Callable[[RunEvidence], float | None]
 THRESHOLDS: "dict[str, Threshold]" = {}
 """Every threshold by its name. The verdicts declare the thresholds, and so fill this record."""
 
+_ROUNDING = 1e-3  # share of a limit; float32 measures a temperature to about 4 digits
+
 
 @dataclass(frozen=True)
 class Threshold:
-    """A limit that decides whether a verdict is given. A number equal to the limit is healthy.
+    """A limit that decides whether a verdict is given.
+
+    A number that is equal to the limit, except for rounding (0.1%), is healthy.
 
     Attributes:
         label: What is measured, in the few words that a diagnosis prints.
@@ -66,7 +70,8 @@ class Threshold:
         """Return whether a number is beyond the limit; False for None (not measured)."""
         if number is None:
             return False
-        return number > self.value if self.side == "above" else number < self.value
+        beyond = number - self.value if self.side == "above" else self.value - number
+        return beyond > _ROUNDING * abs(self.value)
 
 
 def crosses(name: str, number: float | None) -> bool:

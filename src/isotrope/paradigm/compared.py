@@ -20,6 +20,7 @@ _ROUNDING = 1e-6  # share of the largest gradient of a row; below it, the sign i
 _LEAST_PAIRS = 4
 _SURE = 0.1  # largest misfit with which a temperature is given
 _EQUAL = 1e-4  # largest distance of two rows of about unit length that count as one
+_ROUNDED = 0.02  # the same distance if one of the rows may be rounded to half precision
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,12 @@ def imbalance(gradient: Tensor, dim: int) -> float:
 
 def joined(compared: Sequence[Compared]) -> list[Compared]:
     """Merge tables whose candidates share one softmax. Return the merged and the other tables."""
+    # a table without gradient, such as of pairs beyond a margin, does not show how pairs balance
+    live = [t for t in compared if bool(t.gradient.any())] or compared
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
-    for table in map(_of_repeated, _side_by_side(_once(compared))):
+    for table in map(_of_repeated, _side_by_side(_once(live))):
         if group and not _fit(group[0], table):
             left, group = left + group, []
         # the same columns again, such as in the other direction
@@ -166,11 +169,9 @@ def _grouped(
     """Return the tables in groups; a table joins the first group that it fits."""
     groups: list[list[Compared]] = []
     for table in tables:
-        group = next((g for g in groups if together(g, table)), None)
-        if group is None:
-            groups.append([table])
-        else:
-            group.append(table)
+        if (group := next((g for g in groups if together(g, table)), None)) is None:
+            groups.append(group := [])
+        group.append(table)
     return groups
 
 
@@ -330,8 +331,11 @@ def _of_one_anchor(tables: list[Compared]) -> list[Compared]:
 
 
 def _fit(one: Compared, other: Compared) -> bool:
-    same = len(one.gradient) == len(other.gradient) and one.distance == other.distance
-    return same and one.anchors.shape[1] == other.anchors.shape[1] and one.rows == other.rows
+    """Whether two tables have the same anchors, in the same order."""
+    if one.anchors.shape != other.anchors.shape or one.rows != other.rows:
+        return False
+    apart = torch.linalg.vector_norm(one.units[0] - other.units[0], dim=1)
+    return one.distance == other.distance and float(apart.max()) <= _ROUNDED
 
 
 def _beside(group: list[Compared]) -> Compared:
@@ -347,9 +351,8 @@ def _beside(group: list[Compared]) -> Compared:
 
 def _without_repetitions(whole: list[Compared]) -> list[Compared]:
     """Return the tables of the longest embeddings; shorter ones may be their prefixes."""
-    with_gradient = [t for t in whole if bool(t.gradient.any())] or whole
-    width = max((t.anchors.shape[1] for t in with_gradient), default=0)
-    longest = [t for t in with_gradient if t.anchors.shape[1] == width]
+    width = max((t.anchors.shape[1] for t in whole), default=0)
+    longest = [t for t in whole if t.anchors.shape[1] == width]
     pulling = [t for t in longest if bool(t.pulled.any())]
     lone = not any(bool(t.pushed.any()) for t in pulling)
     return longest if lone else pulling

@@ -102,8 +102,9 @@ class Similarity:
 
         The squared norms may be the diagonal of the matrix of products x x^T.
         """
-        a, b, g = self.a, self.b, self.gradient
-        if a is not None and b is not None and g is not None and g.ndim == 2 and a.equal(b.mT):
+        a, b, g, one = self.a, self.b, self.gradient, self.roots[0] == self.roots[1]
+        alike = one and a is not None and b is not None and a.equal(b.mT)
+        if g is not None and g.ndim == 2 and alike:
             own, sums = g.diagonal(), g.sum(dim=0) + g.sum(dim=1)
             if bool(own.any()) and float(sums.norm()) <= _OWN * float(own.norm()):
                 self.expanded, self.gradient = True, g - torch.diag(own)

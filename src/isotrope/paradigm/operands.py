@@ -260,7 +260,9 @@ def _scores(anchors: Tensor, candidates: Tensor, *, distance: bool, squared: boo
 def _left_out(table: Compared) -> Tensor:
     """The pairs that the loss left out, n x m: an anchor with itself, and masked pairs."""
     # The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
-    zero, scores = table.gradient == 0, table.scores
-    itself = zero & (table.cosine > 1 - _SAME)
+    zero, scores, equal = table.gradient == 0, table.scores, table.cosine > 1 - _SAME
     lowest = scores.masked_fill(~(table.gradient > 0), torch.inf).amin(dim=1, keepdim=True)
-    return itself | (zero & (scores > lowest))
+    if all(table.roots) and not table.roots[0] & table.roots[1]:
+        # the equal embedding of another text is a positive whose pull a softmax rounded to 0
+        zero = zero & ~(equal & (table.gradient >= 0).all(dim=1, keepdim=True))
+    return zero & (equal | (scores > lowest))

@@ -15,8 +15,10 @@ The graph also shows which share of the gradient the pairs explain. The share is
 also uses embeddings without comparing them, such as in a penalty on their norms.
 """
 
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,6 +100,7 @@ class GraphReading:
         self.divisors = _divisors(root)
         self._done, self._over, self._times = done, False, 1.0
         self._handles: list[Any] = []
+        self._calls: list[tuple[Any, ...]] = []
         self._totals: dict[Edge, Tensor] = {}
         self._rows: dict[Edge, Tensor] = {}
         self._others: dict[Edge, Tensor] = {}
@@ -116,32 +119,36 @@ class GraphReading:
     def _listen(self, root: Node, graph: "_Graph") -> None:
         """Register the hooks."""
         if self._done is not None:
-            self._handles.append(root.register_prehook(self._quiet(self._begin)))
+            self._handles.append(root.register_prehook(partial(self._quietly, self._begin)))
         for seen in self._similarities:
-            self._handles.append(seen.hook.register_prehook(self._quiet(self._keep, seen)))
+            self._hook(seen.hook.register_prehook, self._keep, seen)
             for node, slot in graph.directions(seen):
-                part = self._quiet(self._add, seen.parts, (node, slot), slot)
-                self._handles.append(node.register_hook(part))
+                self._hook(node.register_hook, self._add, seen.parts, (node, slot), slot)
             for path in softmax_targets.softmaxes(seen, graph.users_of):
-                targets = self._quiet(softmax_targets.read_targets, seen, path)
-                self._handles.append(path[-1][0].register_prehook(targets))
+                self._hook(path[-1][0].register_prehook, softmax_targets.read_targets, seen, path)
         for edge, others in self._joins.items():
-            total = self._quiet(self._add, self._totals, edge, edge[1])
-            self._handles.append(edge[0].register_prehook(total))
+            self._hook(edge[0].register_prehook, self._add, self._totals, edge, edge[1])
             for node, slot in others:
-                other = self._quiet(self._add, self._others, edge, slot)
-                self._handles.append(node.register_hook(other))
+                self._hook(node.register_hook, self._add, self._others, edge, slot)
 
-    def _quiet(self, hook: Callable[..., None], *first: object) -> Callable[..., None]:
-        """Return the hook with its errors stored instead of raised."""
+    def _hook(self, register: Callable[..., Any], *call: Any) -> None:
+        """Register a hook that does nothing once the reading has been deleted."""
+        # Python cannot free a cycle through nodes, so only the hook of the root holds the reading
+        reading, place = weakref.ref(self), len(self._calls)
+        self._calls.append(call)
 
-        def quiet(*given: object) -> None:
-            try:
-                hook(*first, *given)
-            except Exception as error:  # any error: the training continues
-                self.error = error
+        def weak(*given: object) -> None:
+            if (alive := reading()) is not None:
+                alive._quietly(*alive._calls[place], *given)
 
-        return quiet
+        self._handles.append(register(weak))
+
+    def _quietly(self, function: Callable[..., None], *given: object) -> None:
+        """Call a function; store its error instead of raising it."""
+        try:
+            function(*given)
+        except Exception as error:  # any error: the training continues
+            self.error = error
 
     def _begin(self, gradients: tuple[Tensor | None, ...]) -> None:
         self._times = number_of(gradients[0]) or 1.0
@@ -171,8 +178,8 @@ class GraphReading:
             return
         self._over = True
         self.close()
-        self._quiet(self._read)()
-        self._similarities, self._joins = [], {}
+        self._quietly(self._read)
+        self._similarities, self._joins, self._calls = [], {}, []
         self._totals, self._others, self._rows = {}, {}, {}
         if self._done is not None:
             self._done(self)
@@ -249,6 +256,12 @@ def _divisors(node: Node) -> tuple[float, ...]:
     return tuple(divisors)
 
 
+def _part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether a matrix may consist of scores selected from each row of another."""
+    matrices = len(shape) == len(whole) == 2 and shape[0] == whole[0]
+    return shape == whole or (matrices and shape[1] <= whole[1])
+
+
 def _weights(node: Node) -> list[Tensor]:
     """Return the weights that a node uses: parameters, and a leaf that is a right factor."""
     weights = [parameter_of(above) for above, _ in edges_above(node.next_functions)]
@@ -311,9 +324,6 @@ class _Graph:
                     stack.append(other)
         return been
 
-    def _behind(self, seen: Similarity) -> set[Node]:
-        return self._below([edge[0] for edge in seen.edges if edge is not None])
-
     def _kept(self, candidates: list[Similarity]) -> list[Similarity]:
         """Return the similarities that the loss consists of."""
         # Similarities inside an encoder, behind an embedding, are left out, and so are products of
@@ -321,12 +331,12 @@ class _Graph:
         for c in candidates:
             self._climb(c)
         candidates = [c for c in candidates if read_operands(c)]
-        behind = {id(c): self._behind(c) for c in candidates}
+        behind = {id(c): self._below(e[0] for e in c.edges if e is not None) for c in candidates}
         kept = []
         for c in candidates:
             shapes = {shape_of(e[0], e[1]) for e in c.edges if e is not None}
             on_scores = any(
-                other.node in behind[id(c)] and shape_of(other.node) in shapes
+                other.node in behind[id(c)] and any(_part(s, shape_of(other.node)) for s in shapes)
                 for other in candidates
                 if other is not c
             )
@@ -354,12 +364,9 @@ class _Graph:
         for node in tops:
             shape, value = shape_of(node), value_of((node, 0))
             if value is not None and len(shape) == 2 and shape[1] > _FEW:
-                empty = value.new_zeros(shape[0], 0)
-                found.append(
-                    Similarity(
-                        node, "scores", (None, None), node._sequence_nr(), node, empty, empty, value
-                    )
-                )
+                empty, order = value.new_zeros(shape[0], 0), node._sequence_nr()
+                ends = empty, empty, value
+                found.append(Similarity(node, "scores", (None, None), order, node, *ends))
         return found
 
     def _climb(self, seen: Similarity) -> None:
@@ -448,11 +455,7 @@ class _Graph:
         """
         for seen in self.similarities:
             sides = [
-                {
-                    id(weight)
-                    for node in self._below([edge[0]]) & self._weighty
-                    for weight in _weights(node)
-                }
+                {id(w) for node in self._below([edge[0]]) & self._weighty for w in _weights(node)}
                 for edge in seen.edges
                 if edge is not None
             ]
@@ -465,12 +468,9 @@ class _Graph:
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}
-        added = [
-            s.node.next_functions[0][0]
-            for s in self.similarities
-            if len(s.node.next_functions) == 3
-        ]
-        others = self._below([self.root, *(n for n in added if n is not None)], stop=seen) - seen
+        of_three = [f for s in self.similarities if len(f := s.node.next_functions) == 3]
+        added = [f[0][0] for f in of_three if f[0][0] is not None]
+        others = self._below([self.root, *added], stop=seen) - seen
         pairs = self._below(
             [e[0] for s in self.similarities for e in s.edges if e is not None]
             + [n for m in self.marked for n, _ in edges_above(m.next_functions)]

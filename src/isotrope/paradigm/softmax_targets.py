@@ -89,7 +89,8 @@ def _smoothing(pull: Tensor) -> tuple[Tensor | None, bool]:
     tolerance = max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)
     most = 2 * (rows <= (1 + tolerance) * floor).sum(dim=1) >= count
     smooth = bool(most.all()) and bool(share.amin() > _ROUNDING)
-    smooth = smooth and bool(share.amax() <= (1 + tolerance) * share.amin())
+    most_alike = min(1 - tolerance, (1 + tolerance) * float(share.amin()))
+    smooth = smooth and float(share.amax()) <= most_alike  # 1: the targets of a row are all equal
     targets = rows - floor if smooth else rows
     targets = targets / targets.amax(dim=1, keepdim=True)
     between = ((targets > _HARD) & (targets < 1 - _HARD)).any(dim=1)

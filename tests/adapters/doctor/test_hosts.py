@@ -65,3 +65,7 @@ def test_only_an_argument_that_a_loss_has_is_named() -> None:
     words = words_of([other()], trainer)
     assert words.of_temperature(0.05, 1.0).endswith("a temperature of 0.05 (now 1)")
     assert words.margin == HOSTS["sentence_transformers"].margin
+    # GISTEmbedLoss has a temperature, and no scale
+    gist = type("Loss", (), {**library, "temperature": 0.01})()
+    words = words_of([other(), gist], trainer)
+    assert words.of_temperature(0.05, 0.01) == "temperature=0.05 (now 0.01)"

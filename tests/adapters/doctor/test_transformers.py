@@ -174,3 +174,25 @@ def test_a_reading_that_fails_is_said_once_and_trained_on(
         (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
         assert "no such node" in said
         assert torch.equal(weights, trained(tmp_path, None))
+
+
+def test_the_batch_size_is_the_one_that_the_trainer_found(tmp_path: Path) -> None:
+    class Small(Retriever):
+        def forward(self, query: Tensor, passages: Tensor) -> dict[str, Tensor]:
+            if len(query) > N:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+            return super().forward(query, passages)
+
+    doctor = Doctor(every=1, say=None)
+    quiet: dict[str, Any] = {"use_cpu": True, "save_strategy": "no", "report_to": "none"}
+    arguments = TrainingArguments(
+        str(tmp_path),
+        per_device_train_batch_size=2 * N,
+        auto_find_batch_size=True,
+        max_steps=2,
+        **quiet,
+    )
+    trainer = Trainer(Small(), arguments, train_dataset=Rows(3), callbacks=[doctor])
+    trainer.train()
+    assert trainer._train_batch_size <= N
+    assert doctor.anatomy.settings["batch-size"] == trainer._train_batch_size

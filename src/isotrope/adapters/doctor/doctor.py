@@ -244,9 +244,8 @@ class Doctor:
         if any(len(case.rows) < _LEAST_ROWS for case in cases.values()):
             return
         diagnosis = _diagnosis(cases)
-        if diagnosis.verdict == self._verdict or _NOT_YET.issuperset(diagnosis.verdict):
-            return
-        if diagnosis.verdict == self._verdict[:1]:  # still healthy; only a remark has ended
+        same = diagnosis.verdict in (self._verdict, self._verdict[:1])  # or a remark has ended
+        if same or _NOT_YET.issuperset(diagnosis.verdict):
             return
         new = [f for f in diagnosis.findings if f.verdict not in self._verdict]
         self._verdict = diagnosis.verdict
@@ -266,9 +265,8 @@ class Doctor:
         If several data sets or losses are measured, the keys are ``isotrope/NAME/COLUMN``.
         """
         names = self.anatomy.settings.get("series", ())
-        newest = {
-            int(r["series"] or 0): r for r in self.rows if any(r[k] is not None for k in LOGGED)
-        }
+        some = [r for r in self.rows if any(r[k] is not None for k in LOGGED)]
+        newest = {int(r["series"] or 0): r for r in some}
         return {
             f"isotrope/{column}" if len(names) < 2 else f"isotrope/{names[place]}/{column}": value
             for place, row in newest.items()
@@ -292,12 +290,8 @@ class Doctor:
             learning_rate: Peak learning rate, if the trainer does not report it.
             kind: Kind of the inputs. None means text if the batches had token ids, else unknown.
         """
-        stated: dict[str, Any] = {
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "kind": kind,
-        }
-        return _diagnosis(evidence(self.anatomy, self.losses.values(), **stated))
+        sizes: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
+        return _diagnosis(evidence(self.anatomy, self.losses.values(), kind=kind, **sizes))
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write metrics.csv and diagnosis.json, and return their folder.

@@ -162,7 +162,8 @@ class HuggingFaceEvents:
         # a new dict, without the settings of an earlier training
         anatomy.settings = {
             "trainer": "sentence-transformers" if losses else "transformers",
-            "batch-size": args.per_device_train_batch_size,
+            # smaller than that of the arguments after auto_find_batch_size
+            "batch-size": getattr(trainer, "_train_batch_size", args.per_device_train_batch_size),
             "learning-rate": args.learning_rate,
         }
         data = getattr(trainer, "train_dataset", None)
@@ -282,9 +283,7 @@ def _divisors(trainer: Any, *, divides: bool) -> tuple[float, ...]:
 def _losses(trainer: Any) -> list[nn.Module]:
     """Return the losses of a sentence-transformers trainer; an empty list for others."""
     trainer_loss = getattr(trainer, "loss", None)
-    candidates: Iterable[object] = (
-        trainer_loss.values() if isinstance(trainer_loss, dict) else [trainer_loss]
-    )
+    candidates = trainer_loss.values() if isinstance(trainer_loss, dict) else [trainer_loss]
     return [loss for loss in candidates if isinstance(loss, nn.Module)]
 
 
@@ -306,9 +305,8 @@ def _temperature(losses: list[nn.Module]) -> float | None:
         scale, temperature = getattr(loss, "scale", None), getattr(loss, "temperature", None)
         if isinstance(scale, (int, float)) and scale > 0:
             temperature = 1 / scale
-        temperatures.add(
-            temperature if isinstance(temperature, (int, float)) and temperature > 0 else None
-        )
+        known = isinstance(temperature, (int, float)) and temperature > 0
+        temperatures.add(temperature if known else None)
     return temperatures.pop() if len(temperatures) == 1 else None
 
 

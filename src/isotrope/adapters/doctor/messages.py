@@ -97,9 +97,8 @@ def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
     if count:
         parts.append(f"{count:.0f} negatives for each anchor")
     if row["dead"] is not None:
-        parts.append(
-            f"{row['dead']:.0%} of the anchors learn almost nothing (gradient dissipation < 0.01)"
-        )
+        nothing = "of the anchors learn almost nothing (gradient dissipation < 0.01)"
+        parts.append(f"{row['dead']:.0%} {nothing}")
     if share is not None and count:
         even = f"{1 / count:.0%} if all negatives pushed equally"
         parts.append(f"{share:.0%} of the push is from the hardest negative ({even})")
@@ -139,10 +138,8 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
         sentences.append(f"{loss['name']} is {what}.")
     verdicts = ", ".join(f"`{word}` ({VERDICTS[word].title})" for word in diagnosis.verdict)
     pages = [f"`docs/diagnoses/{word}.md`" for word in diagnosis.verdict if word != HEALTHY]
-    sentences.append(
-        f"The final verdict is {verdicts}, explained in "
-        f"{', '.join(pages) or '`docs/diagnosis.md`'} of isotrope."
-    )
+    where = ", ".join(pages) or "`docs/diagnosis.md`"
+    sentences.append(f"The final verdict is {verdicts}, explained in {where} of isotrope.")
     return " ".join(sentences)
 
 
@@ -150,7 +147,7 @@ def words_of(modules: Iterable[object], trainer: object | None = None) -> Words:
     """Return the entry of ``HOSTS`` for the library that defines the class of one of the objects.
 
     Without a trainer, only the words on losses are used. If no object has the attribute
-    ``temperature`` or ``scale`` of the entry, advice on the temperature uses general words.
+    ``temperature`` or ``scale``, advice on the temperature uses general words.
     """
     known = [trainer, *modules]
     roots = {kind.__module__.partition(".")[0] for x in known for kind in type(x).__mro__}
@@ -160,4 +157,6 @@ def words_of(modules: Iterable[object], trainer: object | None = None) -> Words:
     argument = words.temperature.removesuffix("={}")
     if argument not in ("temperature", "scale") or any(hasattr(x, argument) for x in known):
         return words
-    return replace(words, temperature=Words().temperature, inverse=False)
+    named = any(hasattr(x, "temperature") for x in known)
+    other = _LOSS_ARGUMENT.temperature if named else Words().temperature
+    return replace(words, temperature=other, inverse=False)

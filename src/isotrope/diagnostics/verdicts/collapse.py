@@ -95,8 +95,8 @@ def _knew(case: RunEvidence) -> bool:
     # pushing copies apart moves embeddings together, and the keys of a queue are random at first
     if copied(case.first, case.early) or case.settings.get("queue") or not case.rows:
         return False
-    tau = temperature(case) or case.end("temperature")
-    return tau is not None and not crosses("separation", separation(case.rows[0]))
+    tau, lead = temperature(case) or case.end("temperature"), separation(case.rows[0])
+    return None not in (tau, lead) and not crosses("separation", lead)
 
 
 def _may_explode(case: RunEvidence) -> bool:

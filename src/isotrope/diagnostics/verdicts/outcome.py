@@ -370,7 +370,7 @@ def _not_examined(case: RunEvidence) -> Found | None:
         return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
-        detail = "The loss selects pairs, but these do not show which inputs belong together. "
+        detail = "The pairs of the loss do not show which inputs belong together. "
         return Found(steps, detail + _JUDGED_BY)
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Some terms of the loss act on the embeddings, but compare no pairs. "

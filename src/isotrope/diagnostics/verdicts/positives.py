@@ -112,7 +112,7 @@ DEAD_VIEWS = Verdict(
         ),
     ),
     Change("--dropout 0.1", lambda case: case.words.views),
-    explains=("nothing-left-to-learn", "dissipated-early", "false-negatives", "losing-pull"),
+    explains=("unrelated-positives", *DONE, "false-negatives", "losing-pull"),
     unless=(collapsed_at_start,),
     shows=("negative_mean", "dead"),
 )
@@ -258,10 +258,10 @@ UNRELATED_POSITIVES = Verdict(
         ),
         Threshold(
             "label_gap",
-            "how much closer pairs with high labels are at the first logged step",
-            "for labelled pairs, at the first logged step: how much larger the mean angle is "
-            "in pairs with lower labels than in pairs with higher labels, in units of the larger "
-            "standard deviation of the angles",
+            "how much closer pairs with high labels are in the first logged steps",
+            "for labelled pairs, in the first logged steps with 8 pairs of either label: how much "
+            "larger the mean angle is in pairs with lower labels than in pairs with higher labels, "
+            "in units of the larger standard deviation of the angles",
             f"{NEWER}. With 8 pairs of low and 8 of high labels, the limit is two standard errors",
             below=-1.0,
             unit="standard deviations",
@@ -287,9 +287,10 @@ UNRELATED_POSITIVES = Verdict(
 
 ONLY_PULLED = Verdict(
     "only-pulled",
-    "all pairs have the same label, so every pair is pulled together and none is pushed apart",
-    "All pairs have the same high label, so the loss pulls every pair together and pushes none "
-    "apart. Such a loss is smallest if all embeddings are equal, so training makes them equal.",
+    "every pair is pulled together and none is pushed apart",
+    "The loss pulls every pair together and pushes none apart: all pairs have the same high label, "
+    "or all negatives are beyond the margin. Such a loss is smallest if all embeddings are equal, "
+    "so training makes them equal.",
     (
         Threshold(
             "pulled",
@@ -304,8 +305,8 @@ ONLY_PULLED = Verdict(
     Change(
         "--objective infonce (its negatives are the other rows of the batch)",
         lambda case: (
-            f"{case.words.contrastive}{case.words.without_labels}, or additional pairs that do not "
-            "belong together, with a label of 0"
+            f"{case.words.contrastive}{case.words.without_labels}, a larger margin, or additional "
+            "pairs that do not belong together, with a label of 0"
         ),
     ),
     explains=("diverging", "collapsed", *EFFECTS),
