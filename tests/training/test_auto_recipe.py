@@ -16,7 +16,7 @@ from isotrope.data.text.tokens import StoreReport
 from isotrope.data.text.views import FEWEST, Former, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
-from isotrope.training import auto_recipe
+from isotrope.training import recipe_facts
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.changes import (
     advise_first,
@@ -283,7 +283,7 @@ def test_the_model_before_training_keeps_all() -> None:
 def test_the_less_there_is_to_learn_the_lower_the_rate(
     loss: float, rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: (loss, False))
+    monkeypatch.setattr("isotrope.training.recipe_facts._loss", lambda *_: (loss, False))
     assert chosen(file_of(pairs(110), tmp_path), tmp_path / "run").learning_rate == rate
 
 
@@ -292,7 +292,7 @@ def test_the_loss_is_measured_with_the_prompts_of_the_training(
 ) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(
-        "isotrope.training.auto_recipe._loss", lambda rows, *_: (seen.extend(rows), False)
+        "isotrope.training.recipe_facts._loss", lambda rows, *_: (seen.extend(rows), False)
     )
     chosen(file_of(pairs(9), tmp_path), tmp_path / "run", query_prompt="ask: ")
     assert all(query.startswith("ask: a ") and text[:4] == "find" for query, text in seen)
@@ -337,7 +337,7 @@ def test_a_larger_budget_trains_longer_and_then_twice(
 def test_texts_are_shortened_before_an_epoch_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 1.0)  # a record
+    monkeypatch.setattr("isotrope.training.recipe_facts._seconds", lambda *_: 1.0)  # a record
     rows = [(f"{a} {i}", f"{i} {b} {'word ' * 300}") for i in range(3) for a, b in pairs(100)]
     long = file_of(rows, tmp_path)
     found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 3, 4, 60)]
@@ -358,7 +358,7 @@ def test_texts_are_shortened_before_an_epoch_is(
 def test_minutes_lower_the_epochs_and_steps_that_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 1.0)  # a record
+    monkeypatch.setattr("isotrope.training.recipe_facts._seconds", lambda *_: 1.0)  # a record
     path, texts = file_of(pairs(110), tmp_path), tmp_path / "texts.txt"
     texts.write_text("".join(f"{a} and {b}\n" for a, b in pairs(110)))
     for data, second in ((path, True), (texts, False)):
@@ -386,7 +386,7 @@ def test_minutes_lower_the_epochs_and_steps_that_are_given(
 
 
 def test_the_time_of_all_scores_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", lambda *_: 0.1)  # a record
+    monkeypatch.setattr("isotrope.training.recipe_facts._seconds", lambda *_: 0.1)  # a record
     path, dev = file_of(pairs(110), tmp_path), tmp_path / "dev.tsv"
     epochs = []
     for count in (30, 300):
@@ -403,14 +403,14 @@ def test_hard_negatives_are_counted_and_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed: list[int] = []
-    measured = auto_recipe._seconds
+    measured = recipe_facts._seconds
 
     def seconds(few: Any, *rest: Any) -> float:
         timed.extend(len(record) for record in few)
         return measured(few, *rest)
 
-    monkeypatch.setattr("isotrope.training.auto_recipe._seconds", seconds)
-    monkeypatch.setattr("isotrope.training.auto_recipe._loss", lambda *_: (1.0, False))
+    monkeypatch.setattr("isotrope.training.recipe_facts._seconds", seconds)
+    monkeypatch.setattr("isotrope.training.recipe_facts._loss", lambda *_: (1.0, False))
     own = pairs(110)
     rows = [(a, b, own[(i + k) % 110][1]) for i, (a, b) in enumerate(own) for k in range(1, 11)]
     path = file_of(rows, tmp_path)
