@@ -1,5 +1,6 @@
 """`--recipe auto`: what it chooses, that it can be overridden and repeated, and its safeguards."""
 
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from isotrope.training.early_checks import as_begun
 from isotrope.training.refit import refitted
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
-from isotrope.training.text_data import batches_of
+from isotrope.training.text_data import batches_of, records_of
 from isotrope.training.text_encoder import encoder_of
 
 WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold", "bright", "dark")
@@ -320,7 +321,8 @@ def test_a_larger_budget_trains_longer_and_then_twice(
         with_recipe(TrainSettings.read({**given, "minutes": m}), resume=False)[1]
         for m in (1e-4, 1e4)
     ]
-    assert notes[0].startswith("train longer: --minutes 0.0001 has time for")
+    assert notes[0].startswith("train longer, with about `--minutes ")
+    assert "has time for all: --minutes 0.0001 has time for" in notes[0]
     assert notes[1] == ""
     begun = TrainSettings.read({**given, "minutes": 1e-4})
     Path(begun.output).mkdir()
@@ -371,8 +373,11 @@ def test_minutes_lower_the_epochs_and_steps_that_are_given(
             found, advice = with_recipe(settings, resume=False)
             ((name, value),) = limit.items()
             assert 0 < getattr(found, name) < value
-            assert advice.startswith("train longer: --minutes 0.5 has time for ")
+            assert "has time for all: --minutes 0.5 has time for " in advice
             assert unit in advice
+            (enough,) = re.findall(r"about `--minutes (\d+)`", advice)
+            longer = TrainSettings.read({**given, **limit, "minutes": enough})
+            assert with_recipe(longer, resume=False)[1] == ""
             assert ("second training" in advice) == second
             Path(found.output).mkdir()
             (Path(found.output) / "config.yaml").write_text(found.to_yaml())
@@ -529,3 +534,15 @@ def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(
     one = [("the same", f"answer {i}") for i in range(30)]
     with pytest.raises(InputError, match="all 30 records are in one group"):
         chosen(file_of([*one], tmp_path), tmp_path / "run")
+
+
+def test_a_txt_file_is_single_texts_for_the_recipe_and_for_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"{a} and so on\t{b}\n" for a, b in pairs(110)))
+    found = chosen(texts, tmp_path / "run")
+    assert "for 110 single texts" in capsys.readouterr().err
+    reading = records_of(found, "")
+    assert {len(record.texts) for record in reading} == {1}
+    assert "if they separate columns, name it .tsv" in str(reading)

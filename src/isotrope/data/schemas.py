@@ -216,6 +216,8 @@ class Reading:
         paired: Whether labelled texts become pairs. If False, each labelled text is one record.
         scored: Whether scored pairs may be read. If False, they raise an error, because the texts
             of a pair with a low score do not belong together.
+        tabs: Whether tabs separate the columns of a .txt file; by default if ``scored`` is True. If
+            False, each line of the file is a single text.
         choose: Largest number of columns that an error message proposes for ``--columns``. With 0,
             it does not propose this flag.
         ids: Whether to read the column ``_id`` or ``id`` of a table that has one.
@@ -236,6 +238,7 @@ class Reading:
     paired: bool = True
     scored: bool = False
     choose: int = 2
+    tabs: bool | None = None
     ids: bool = False
     rows: int = 0
     records: int = 0
@@ -299,9 +302,8 @@ class Reading:
         if isinstance(source, Table):
             return source
         wanted = [*self.columns, *([self.groups] if self.groups else [])]
-        return open_table(
-            source, wanted, header=HEADER, streaming=self.streaming, txt_columns=self.scored
-        )
+        tabs = self.scored if self.tabs is None else self.tabs
+        return open_table(source, wanted, header=HEADER, streaming=self.streaming, txt_columns=tabs)
 
     def _read(self, table: Table, form: Form) -> Iterator[Record]:
         """Yield the records of a table."""
@@ -386,6 +388,8 @@ class Reading:
         names = {name.lower() for name in table.columns}
         if table.titled and table.how and not names & (HEADER | {c.lower() for c in self.columns}):
             parts.append("the first line is the header; if it is a record, put a header above it")
+        if form.kind == "texts" and not table.titled and "\t" in self._opening[0]:
+            parts.append("tabs are characters of a text; if they separate columns, name it .tsv")
         if self.other_files:
             known = sorted(p.name for p in self.other_files if plain_suffix(p) in SUFFIXES)
             others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
@@ -427,6 +431,7 @@ def read(
     paired: bool = True,
     scored: bool = False,
     choose: int = 2,
+    tabs: bool | None = None,
 ) -> Reading:
     """Return a :class:`Reading` of ``data``. The other arguments are attributes of the Reading.
 
@@ -434,12 +439,13 @@ def read(
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
-        return Reading([table_of(data)], names, groups, streaming, paired, scored, choose)
+        return Reading([table_of(data)], names, groups, streaming, paired, scored, choose, tabs)
     if not data:
         raise InputError("name at least one file or folder with text; none is named")
     files, others = files_of(data)
     return Reading(
-        files, list(columns or ()), groups, streaming, paired, scored, choose, other_files=others
+        *(files, list(columns or ()), groups, streaming, paired, scored, choose, tabs),
+        other_files=others,
     )
 
 

@@ -7,6 +7,7 @@ In our trials (docs/LOG.md), the mean of the original and the trained weights sc
 as the trained weights and forgot less. Held-out records decide only which model is saved.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,7 +31,7 @@ from isotrope.training.recipe_facts import (
     facts_of,
     limit_of,
 )
-from isotrope.training.refit import without_mean
+from isotrope.training.refit import SECOND, without_mean
 from isotrope.training.settings import LIMITED, TrainSettings
 from isotrope.training.text_encoder import encoder_of
 
@@ -38,6 +39,7 @@ _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_pr
 _SHORTEST = 64  # tokens to which --minutes may shorten texts, so that an epoch is possible
 _ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
 _PLANNED = 0.9  # share of --minutes for reading, steps and scores; the rest: imports and saving
+_NEARLY = 0.8  # share of the epochs from which a longer training would hardly differ
 _FEW = 10  # steps; after fewer, the trained model must be better to be saved
 _REJECTED = {"best": "not better, because so few steps change little,"}  # by --prefer
 _REJECTED |= {"original": "not better by more than two standard errors"}
@@ -53,7 +55,7 @@ class Choice:
     name: str
     value: Any
     why: str  # choices with the same reason are printed on one line
-    short: str = ""  # epochs or steps that ``--minutes`` has no time for
+    short: str = ""  # advice on a training for which ``--minutes`` has no time
 
 
 def with_recipe(
@@ -93,7 +95,7 @@ def with_recipe(
     for line in _explained(facts, made):
         say(line)
     short = next((c.short for c in made if c.name in LIMITED), "")
-    return chosen, f"train longer: {short}" if short else ""
+    return chosen, short
 
 
 def _explained(facts: Facts, made: Sequence[Choice]) -> Iterator[str]:
@@ -192,12 +194,29 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * _PLANNED
-    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
     left = max(planned - facts.spent - 2 * facts.scoring, planned / 10)
-    step = _batch(facts, settings) * shorter * facts.seconds
+    return min(epochs, float(f"{left / max(_epoch(facts, settings, length), 1e-9):.3g}"))
+
+
+def _epoch(facts: Facts, settings: TrainSettings, length: int) -> float:
+    """Return the seconds of an epoch of texts that are cut after ``length`` tokens."""
+    shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
+    step = float(_batch(facts, settings) * shorter * facts.seconds)
     if "eval_every" in settings.model_fields_set and settings.eval_every:
         step += facts.scoring / settings.eval_every
-    return min(epochs, float(f"{left / max(step * _steps_per_epoch(facts, settings), 1e-9):.3g}"))
+    return step * _steps_per_epoch(facts, settings)
+
+
+def _advice(epochs: float, wanted: float, facts: Facts, settings: TrainSettings, fits: str) -> str:
+    """Return how many minutes suffice; "" if a longer training would hardly differ."""
+    if epochs >= _NEARLY * wanted:
+        return ""
+    steps = wanted * _epoch(facts, settings, int(facts.tokens.max()))
+    alone = (steps + facts.spent + 2 * facts.scoring) / 60 / _PLANNED
+    second = facts.columns > 1 and _twice(facts, settings)
+    twice = steps / 60 / SECOND if second else 0.0
+    most = math.ceil(max(alone, twice))
+    return f"train longer, with about `--minutes {most}`, which has time for all: {fits}"
 
 
 def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:
@@ -216,8 +235,9 @@ def _until(
     most = settings.max_steps
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
     second = "" if facts.columns == 1 else ", and for no second training"
-    short = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
-    why = f"{why}; {short}" if short else why
+    fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
+    why = f"{why}; {fits}" if fits else why
+    short = _advice(epochs, wanted, facts, settings, fits)
     if most is None:
         return steps, whole, Choice("epochs", epochs, why, short)
     steps = most if whole else steps

@@ -111,8 +111,14 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
                     if file not in local:
                         check_known(Path(file))
                 if local:
-                    columns, scored = settings.columns, takes_scores(settings)
-                    next(iter(read(local, columns=columns, groups=settings.groups, scored=scored)))
+                    reading = read(
+                        local,
+                        columns=settings.columns,
+                        groups=settings.groups,
+                        scored=takes_scores(settings),
+                        tabs=settings.loss in OF_SCORES,
+                    )
+                    next(iter(reading))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

@@ -21,6 +21,9 @@ from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_encoder import encoder_of
 
+SECOND = 0.4
+"""Share of ``--minutes`` above which the first training leaves no time for a second one."""
+
 
 def without_mean(settings: TrainSettings) -> bool:
     """Return whether the weights of two runs cannot be averaged."""
@@ -42,7 +45,9 @@ def refitted(
     if outcome.exit_code or not kept or "refit" in result.details:
         return outcome
     took = float(result.metrics["seconds"] or 0)
-    if settings.minutes is not None and took > 24 * settings.minutes:  # scoring takes time, too
+    if (
+        settings.minutes is not None and took > 60 * SECOND * settings.minutes
+    ):  # scoring takes time, too
         warn(f"no second training: the first took {took / 60:.1f} of {settings.minutes:g} minutes")
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")

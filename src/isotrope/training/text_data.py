@@ -62,6 +62,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
         groups=settings.groups,
         streaming=settings.streaming is not None,
         scored=takes_scores(settings),
+        tabs=settings.loss in OF_SCORES,
     )
     reading.holds_out = held_out_alone(settings.held_out, settings.seed)
     return reading
