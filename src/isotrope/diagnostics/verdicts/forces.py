@@ -313,6 +313,7 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
     cosines = case.objective is not None or of_cosines(case)
+    cosines = (cosines and first.first("uniformity") is not None) or summed(case) > 1
     low = crosses("temperature_of_cosines", tau / summed(case))
     if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):
         return None
