@@ -51,14 +51,12 @@ from isotrope.paradigm.graph import (
 from isotrope.paradigm.operands import tables
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
-_EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
 _NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
 _ACROSS = (
     "the softmax needs dim=1: it is taken over the anchors (dim=0), although the loss concatenates "
     "the scores of each anchor along dimension 1, so that positives compete with each other"
 )
-_ALIKE = 1e-4  # relative difference between two scales that count as one
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
 _RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths
 _FEW = 2  # most scores of an anchor in pairs or triplets, which have no in-batch negatives
@@ -114,7 +112,6 @@ class GraphReading:
         self._joins, self.encoders = graph.joins(), graph.encoders()
         self.rows = 0
         for seen in self._similarities:
-            seen.scale = graph.scale(seen)
             self._rows |= rows_of(seen, self._joins)
         if not self._similarities and not self.known:
             self.reason = graph.reason() if self.loss else _NOTHING
@@ -291,7 +288,9 @@ class _Graph:
         self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
         self.similarities = [] if first else self._kept(candidates) or self._scores()
         for seen in self.similarities:
-            softmax_targets.place(seen, softmax_targets.paths_of(seen, self.users_of))
+            paths = softmax_targets.paths_of(seen, self.users_of)
+            softmax_targets.place(seen, paths)
+            softmax_targets.read_scale(seen, paths)
         self._across = any(seen.across for seen in self.similarities)
         self.similarities = [] if self._across else self.similarities
 
@@ -418,30 +417,6 @@ class _Graph:
     def users_of(self, node: Node) -> list[tuple[Node, int]]:
         """Return the nodes that use an output of a node, and as which of their inputs."""
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
-
-    def scale(self, seen: Similarity) -> float | None:
-        """Return the factor 1/tau of a similarity in an exponential; None if not one number."""
-        stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
-        while stack and len(been) < softmax_targets.MOST_STEPS:
-            node, factor = stack.pop()
-            for user, slot in self.users_of(node):
-                operation, times = operation_of(user), factor
-                if operation in _EXPONENTIALS:
-                    found.append(abs(factor))
-                    continue
-                if operation in ("Mul", "Div"):
-                    by = number_of(saved_of(user, "self" if slot else "other"))
-                    if by is None or (slot and operation == "Div"):
-                        continue
-                    times = factor / by if operation == "Div" else factor * by
-                elif operation not in softmax_targets.SHIFTS:
-                    seen.rooted |= operation == "Sqrt"
-                    continue
-                if user not in been:
-                    been.add(user)
-                    stack.append((user, times))
-        alike = found and max(found) <= (1 + _ALIKE) * min(found)
-        return found[0] if alike else None
 
     def encoders(self) -> int:
         """Return 2 if the two sides of every similarity come from different weights, else 1.

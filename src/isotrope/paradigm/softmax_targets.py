@@ -18,6 +18,7 @@ from isotrope.paradigm.graph import (
     SCALES,
     Node,
     Similarity,
+    number_of,
     operation_of,
     saved_of,
     shape_of,
@@ -26,12 +27,14 @@ from isotrope.paradigm.graph import (
 
 SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
 SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
+_EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 _SOFTMAXES = ("LogSoftmax", "Softmax", "Logsumexp")
 MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 
 Path = tuple[tuple[Node, int], ...]
 """Nodes that follow each other in the forward pass, and which of its inputs each one uses."""
 
+_SAME = 1e-4  # relative difference between two scales that count as one
 _ALIKE = 0.01  # relative difference between two shares of smoothing that count as one
 _ROUNDING = 1e-4  # share of a row's pull that counts as 0
 _NOISE = 8.0  # rounding errors of a difference, as a multiple of eps
@@ -101,6 +104,24 @@ def place(seen: Similarity, paths: list[Path]) -> None:
         seen.across = along == {True} and len(shape_of(seen.beside)) == 2
     elif len(turns) == 1 and not ends and len(shape_of(seen.node)) == 2:
         seen.turned = turns.pop()
+
+
+def read_scale(seen: Similarity, paths: list[Path]) -> None:
+    """Store in ``seen`` the factor 1/tau of its scores in an exponential, and ``rooted``."""
+    found = []
+    for path in paths:
+        factor: float | None = seen.alpha
+        for node, slot in path[:-1]:
+            operation = operation_of(node)
+            if operation in ("Mul", "Div") and factor is not None:
+                by = number_of(saved_of(node, "self" if slot else "other"))
+                known = by is not None and not (slot and operation == "Div")
+                factor = None if not known else factor / by if operation == "Div" else factor * by
+        end = operation_of(path[-1][0])
+        found += [abs(factor)] if end in _EXPONENTIALS and factor is not None else []
+        seen.rooted |= end == "Sqrt" and factor is not None
+    if found and max(found) <= (1 + _SAME) * min(found):
+        seen.scale = found[0]
 
 
 @torch.no_grad()
