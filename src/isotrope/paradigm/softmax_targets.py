@@ -115,8 +115,10 @@ def read_scale(seen: Similarity, paths: list[Path]) -> None:
             operation = operation_of(node)
             if operation in ("Mul", "Div") and factor is not None:
                 by = number_of(saved_of(node, "self" if slot else "other"))
-                known = by is not None and not (slot and operation == "Div")
-                factor = None if not known else factor / by if operation == "Div" else factor * by
+                if by is None or (slot and operation == "Div"):
+                    factor = None
+                else:
+                    factor = factor / by if operation == "Div" else factor * by
         end = operation_of(path[-1][0])
         found += [abs(factor)] if end in _EXPONENTIALS and factor is not None else []
         seen.rooted |= end == "Sqrt" and factor is not None
