@@ -444,13 +444,12 @@ def separated(tables: list[Compared]) -> dict[str, float | None]:
 
     The share is 0 while the loss pushes pairs apart, and unknown if it leaves no pair alone.
     """
-    if any(bool(t.pushed.any()) for t in tables):
-        return {"dead": 0.0}
     near = torch.cat([t.cosine[t.pulled] for t in tables])
     far = torch.cat([t.cosine[t.mask & (t.gradient == 0)] for t in tables])
     if not all(t.vectors for t in tables) or not len(near) or not len(far):
         return {}
-    return {"dead": float(exact(near > far.max()).mean())}
+    pushed = any(bool(t.pushed.any()) for t in tables)
+    return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
 
 
 def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
