@@ -188,6 +188,55 @@ def test_two_encoders_from_scratch_show_copies_by_both_sides(copies: bool) -> No
     assert ("false-negatives" in doctor.diagnose().verdict) is copies
 
 
+def beyond(x: Tensor, y: Tensor) -> Tensor:
+    """Positives row by row, and negatives of their own that a small margin leaves alone."""
+    apart = (x - y.roll(1, dims=0)).norm(dim=1)
+    return (x - y).norm(dim=1).square().mean() + F.relu(0.02 - apart).square().mean()
+
+
+@pytest.mark.parametrize(
+    ("noise", "verdict"), [(0.02, "nothing-left-to-learn"), (4.0, "only-pulled")]
+)
+def test_pairs_beyond_a_margin_are_judged_by_their_distances(noise: float, verdict: str) -> None:
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return beyond(x, F.normalize(x + noise * (y - x), dim=1))
+
+    assert watched(loss).diagnose().verdict == (verdict,)
+
+
+@pytest.mark.parametrize(("rate", "moved"), [(0.05, True), (0.0, False)])
+def test_weights_that_never_move_are_seen_in_a_loop(rate: float, moved: bool) -> None:
+    torch.manual_seed(0)
+    encoder, doctor = torch.nn.Linear(16, 24), isotrope.Doctor(every=1, say=None)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=rate)
+    for _ in range(12):
+        x = torch.randn(16, 16)
+        a, b = (F.normalize(encoder(v), dim=1) for v in (x, x + 0.3 * torch.randn(16, 16)))
+        loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(16))
+        doctor.observe(loss)
+        loss.backward()
+        optimizer.step()
+    diagnosis = doctor.diagnose(kind="text")
+    assert doctor.anatomy.settings["moved"] is moved
+    assert diagnosis.healthy is moved
+    if not moved:
+        assert "No trained weight has changed" in diagnosis.findings[0].detail
+        assert "optimizer.step()" in diagnosis.findings[0].change
+
+
+def test_distances_with_a_small_temperature_are_not_judged_as_cosines() -> None:
+    rows = [
+        {"step": float(i), "loss": 1.0, "temperature": 0.009, "hardest_share": 0.7, "dead": 0.0}
+        | {"dissipation": 0.5, "uniformity": -2.0, "negatives": 31.0}
+        for i in range(12)
+    ]
+    losses = ({"name": "loss", "family": "softmax"},)
+    given = RunEvidence(kind="text", rows=rows, losses=losses)
+    assert "temperature-too-low" not in diagnose(given).verdict
+    cosines = replace(given, rows=[{**row, "radial": 0.0} for row in rows])
+    assert "temperature-too-low" in diagnose(cosines).verdict
+
+
 @pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, lambda x, y: ((x - y) ** 2).mean()])
 def test_a_mean_of_differences_only_pulls(loss: object) -> None:
     assert watched(loss).diagnose().verdict == ("only-pulled",)

@@ -504,12 +504,31 @@ def test_two_equal_views_are_pairs_and_no_squared_distances(tau: float) -> None:
     assert not bool(seen.pushed.diagonal().any())
 
 
-def test_a_softmax_over_the_wrong_dimension_is_no_label_smoothing() -> None:
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_softmax_over_the_anchors_of_concatenated_scores_is_named(dim: int) -> None:
     b = Batch()
     a, p = unit(b.a), unit(b.p)
     scores = torch.cat([(a * p).sum(dim=1, keepdim=True), a @ unit(b.n).detach().T], dim=1)
-    seen = table(read(-F.log_softmax(scores / TAU, dim=0)[:, 0].mean()))
-    assert bool(seen.gradient.any())
+    reading = read(-F.log_softmax(scores / TAU, dim=dim)[:, 0].mean())
+    assert bool(reading.compared) == bool(dim)
+    assert reading.reason.startswith("the softmax needs dim=1") == (dim == 0)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_scores_of_positives_among_anchors_are_not_scores_of_the_anchors(joint: bool) -> None:
+    """Li et al. (2023) concatenate the scores of four directions, two of them transposed."""
+    b = Batch()
+    a, p, own = unit(b.a), unit(b.p), torch.arange(N)
+    directions = [a @ p.T, a @ a.T, (a @ p.T).T, (p @ p.T).T]
+    for scores in directions[1::2]:
+        scores[own, own] = -torch.inf
+    directions = [scores / TAU for scores in directions]
+    sums = [torch.logsumexp(scores, dim=1) for scores in directions]
+    whole = torch.logsumexp(torch.cat(directions, dim=1), dim=1) if joint else sum(sums) / 4
+    seen = table(read((whole - directions[0][own, own]).mean()))
+    assert seen.anchors.allclose(a.detach())
+    assert seen.pulled.sum(dim=1).eq(1).all()
+    assert seen.mask.sum(dim=1).eq(2 * N - 1).all()
 
 
 def test_negatives_weighted_by_their_own_scores_are_read() -> None:

@@ -26,7 +26,7 @@ from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import temperature
-from isotrope.diagnostics.seen import measure_compared
+from isotrope.diagnostics.seen import measure_compared, separated
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import first_rows, hardest_share
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
@@ -111,6 +111,7 @@ class Anatomy:
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
         self._taught = False
+        self._weights = dict[int, Tensor]()  # of the first measured steps
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -194,6 +195,7 @@ class Anatomy:
                 raise reading.error
         some = [r for r in every if r.compared or r.known]
         losses = [r.loss for r in every]
+        self._watch(every)
         rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
         # GradScaler skips a step whose gradient exceeds the range of half precision
         tables = [t for r in some for t in r.compared]
@@ -223,6 +225,7 @@ class Anatomy:
         else:
             compared = joined(tables)
             numbers = self._compared(compared, factor)
+            numbers |= separated(tables) if self.kind == "pairs" else {}
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for t in tables)
@@ -240,6 +243,15 @@ class Anatomy:
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         return row
+
+    def _watch(self, readings: list[GraphReading]) -> None:
+        """Store in ``settings["moved"]`` whether any trained parameter has changed so far."""
+        if self.settings.get("moved"):
+            return
+        new = {key: x for r in readings for key, x in r.weights.items()}
+        if common := new.keys() & self._weights.keys():
+            self.settings["moved"] = not all(new[k].equal(self._weights[k]) for k in common)
+        self._weights = new | self._weights
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:
         """Log the epoch of a step. It ends when rows of two columns (as numbers) occur again."""

@@ -179,6 +179,13 @@ def summed(case: RunEvidence) -> float:
     return float(case.settings.get("summed") or 1)
 
 
+def of_cosines(case: RunEvidence) -> bool:
+    """Return whether a loss compares cosines, and not dot products or distances."""
+    radial = case.end("radial")  # None for distances
+    unit = not crosses("radial", radial) and (radial is not None or not case.losses)
+    return unit or summed(case) > 1
+
+
 def larger_batch(case: RunEvidence) -> str:
     """Propose a batch four times as large, of at least 64 rows, in the words of the trainer."""
     now = case.batch_size

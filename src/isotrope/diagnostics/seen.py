@@ -439,6 +439,19 @@ def _of_pairs(
     return numbers
 
 
+def separated(tables: list[Compared]) -> dict[str, float | None]:
+    """Return as ``dead`` the share of pulled pairs that are nearer than all pairs beyond a margin.
+
+    The share is 0 while the loss pushes pairs apart, and unknown if it leaves no pair alone.
+    """
+    near = torch.cat([t.cosine[t.pulled] for t in tables])
+    far = torch.cat([t.cosine[t.mask & (t.gradient == 0)] for t in tables])
+    if not all(t.vectors for t in tables) or not len(near) or not len(far):
+        return {}
+    pushed = any(bool(t.pushed.any()) for t in tables)
+    return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
+
+
 def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
     """Whether the angle of a pair determines its pull, so that all labels are 0 or 1."""
     x, y = exact(angle[pulled]), exact(pull[pulled])

@@ -6,7 +6,7 @@ not keep are None.
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -31,11 +31,10 @@ _RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alia
 _RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
 MOVES = _RESHAPES | {"T", "Transpose", "Permute", "Expand", "Slice", "Select", "Split", "Unbind"}
 MOVES |= {"Cat", "Stack", "Index", "IndexSelect", "SplitWithSizes", "Narrow", "Flip", "AsStrided"}
-MOVES |= {"Roll"}
-MOVES |= {"torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
+MOVES |= {"Roll", "torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
 _PICKS = {"Index", "IndexSelect", "Select", "Slice", "Split", "Unbind", "Narrow"}
 SCALES = {"Div", "Mul", "Neg"}
-_ONE_BY_ONE = SCALES | _RESHAPES | {"Add", "Sub", "Clamp", "ClampMin", "MaskedFill", "Where"}
+ONE_BY_ONE = SCALES | _RESHAPES | {"Add", "Sub", "Clamp", "ClampMin", "MaskedFill", "Where"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 MOST_NODES = 50_000
@@ -67,6 +66,8 @@ class Similarity:
         picked: Number of rows of the matrix from which an operand selects rows; 0 without one.
         scale: Number that multiplies the result before an exponential; None without such a number.
         beside: Graph node that concatenates these scores with others; None without such a node.
+        turned: Whether ``beside`` or a softmax has the anchors as columns; None if unknown.
+        across: Whether a softmax of the output of ``beside`` compares anchors, not candidates.
         cosine: Whether the loss divides the result by the norms of both vectors.
         alpha: Number by which the operation itself multiplies each product or distance.
         expanded: Whether the loss adds squared norms, so that the sum is a squared distance.
@@ -92,6 +93,8 @@ class Similarity:
     picked: int = 0
     scale: float | None = None
     beside: Node | None = None
+    turned: bool | None = None
+    across: bool = False
     cosine: bool = False
     alpha: float = 1.0
     expanded: bool = False
@@ -157,9 +160,8 @@ def texts_of(root: Node) -> list[Tensor]:
 
     Equal texts have equal numbers. Lookups with mostly equal rows, such as positions, are left out.
     """
-    found, stack, been = [], [root], {root}
-    while stack and len(been) < MOST_NODES:
-        node = stack.pop()
+    found = []
+    for node in _nodes_of(root):
         operation = operation_of(node)
         ids = saved_of(node, "indices") if operation in ("Embedding", "EmbeddingBag") else None
         if ids is not None and ids.ndim and not ids.equal(torch.arange(len(ids)).to(ids)):
@@ -171,29 +173,30 @@ def texts_of(root: Node) -> list[Tensor]:
                 x = x.new_zeros(len(first)).index_add(0, of, x)
             x = x.flatten(1).sum(dim=1) if x.ndim > 1 else x
             found += [x] if 2 * len(x.unique()) > len(x) > 1 else []
-        for above, _ in edges_above(node.next_functions):
-            if above not in been:
-                been.add(above)
-                stack.append(above)
     return found
 
 
-def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operation on a tensor of ``shape`` keeps the row-major order."""
-    operation = operation_of(node)
-    if operation == "Permute":
-        long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
-        return long == sorted(long)
-    return operation in _ONE_BY_ONE and math.prod(shape_of(node)) == math.prod(shape)
+def samples_of(root: Node) -> dict[int, Tensor]:
+    """Return some numbers of each trained parameter in a graph, by the id of the parameter."""
+    leaves = (getattr(node, "variable", None) for node in _nodes_of(root))
+    some = [x for x in leaves if isinstance(x, nn.Parameter)]
+    return {id(x): x.detach().flatten()[:: 1 + x.numel() // 64].clone() for x in some}
+
+
+def _nodes_of(root: Node) -> Iterator[Node]:
+    stack, been = [root], {root}
+    while stack and len(been) < MOST_NODES:
+        yield (node := stack.pop())
+        new = {above for above, _ in edges_above(node.next_functions)} - been
+        been |= new
+        stack += new
 
 
 def parameter_of(node: Node) -> nn.Parameter | None:
     """Return the model parameter that a node outputs; None if it outputs something else."""
     while operation_of(node) in MOVES and len(node.next_functions) == 1:
-        before = node.next_functions[0][0]
-        if before is None:
+        if (node := node.next_functions[0][0]) is None:
             return None
-        node = before
     variable = getattr(node, "variable", None)
     return variable if isinstance(variable, nn.Parameter) and variable.numel() > 1 else None
 
@@ -306,8 +309,7 @@ def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tens
     if known and node in known:
         return known[node]
     if hasattr(node, "variable"):
-        leaf: Tensor = node.variable.detach()
-        return leaf
+        return cast(Tensor, node.variable.detach())
     operation = operation_of(node)
     if operation in ("Tanh", "Sigmoid", "Exp", "Sqrt"):
         return cast(Tensor | None, saved_of(node, "result"))

@@ -40,7 +40,8 @@ def tables(given: Similarity) -> list[Compared]:
         lengths, roots = lengths[::-1], roots[::-1]
     made = []
     for part in _directions(gradient, parts) if candidates.ndim == 2 else [gradient]:
-        turned = candidates.ndim == 2 and _turned(part)
+        turned = _turned(part) if given.turned is None else given.turned
+        turned &= candidates.ndim == 2
         made.append(
             _table(
                 *((candidates, anchors) if turned else (anchors, candidates)),

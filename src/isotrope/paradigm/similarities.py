@@ -37,25 +37,26 @@ from isotrope.paradigm.graph import (
     Similarity,
     compares,
     edges_above,
-    keeps_order,
     number_of,
     operation_of,
     parameter_of,
     read_operands,
     rows_of,
+    samples_of,
     saved_of,
     shape_of,
-    signed,
     similarity_of,
     value_of,
 )
 from isotrope.paradigm.operands import tables
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where", "IndexPut"}
-_EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
 _NOTHING = "the loss is 0: perhaps the batch has one row, one label, or no two equal labels"
-_ALIKE = 1e-4  # relative difference between two scales that count as one
+_ACROSS = (
+    "the softmax needs dim=1: it is taken over the anchors (dim=0), although the loss concatenates "
+    "the scores of each anchor along dimension 1, so that positives compete with each other"
+)
 _LENGTHS = 0.02  # share of a path's gradient that squared lengths may leave unexplained
 _RADIAL = 0.02  # share of one path's radial gradient that may be left in the sum of all paths
 _FEW = 2  # most scores of an anchor in pairs or triplets, which have no in-batch negatives
@@ -85,6 +86,7 @@ class GraphReading:
         rows: Number of anchors in the batch, or of all embeddings if the loss selects anchors.
         divisors: Numbers by which the loss was divided at the end, such as the number of batches
             whose gradients a trainer accumulates, or 1 over the scale of half precision.
+        weights: Some numbers of each trained parameter, by the id of the parameter.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class GraphReading:
         self.explained: float | None = None
         self.reason = ""
         self.error: Exception | None = None
-        self.divisors = _divisors(root)
+        self.divisors, self.weights = _divisors(root), samples_of(root)
         self._done, self._over, self._times = done, False, 1.0
         self._handles: list[Any] = []
         self._calls: list[tuple[Any, ...]] = []
@@ -110,7 +112,6 @@ class GraphReading:
         self._joins, self.encoders = graph.joins(), graph.encoders()
         self.rows = 0
         for seen in self._similarities:
-            seen.scale, seen.beside = graph.scale(seen), graph.beside(seen)
             self._rows |= rows_of(seen, self._joins)
         if not self._similarities and not self.known:
             self.reason = graph.reason() if self.loss else _NOTHING
@@ -124,8 +125,10 @@ class GraphReading:
             self._hook(seen.hook.register_prehook, self._keep, seen)
             for node, slot in graph.directions(seen):
                 self._hook(node.register_hook, self._add, seen.parts, (node, slot), slot)
-            for path in softmax_targets.softmaxes(seen, graph.users_of):
-                self._hook(path[-1][0].register_prehook, softmax_targets.read_targets, seen, path)
+            for path in softmax_targets.paths_of(seen, graph.users_of):
+                end = path[-1][0]
+                if operation_of(end) == "LogSoftmax":
+                    self._hook(end.register_prehook, softmax_targets.read_targets, seen, path)
         for edge, others in self._joins.items():
             self._hook(edge[0].register_prehook, self._add, self._totals, edge, edge[1])
             for node, slot in others:
@@ -284,6 +287,12 @@ class _Graph:
         first = [n.metadata[MARK][0] for n in self.marked[:1]]
         self.marked = [n for n in self.marked if n.metadata[MARK][0] in first]
         self.similarities = [] if first else self._kept(candidates) or self._scores()
+        for seen in self.similarities:
+            paths = softmax_targets.paths_of(seen, self.users_of)
+            softmax_targets.place(seen, paths)
+            softmax_targets.read_scale(seen, paths)
+        self._across = any(seen.across for seen in self.similarities)
+        self.similarities = [] if self._across else self.similarities
 
     def _walk(self) -> list[Similarity]:
         stack, been = [self.root], {self.root}
@@ -400,7 +409,7 @@ class _Graph:
         node = seen.top
         while True:
             users = self.users[node, 0]
-            if len(users) != 1 or not keeps_order(users[0][0], shape_of(node)):
+            if len(users) != 1 or not softmax_targets.keeps_order(users[0][0], shape_of(node)):
                 break
             node = users[0][0]
         return users if len(users) > 1 else []
@@ -408,45 +417,6 @@ class _Graph:
     def users_of(self, node: Node) -> list[tuple[Node, int]]:
         """Return the nodes that use an output of a node, and as which of their inputs."""
         return [u for i in range(len(node._input_metadata)) for u in self.users.get((node, i), ())]
-
-    def scale(self, seen: Similarity) -> float | None:
-        """Return the factor 1/tau of a similarity in an exponential; None if not one number."""
-        stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
-        while stack and len(been) < softmax_targets.MOST_STEPS:
-            node, factor = stack.pop()
-            for user, slot in self.users_of(node):
-                operation, times = operation_of(user), factor
-                if operation in _EXPONENTIALS:
-                    found.append(abs(factor))
-                    continue
-                if operation in ("Mul", "Div"):
-                    by = number_of(saved_of(user, "self" if slot else "other"))
-                    if by is None or (slot and operation == "Div"):
-                        continue
-                    times = factor / by if operation == "Div" else factor * by
-                elif operation not in softmax_targets.SHIFTS:
-                    seen.rooted |= operation == "Sqrt"
-                    continue
-                if user not in been:
-                    been.add(user)
-                    stack.append((user, times))
-        alike = found and max(found) <= (1 + _ALIKE) * min(found)
-        return found[0] if alike else None
-
-    def beside(self, seen: Similarity) -> Node | None:
-        """Return the last node that concatenates an anchor's scores with other scores, or None."""
-        node, together, steps = seen.top, None, 0
-        while steps < softmax_targets.MOST_STEPS:
-            users = self.users_of(node)
-            if len(users) != 1 or operation_of(users[0][0]) not in softmax_targets.SHIFTS | SCALES:
-                return together
-            node, steps = users[0][0], steps + 1
-            if operation_of(node) == "Cat":
-                last = signed(saved_of(node, "dim")) in (-1, len(shape_of(node)) - 1)
-                if not last:
-                    return together
-                together = node if len(shape_of(node)) > 1 else together
-        return together
 
     def encoders(self) -> int:
         """Return 2 if the two sides of every similarity come from different weights, else 1.
@@ -487,6 +457,8 @@ class _Graph:
 
     def reason(self) -> str:
         """Return why no pair was found."""
+        if self._across:
+            return _ACROSS
         names = [node.name() for node in self.nodes]
         if any(name.startswith("CompiledFunction") for name in names):
             return "the loss is compiled and cannot be read; compile only the model"

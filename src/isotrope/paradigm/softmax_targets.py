@@ -6,28 +6,64 @@ is far ahead, pushed from it. Without this pull, the gradient is that of the los
 smoothing.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from isotrope.paradigm.graph import MOVES, SCALES, Node, Similarity, operation_of, saved_of, signed
+from isotrope.paradigm.graph import (
+    MOVES,
+    ONE_BY_ONE,
+    SCALES,
+    Node,
+    Similarity,
+    number_of,
+    operation_of,
+    saved_of,
+    shape_of,
+    signed,
+)
 
 SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
 SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
+_EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
+_SOFTMAXES = ("LogSoftmax", "Softmax", "Logsumexp")
 MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 
 Path = tuple[tuple[Node, int], ...]
 """Nodes that follow each other in the forward pass, and which of its inputs each one uses."""
 
+_SAME = 1e-4  # relative difference between two scales that count as one
 _ALIKE = 0.01  # relative difference between two shares of smoothing that count as one
 _ROUNDING = 1e-4  # share of a row's pull that counts as 0
 _NOISE = 8.0  # rounding errors of a difference, as a multiple of eps
 _HARD = 0.1  # share of a row's largest target; targets nearer to 0 or to the largest are not soft
 
 
-def softmaxes(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]]) -> list[Path]:
-    """Return the paths from a similarity to the softmaxes (``log_softmax``) of its scores."""
+def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
+    """Return whether an operation on a tensor of ``shape`` keeps the row-major order."""
+    operation = operation_of(node)
+    if operation == "Permute":
+        long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
+        return long == sorted(long)
+    return operation in ONE_BY_ONE and math.prod(shape_of(node)) == math.prod(shape)
+
+
+def _turns(node: Node) -> bool:
+    """Return whether an operation exchanges two dimensions, both with more than one place."""
+    operation, shape = operation_of(node), shape_of(node)
+    if operation == "Permute":
+        dims = [
+            signed(d) for d, size in zip(saved_of(node, "dims"), shape, strict=True) if size > 1
+        ]
+        return dims != sorted(dims)
+    ends = [signed(saved_of(node, f"dim{i}")) for i in (0, 1)] if operation == "Transpose" else ()
+    return operation in ("T", "Transpose") and all(shape[d] > 1 for d in ends)
+
+
+def paths_of(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]]) -> list[Path]:
+    """Return the paths from a similarity to the first nodes that do more than move its scores."""
     found: list[Path] = []
     stack: list[tuple[Node, Path]] = [(seen.hook, ())]
     for _ in range(MOST_STEPS):
@@ -35,12 +71,59 @@ def softmaxes(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]])
             break
         node, path = stack.pop()
         for user, slot in users(node):
-            operation, further = operation_of(user), (*path, (user, slot))
-            if operation == "LogSoftmax":
-                found.append(further)
-            elif operation in SHIFTS | SCALES and len(user._input_metadata) == 1:
+            moved = operation_of(user) in SHIFTS | SCALES and len(user._input_metadata) == 1
+            further = (*path, (user, slot))
+            if moved:
                 stack.append((user, further))
+            else:
+                found.append(further)
     return found
+
+
+def place(seen: Similarity, paths: list[Path]) -> None:
+    """Store in ``seen`` where the loss puts its scores: ``beside``, ``turned`` and ``across``."""
+    ends, along, turns = dict[Node, bool](), set[bool](), set[bool]()
+    for path in paths:
+        together, turned, after = None, False, False
+        for node, _ in path:
+            operation = operation_of(node)
+            if operation == "Cat" and len(shape_of(node)) > 1:
+                if signed(saved_of(node, "dim")) not in (-1, len(shape_of(node)) - 1):
+                    break
+                together, turned, after = node, turned ^ after, False
+            elif operation in _SOFTMAXES:
+                dims = saved_of(node, "dim")
+                rows = signed(dims[0] if isinstance(dims, tuple) else dims) in (0, -2)
+                (turns if together is None else along).add(rows != after)
+            else:
+                after ^= _turns(node)
+        if together is not None:
+            ends[together] = turned
+    if len(ends) == 1:
+        ((seen.beside, seen.turned),) = ends.items()
+        seen.across = along == {True} and len(shape_of(seen.beside)) == 2
+    elif len(turns) == 1 and not ends and len(shape_of(seen.node)) == 2:
+        seen.turned = turns.pop()
+
+
+def read_scale(seen: Similarity, paths: list[Path]) -> None:
+    """Store in ``seen`` the factor 1/tau of its scores in an exponential, and ``rooted``."""
+    found = []
+    for path in paths:
+        factor: float | None = seen.alpha
+        for node, slot in path[:-1]:
+            operation = operation_of(node)
+            if operation in ("Mul", "Div") and factor is not None:
+                by = number_of(saved_of(node, "self" if slot else "other"))
+                if by is None or (slot and operation == "Div"):
+                    factor = None
+                else:
+                    factor = factor / by if operation == "Div" else factor * by
+        end = operation_of(path[-1][0])
+        found += [abs(factor)] if end in _EXPONENTIALS and factor is not None else []
+        seen.rooted |= end == "Sqrt" and factor is not None
+    if found and max(found) <= (1 + _SAME) * min(found):
+        seen.scale = found[0]
 
 
 @torch.no_grad()
@@ -49,7 +132,7 @@ def read_targets(seen: Similarity, path: Path, gradients: tuple[Tensor | None, .
 
     Args:
         seen: Similarity from which ``path`` leads to a softmax.
-        path: See :func:`softmaxes`.
+        path: See :func:`paths_of`; it ends in a ``log_softmax``.
         gradients: Gradient of the loss with respect to the output of the softmax.
     """
     if gradients[0] is None:

@@ -223,3 +223,29 @@ def test_two_processes_train_with_a_logger(tmp_path: Path) -> None:
     assert on_two(_rank, tmp_path, tmp_path) == [[0, 1], [0, 1]]
     (file,) = tmp_path.rglob("isotrope/metrics.csv")
     assert [row["step"] for row in Anatomy.load(file).rows] == [0, 1]
+
+
+class OfTwo(Theirs):
+    """A module that calls backward for two losses of a batch, and for a third without pairs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> None:
+        optimizer = self.optimizers()
+        self.manual_backward(super().training_step(batch, batch_idx))
+        a, b = (F.normalize(self.encoder(x), dim=1) for x in (batch, batch + 0.1))
+        self.manual_backward(F.cross_entropy(a @ b.T / 0.2, torch.arange(len(a))))
+        self.manual_backward(self.encoder(batch).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_each_loss_of_a_batch_is_measured(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    callback = Doctor(every=2, say=None)
+    fit(tmp_path, OfTwo(), callback)
+    seen = [(row["step"], round(row["temperature"] or 0, 3)) for row in callback.anatomy.measured]
+    assert seen == [(step, tau) for step in (0, 2, 4) for tau in (0.1, 0.2)]
+    assert list(callback.losses) == ["OfTwo", "loss 2 of OfTwo"]

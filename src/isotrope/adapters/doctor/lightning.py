@@ -26,7 +26,8 @@ class LightningEvents:
         self.doctor = doctor
         self._readings: list[GraphReading] = []
         self._name = "the loss"
-        self._step = 0
+        self._step = self._losses = 0  # number of the step; losses of this batch so far
+        self._due = False
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Prepare for a training. Delete the measured rows, unless a training is resumed."""
@@ -45,22 +46,33 @@ class LightningEvents:
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
         """Record the number of the step before the optimiser increases it."""
-        self._step, self._readings = trainer.global_step, []
+        self._step, self._readings, self._losses = trainer.global_step, [], 0
+        self._due = self.doctor.anatomy.due(self._step)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
         """Watch the backward pass of a loss at the steps that the Doctor measures."""
-        if self.doctor.anatomy.due(self._step) and loss.grad_fn is not None and loss.numel() == 1:
+        if self._due and loss.grad_fn is not None and loss.numel() == 1:
             self._readings.append(GraphReading(loss))
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         """Measure the pairs that the loss compared."""
         readings, self._readings = self._readings, []
+        self._losses, name = self._losses + 1, self._name
+        series = f"of loss {self._losses} in each batch"
+        if self._losses > 1:  # with manual optimisation; a part without pairs is not judged
+            for reading in readings:
+                reading.end()
+            readings = [r for r in readings if r.compared or r.known]
+            name = f"loss {self._losses} of {name}"
+        if not readings:
+            return
+        anatomy = self.doctor.anatomy.of(series)
         scale = scale_of(trainer.precision_plugin)
         divisors = trainer.accumulate_grad_batches, 1 / scale
-        row = self.doctor.anatomy.see(readings, self._step, divisors=divisors)
+        row = anatomy.see(readings, self._step, divisors=divisors)
         if row is not None:
-            self.doctor.anatomy.note(self._step, epoch=float(trainer.current_epoch))
-            self.doctor.noted(self._name, row)
+            anatomy.note(self._step, epoch=float(trainer.current_epoch))
+            self.doctor.noted(name, row, series)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Record learning rate and gradient norm; send all newest numbers to the loggers."""

@@ -12,6 +12,7 @@ from isotrope.diagnostics.readings import (
     hardest_over_even,
     loss_temperature,
     negatives,
+    of_cosines,
     parameters,
     separation,
     summed,
@@ -37,9 +38,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     if (case.losses and case.end("temperature") is None) or copied(case.first, case.early):
         return None  # no softmax, or copies share its hardest place
     spread = case.end("uniformity")
-    radial = case.end("radial")  # None for distances
-    cosines = not crosses("radial", radial) and (radial is not None or not case.losses)
-    cosines |= summed(case) > 1
+    cosines = of_cosines(case)
     known = tau or case.end("temperature")
     each = None if known is None else known / summed(case)
     high = cosines and crosses("high_temperature", each)
@@ -313,7 +312,7 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     share, dead, gain = first.first("hardest_share"), first.first("dead"), gained(case)
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
-    cosines = case.objective is not None or not crosses("radial", case.end("radial"))
+    cosines = case.objective is not None or of_cosines(case)
     cosines = (cosines and first.first("uniformity") is not None) or summed(case) > 1
     low = crosses("temperature_of_cosines", tau / summed(case))
     if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):

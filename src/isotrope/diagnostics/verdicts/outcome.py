@@ -355,13 +355,18 @@ _UNREAD = {"unseen", "targets", "broken"}
 
 def _never_moved(case: RunEvidence) -> bool:
     rates = case.series("learning_rate")
-    return len(rates) >= _LOGGED_STEPS and not any(rates)
+    # without a gradient, as of a loss of 0, no weight moves; then the reason for that is told
+    read = not any(loss.get("family") in _UNREAD for loss in case.losses)
+    still = not any(rates) if rates else read and case.settings.get("moved") is False
+    return still and len(rates or case.rows) >= _LOGGED_STEPS
 
 
 def _not_examined(case: RunEvidence) -> Found | None:
     steps = (Evidence("logged_steps", len(case.rows)),)
     if case.losses and _never_moved(case):
-        return Found(steps, "The learning rate was 0 at all logged steps: no weight has changed.")
+        rates = "The learning rate was 0 at all logged steps: no weight has changed."
+        still = "No trained weight has changed since the first measured step."
+        return Found(steps, rates if case.series("learning_rate") else still)
     if case.objective is not None or not case.losses:
         return None
     if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
@@ -405,6 +410,8 @@ _OF_A_LOOP = "call doctor.anatomy.note(dev=SCORE) after each evaluation; a large
 
 
 def _examined(case: RunEvidence) -> str:
+    if _never_moved(case) and not case.series("learning_rate"):
+        return f"call optimizer.step() after backward(), with {case.words.rate.format('2e-5')}"
     if _never_moved(case):
         return case.words.instead(case.words.rate, 2e-5, 0.0)
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)

@@ -313,6 +313,8 @@ ONLY_PULLED = Verdict(
     # labels differ; pairs with low labels may be far apart already and not pushed
     unless=(
         lambda case: bool(case.series("label_gap")),
+        # nothing is left to learn: the pairs beyond the margin are farther than the pulled ones
+        lambda case: crosses("dead_early", statistics.median(case.series("dead") or [0.0])),
         # other pairs, which the loss leaves alone, are far apart
         lambda case: bool(case.end("negatives")) and not crosses("spread", case.end("uniformity")),
     ),
