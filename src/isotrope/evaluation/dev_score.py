@@ -212,7 +212,7 @@ def usable(records: Iterable[Sequence[str]], views: str) -> dict[tuple[str, str]
 def _share_targets(
     data: RetrievalSet, pairs: Sequence[tuple[str, str]], groups: Sequence[int]
 ) -> None:
-    """Make all targets of a group relevant to all queries of the group."""
+    """Make all targets of a group relevant to its queries, but no query to itself."""
     query_at = {text: place for place, text in enumerate(data.queries)}
     target_at = {text: place for place, text in enumerate(data.corpus)}
     targets: dict[int, dict[int, float]] = {}
@@ -220,9 +220,8 @@ def _share_targets(
         targets.setdefault(group, {})[target_at[target]] = 1.0
     for (query, _), group in zip(pairs, groups, strict=True):
         data.relevant[query_at[query]].update(targets[group])
-    for number, place in list(data.itself.items()):
-        if place in data.relevant[number]:  # the query itself is a target of its group
-            del data.itself[number]
+    for number, place in data.itself.items():
+        data.relevant[number].pop(place, None)
 
 
 def _halves(text: str) -> tuple[str, str]:
