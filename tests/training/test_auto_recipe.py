@@ -513,11 +513,30 @@ def test_pairs_at_chance_level_are_saved_only_if_training_clearly_helps(
     mixed = [(a, own[(i * 37 + 11) % 110][1]) for i, (a, _) in enumerate(own)]
     found = chosen(file_of([*mixed], tmp_path), tmp_path / "run")
     assert (found.dev, found.holdout, found.prefer) == ("auto", 0.4, "original")
-    assert "chance level. Are rows or labels mixed up" in capsys.readouterr().err
+    assert "chance level. Are rows mixed up" in capsys.readouterr().err
     few = file_of([*mixed[:60]], tmp_path)
     with pytest.raises(InputError, match="chance level"):
         chosen(few, tmp_path / "run")
     assert chosen(few, tmp_path / "run", holdout=0.0).dev is None
+
+
+def test_scores_without_order_and_labels_without_likeness_are_at_chance_level(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, path = pairs(110), tmp_path / "data.csv"
+    rows = [(a, own[i // 2 * 2][1], int(i % 2 == 0)) for i, (a, _) in enumerate(own)]
+    for flip, prefer in ((0, "trained"), (1, "original")):  # 1: high scores mean a distance
+        lines = (f"{a},{b},{abs(flip - score)}\n" for a, b, score in rows)
+        path.write_text("sentence1,sentence2,score\n" + "".join(lines))
+        assert chosen(path, tmp_path / "run", holdout=0.4).prefer == prefer
+        assert ("check the scores" in capsys.readouterr().err) == bool(flip)
+    lines = (f"{own[37 * i % 110][0]},{i % 2}\n" for i in range(110))
+    path.write_text("text,label\n" + "".join(lines))
+    found = chosen(path, tmp_path / "run")
+    assert (found.dev, found.dev_metric, found.prefer) == ("auto", "ndcg@10", "original")
+    said = capsys.readouterr().err
+    assert "for 110 labelled texts:" in said
+    assert "check the labels" in said
 
 
 def test_few_first_texts_are_neither_all_held_out_nor_called_few_records(

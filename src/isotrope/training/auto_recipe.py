@@ -83,7 +83,8 @@ def with_recipe(
     say = warn if lines or settings.progress else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
     facts = facts_of(encoder, settings)
-    rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
+    scored = facts.kind == "scored pairs"
+    rule = _for_scores if scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # the choice includes what is given
     made = [
         choice
@@ -101,13 +102,17 @@ def with_recipe(
 def _explained(facts: Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
-    kind = "scored pairs" if facts.scored else kinds[facts.columns]
+    named_so = facts.kind in ("scored pairs", "labelled texts")
+    kind = facts.kind if named_so else kinds[facts.columns]
     start = facts.start
     linked = f", {start.linked:.0%} of which share a text with others" if start.linked else ""
+    linked *= facts.kind != "labelled texts"  # each is the positive of another
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
     yield f"{chose} for {facts.records:,} {kind}{linked}:"
     if start.labels:
         yield f"  {LABELS}: the pairs have only {start.labels:,} different first texts"
+    if start.chance:
+        yield f"  {CHANCE[facts.kind]}"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
@@ -134,8 +139,6 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     why = "no loss was measured before training, so these are the values for much to learn"
     if before is not None:
         why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} or more is much)"
-    if facts.start.chance:
-        why = f"{CHANCE} (InfoNCE before training: {before:.2f})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest = limit_of(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
@@ -278,6 +281,9 @@ def _watched(facts: Facts, settings: TrainSettings, *, few: bool = False) -> lis
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
         ends.append(Choice("prefer", prefer, why))
+    if facts.kind == "labelled texts" and settings.dev in (None, "auto"):
+        several = "many texts have the label of a query, and this score counts all of the first ten"
+        ends.append(Choice("dev_metric", "ndcg@10", several))
     if given:
         return ends
     return [Choice("dev", "auto", why), Choice("holdout", round(facts.split.share, 4), why), *ends]

@@ -18,6 +18,7 @@ from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import LEAST, MOST, USABLE, dev_metric_of_file, usable
 from isotrope.evaluation.retrieval import own_prompts
+from isotrope.evaluation.sts import spearman
 from isotrope.paradigm import registry
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
@@ -31,11 +32,16 @@ BATCH = 64
 TEMPERATURE = 0.05
 """Temperature of the loss before training, and of the training."""
 
-CHANCE = (
-    "check the data: before training, other texts are as similar as the text of a pair, which is "
-    "chance level. Are rows or labels mixed up, or can the encoder not read the language?"
-)
-"""What to print of pairs at chance level."""
+_OR = "mixed up, or can the encoder not read the language?"
+CHANCE = {
+    "pairs": "check the data: before training, other texts are as similar as the text of a pair, "
+    f"which is chance level. Are rows {_OR}",
+    "labelled texts": "check the labels: before training, texts of the same label are no more "
+    f"similar than others, which is chance level. This is usual for sentiment. Or are labels {_OR}",
+    "scored pairs": "check the scores: before training, pairs with higher scores are no more "
+    f"similar, which is chance level. Do high scores mean a large distance, are rows {_OR}",
+}
+"""What to print of data at chance level, by the kind of rows."""
 
 LABELS = "if the first texts are labels, put a line label<TAB>text above them"
 """What to print of pairs with few different first texts."""
@@ -54,7 +60,7 @@ class Start:
 
     linked: float = 0.0  # share of the pairs that have a text in common with another pair
     loss: float | None = None  # InfoNCE; None if it was not measured
-    chance: bool = False  # whether positives are no more similar to anchors than other texts
+    chance: bool = False  # whether similarities do not show which texts belong together
     labels: int = 0  # number of different first texts, if these may be labels; otherwise 0
 
 
@@ -81,7 +87,7 @@ class Facts:
     scoring: float  # time of one dev score and its losses of held-out records
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
-    scored: bool  # whether the pairs have scores
+    kind: str  # texts, pairs, scored pairs or labelled texts
 
 
 def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
@@ -93,15 +99,14 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     for record in islice(reading := records_of(settings, name), _RECORDS):
         seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
     found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
-    columns, scored = min(3, max(map(len, seen))), reading.kind == "scored pairs"
+    columns, kind = min(3, max(map(len, seen))), reading.kind
     start = Start()
     if columns > 1:
-        start = _before(settings, encoder, pairs, until, compared=not scored)
+        start = _before(settings, encoder, pairs, until, scored=kind == "scored pairs")
         firsts = len({first for first, *_ in pairs})
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
-    known = reading.kind == "labelled texts"
-    split = _split(settings, found, len(pairs), start, known=known)
+    split = _split(settings, found, len(pairs), start, kind)
     seconds, scoring, tokens = 0.0, 0.0, np.ones(1)
     if settings.minutes:
         views: Views = "dropout" if columns == 1 else "pairs"
@@ -125,7 +130,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         scoring,
         spent=time.monotonic() - began,
         tokens=tokens,
-        scored=scored,
+        kind=kind,
     )
 
 
@@ -135,28 +140,44 @@ def _before(
     pairs: _Pairs,
     until: float,
     *,
-    compared: bool,
+    scored: bool,
 ) -> Start:
     """Return the facts on pairs before training."""
     own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(own, np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     linked = float(sizes[sizes > 1].sum() / len(pairs))
-    if not compared:
-        return Start(linked)
-    if len(sizes) == 1 < len(pairs) and max(map(len, (r.texts for r in pairs.values()))) == 2:
+    if (
+        not scored
+        and len(sizes) == 1 < len(pairs)
+        and max(map(len, (r.texts for r in pairs.values()))) == 2
+    ):
         raise InputError(ONE_GROUP.format(len(pairs)))
     rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
     first, prompts = list(pairs.values()), _prompts(settings, encoder)
-    records = (first[row].texts for row in rows)
-    looked_at = [[p + t for p, t in zip(prompts, r, strict=False)] for r in records]
+    if scored:  # the query prompt is put before both texts
+        prompts = [prompts[0]] * 2
+    records = [first[row] for row in rows]
+    looked_at = [[p + t for p, t in zip(prompts, r.texts, strict=False)] for r in records]
+    if scored:
+        scores = np.array([record.scores[0] for record in records])
+        return Start(linked, chance=_unordered(looked_at, scores, encoder))
     return Start(linked, *_loss(looked_at, groups[rows], encoder, until))
 
 
+def _unordered(
+    pairs: Sequence[Sequence[str]], scores: np.ndarray, encoder: SentenceEncoder
+) -> bool:
+    """Return whether Spearman's correlation of cosines and scores is within two errors of 0."""
+    a, b = (torch.from_numpy(encoder.encode([pair[side] for pair in pairs])) for side in (0, 1))
+    cosines = torch.nn.functional.cosine_similarity(a, b).numpy()
+    return spearman(cosines, scores) <= 2 / math.sqrt(len(pairs))
+
+
 def _split(
-    settings: TrainSettings, found: Sequence[Record], pairs: int, start: Start, *, known: bool
+    settings: TrainSettings, found: Sequence[Record], pairs: int, start: Start, kind: str
 ) -> Split:
-    """Return the held-out records; labelled texts (``known``) are apart."""
+    """Return the held-out records; labelled texts are apart."""
     chosen = not {"dev", "holdout"} & settings.model_fields_set
     share = _share(pairs, start) if chosen else settings.held_out
     views: Views = "dropout" if len(found[0].texts) == 1 else "pairs"
@@ -175,11 +196,12 @@ def _split(
         enough &= share * able >= FEWEST
         held = held if enough else []
         if start.chance and not enough:
+            labels = f"{LABELS}; if not, " * bool(start.labels)
             raise InputError(
-                f"{f'{LABELS}; if not, ' * bool(start.labels)}{CHANCE} A training may do harm, "
-                f"and {lacks} to hold some out and find out. To train anyway, use `--holdout 0`"
+                f"{labels}{CHANCE[kind]} A training may do harm, and {lacks} to hold some out and "
+                "find out. To train anyway, use `--holdout 0`"
             )
-    apart = views == "dropout" or together is not None or known
+    apart = views == "dropout" or together is not None or kind == "labelled texts"
     return Split(held, share if enough else 0.0, apart, lacks)
 
 

@@ -479,7 +479,7 @@ CHOSEN = frozenset(
     (
         *("objective", "loss", "head", "max_length", "query_prompt", "passage_prompt", "dev"),
         *("holdout", "eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
-        *("prefer", "refit", "log_every"),
+        *("prefer", "refit", "log_every", "dev_metric"),
     )
 )
 """The settings that ``--recipe auto`` chooses if they are missing; the help says so."""
