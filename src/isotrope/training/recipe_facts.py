@@ -41,10 +41,10 @@ CHANCE = {
     "scored pairs": "check the scores: before training, pairs with higher scores are no more "
     f"similar, which is chance level. Do high scores mean a large distance, are rows {_OR}",
 }
-"""What to print of data at chance level, by the kind of rows."""
+"""Message on data at chance level, by the kind of rows."""
 
 LABELS = "if the first texts are labels, put a line label<TAB>text above them"
-"""What to print of pairs with few different first texts."""
+"""Message on pairs with few different first texts."""
 
 _WANTED, _MOST = 100, 1_000  # fewest (within 15%) and most records to hold out
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
