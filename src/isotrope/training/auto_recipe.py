@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from isotrope.core.progress import showing
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
 from isotrope.encoders.sentence import SentenceEncoder
@@ -82,7 +83,8 @@ def with_recipe(
     encoder = encoder_of(settings)
     say = warn if lines or settings.progress else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
-    facts = facts_of(encoder, settings)
+    with showing(show=lines or settings.progress):
+        facts = facts_of(encoder, settings)
     scored = facts.kind == "scored pairs"
     rule = _for_scores if scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # the choice includes what is given
@@ -210,16 +212,13 @@ def _epoch(facts: Facts, settings: TrainSettings, length: int) -> float:
     return step * _steps_per_epoch(facts, settings)
 
 
-def _advice(epochs: float, wanted: float, facts: Facts, settings: TrainSettings, fits: str) -> str:
-    """Return how many minutes suffice; "" if a longer training would hardly differ."""
-    if epochs >= _NEARLY * wanted:
-        return ""
+def _enough(wanted: float, facts: Facts, settings: TrainSettings) -> int:
+    """Return how many minutes suffice for the epochs that are wanted, and a second training."""
     steps = wanted * _epoch(facts, settings, int(facts.tokens.max()))
     alone = (steps + facts.spent + 2 * facts.scoring) / 60 / _PLANNED
     second = facts.columns > 1 and _twice(facts, settings)
     twice = steps / 60 / SECOND if second else 0.0
-    most = math.ceil(max(alone, twice))
-    return f"train longer, with about `--minutes {most}`, which has time for all: {fits}"
+    return math.ceil(max(alone, twice))
 
 
 def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:
@@ -239,8 +238,11 @@ def _until(
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
     second = "" if facts.columns == 1 else ", and for no second training"
     fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
+    short = ""
+    if epochs < _NEARLY * wanted:
+        fits += f"; about `--minutes {_enough(wanted, facts, settings)}` has time for all"
+        short = f"train longer: {fits}"
     why = f"{why}; {fits}" if fits else why
-    short = _advice(epochs, wanted, facts, settings, fits)
     if most is None:
         return steps, whole, Choice("epochs", epochs, why, short)
     steps = most if whole else steps

@@ -91,4 +91,5 @@ class Progress:
         both = " for both trainings" if self._twice else ""
         still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 1 else ""
         self._told, self._newest = time.monotonic(), step
-        warn(f"step {step:,} of {self.steps:,}: {', '.join(filter(None, (state, still)))}")
+        told = ", ".join(filter(None, (state, still)))
+        warn(f"step {step:,} of {self.steps:,}{told and f': {told}'}")

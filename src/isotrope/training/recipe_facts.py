@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import bar, showing
 from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
@@ -96,8 +97,10 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     until = began + 60 * _MEASURING * (settings.minutes or math.inf)
     seen: dict[tuple[int, ...], Record] = {}
     (name,) = settings.datasets
-    for record in islice(reading := records_of(settings, name), _RECORDS):
-        seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
+    with bar(None, "read", "records") as done:
+        for record in islice(reading := records_of(settings, name), _RECORDS):
+            seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
+            done(1)
     found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
     columns, kind = min(3, max(map(len, seen))), reading.kind
     start = Start()
@@ -271,21 +274,23 @@ def _loss(
     objective = registry.build("infonce", {"temperature": TEMPERATURE})
     found: list[float] = []
     passed: list[float] = []  # share of the negatives that are less similar, for each anchor
-    for start in range(0, max(1, len(pairs) - BATCH + 1), BATCH):
-        part = slice(start, start + BATCH)
-        own = torch.from_numpy(groups[part])
-        if len(own.unique()) > 1 and (not found or time.monotonic() < until):
-            views = [
-                torch.from_numpy(encoder.encode([pair[side] for pair in pairs[part]]))
-                for side in (0, 1)
-            ]
-            loss = float(objective(*views, groups=own))
-            found.append(loss * math.log(BATCH) / math.log(len(own)))
-            a, b = map(torch.nn.functional.normalize, views)
-            scores = a @ b.T
-            less = (1 + (scores.diag()[:, None] - scores).sign()) / 2
-            others = own[:, None] != own
-            passed += ((less * others).sum(1) / others.sum(1))[others.any(1)].tolist()
+    with bar(len(pairs), "measure", "pairs") as done, showing(show=False):
+        for start in range(0, max(1, len(pairs) - BATCH + 1), BATCH):
+            part = slice(start, start + BATCH)
+            own = torch.from_numpy(groups[part])
+            done(len(own))
+            if len(own.unique()) > 1 and (not found or time.monotonic() < until):
+                views = [
+                    torch.from_numpy(encoder.encode([pair[side] for pair in pairs[part]]))
+                    for side in (0, 1)
+                ]
+                loss = float(objective(*views, groups=own))
+                found.append(loss * math.log(BATCH) / math.log(len(own)))
+                a, b = map(torch.nn.functional.normalize, views)
+                scores = a @ b.T
+                less = (1 + (scores.diag()[:, None] - scores).sign()) / 2
+                others = own[:, None] != own
+                passed += ((less * others).sum(1) / others.sum(1))[others.any(1)].tolist()
     if not found:
         return None, False
     errors = 2 * np.std(passed) / math.sqrt(len(passed))

@@ -153,11 +153,12 @@ def stop_message(outcome: Outcome) -> str:
 def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     """Return the message of the command line about a finished run."""
     metrics, output = outcome.result.metrics, outcome.output
+    steps = f"{metrics['steps']} step{'s' * (metrics['steps'] != 1)}"
     second = outcome.result.details.get("refit")
     twice = f" and {second['seconds']:.0f} s for the second training" if second else ""
     return (
         f"{outcome.result.details['verdict']}\n{notes}"
-        f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{twice}{speed}\n"
+        f"{steps}, {metrics['seconds']:.0f} s{twice}{speed}\n"
         f"model:  {output / 'model'}\n"
         f"report: isotrope report {shlex.quote(str(output))}"
     )
