@@ -565,3 +565,13 @@ def test_a_txt_file_is_single_texts_for_the_recipe_and_for_the_training(
     reading = records_of(found, "")
     assert {len(record.texts) for record in reading} == {1}
     assert "if they separate columns, name it .tsv" in str(reading)
+
+
+def test_rows_of_a_group_are_not_said_to_share_a_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    lines = (f"{a},{b},{i // 2}\n" for i, (a, b) in enumerate(pairs(30)))
+    path.write_text("anchor,positive,label\n" + "".join(lines))
+    chosen(path, tmp_path / "run", groups="label")
+    assert "100% of which share a text or group with others" in capsys.readouterr().err

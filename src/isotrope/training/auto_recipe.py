@@ -95,19 +95,20 @@ def with_recipe(
         or (choice.name in LIMITED and choice.value < getattr(settings, choice.name))
     ]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
-    for line in _explained(facts, made):
+    for line in _explained(facts, made, settings):
         say(line)
     short = next((c.short for c in made if c.name in LIMITED), "")
     return chosen, short
 
 
-def _explained(facts: Facts, made: Sequence[Choice]) -> Iterator[str]:
+def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
     named_so = facts.kind in ("scored pairs", "labelled texts")
     kind = facts.kind if named_so else kinds[facts.columns]
     start = facts.start
-    linked = f", {start.linked:.0%} of which share a text with others" if start.linked else ""
+    shared = "text" if settings.groups is None else "text or group"
+    linked = f", {start.linked:.0%} of which share a {shared} with others" if start.linked else ""
     linked *= facts.kind != "labelled texts"  # each is the positive of another
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
     yield f"{chose} for {facts.records:,} {kind}{linked}:"
