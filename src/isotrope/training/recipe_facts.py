@@ -27,11 +27,7 @@ from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
 T = TypeVar("T")
 _Pairs = Mapping[tuple[int, ...], Record]  # by the hashes of their texts
 
-BATCH = 64
-"""Batch size, if the data suffice."""
-
-TEMPERATURE = 0.05
-"""Temperature of the loss before training, and of the training."""
+BATCH, TEMPERATURE = 64, 0.05  # of the training and of the loss before it, if the data suffice
 
 _OR = "mixed up, or can the encoder not read the language?"
 CHANCE = {
@@ -150,11 +146,8 @@ def _before(
     groups = joined_groups(np.array(own, np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     linked = float(sizes[sizes > 1].sum() / len(pairs))
-    if (
-        not scored
-        and len(sizes) == 1 < len(pairs)
-        and max(map(len, (r.texts for r in pairs.values()))) == 2
-    ):
+    alone = not scored and len(sizes) == 1 < len(pairs)
+    if alone and max(len(record.texts) for record in pairs.values()) == 2:
         raise InputError(ONE_GROUP.format(len(pairs)))
     rows = np.random.default_rng(0).permutation(len(pairs))[:_LOOKED_AT]
     first, prompts = list(pairs.values()), _prompts(settings, encoder)
