@@ -31,14 +31,11 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_scores, cell_texts, mark, missing, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
-from isotrope.data.text.repeats import hash64, near_identical
 
 _OTHERS = (
     *("query positive", "question positive", "query passage", "query document", "query answer"),
@@ -437,16 +434,14 @@ def read(
 
     ``data`` is a data frame, a data set, a list of records, or a list of paths and hub names.
     """
+    names = [str(column) for column in columns or ()]
+    how = (names, groups, streaming, paired, scored, choose, tabs)
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
-        names = [str(column) for column in columns or ()]
-        return Reading([table_of(data)], names, groups, streaming, paired, scored, choose, tabs)
+        return Reading([table_of(data)], *how)
     if not data:
         raise InputError("name at least one file or folder with text; none is named")
     files, others = files_of(data)
-    return Reading(
-        *(files, list(columns or ()), groups, streaming, paired, scored, choose, tabs),
-        other_files=others,
-    )
+    return Reading(files, *how, other_files=others)
 
 
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
@@ -463,6 +458,10 @@ def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
     No text is in a pair with a held-out anchor and in one with another anchor. The only held-out
     text of a label becomes a positive of the others, unless it has other labels, too.
     """
+    import numpy as np
+
+    from isotrope.data.text.repeats import hash64, near_identical
+
     first: dict[tuple[str, bool], Record] = {}
     before: dict[tuple[str, bool], Record] = {}
     hashes = array("Q")  # 8 bytes for each text

@@ -21,9 +21,9 @@ Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
 
 ONE_GROUP = (
-    "give records with several labels, groups and texts: all {:,} records are in one group, "
-    "because they share their label, their value of `--groups` or a text, so no record has a "
-    "negative. To train on single texts, choose one column with `--columns`"
+    "give several labels and texts, or name a column with several values in `--groups`: all {:,} "
+    "records are in one group, as they share their label, their value of `--groups` or a text, so "
+    "none has a negative. To train on single texts, choose one column with `--columns`"
 )
 
 
