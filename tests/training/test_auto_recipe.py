@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -575,3 +576,14 @@ def test_rows_of_a_group_are_not_said_to_share_a_text(
     path.write_text("anchor,positive,label\n" + "".join(lines))
     chosen(path, tmp_path / "run", groups="label")
     assert "100% of which share a text or group with others" in capsys.readouterr().err
+
+
+def test_nothing_is_measured_if_a_configuration_has_all_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = chosen(file_of(pairs(100), tmp_path), tmp_path / "run")
+    capsys.readouterr()
+    again = TrainSettings.read(yaml.safe_load(begun.to_yaml()))
+    assert with_recipe(again, resume=False) == (again, "")
+    assert again == begun
+    assert "choosing settings" not in capsys.readouterr().err

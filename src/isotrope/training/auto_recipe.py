@@ -33,7 +33,7 @@ from isotrope.training.recipe_facts import (
     limit_of,
 )
 from isotrope.training.refit import SECOND, without_mean
-from isotrope.training.settings import LIMITED, TrainSettings
+from isotrope.training.settings import CHOSEN, LIMITED, TrainSettings
 from isotrope.training.text_encoder import encoder_of
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
@@ -78,7 +78,8 @@ def with_recipe(
             )
         return settings, ""
     check_folder(Path(settings.output), settings, resume=resume)
-    if RunFolder(settings.output).config.is_file():  # a resumed run keeps its settings
+    left = [n for n in CHOSEN - given if getattr(settings, n) is not None or settings.minutes]
+    if not left or RunFolder(settings.output).config.is_file():  # a resumed run keeps its own
         return settings, ""
     encoder = encoder_of(settings)
     say = warn if lines or settings.progress else lambda line: None

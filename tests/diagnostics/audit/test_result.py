@@ -49,8 +49,8 @@ def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
 def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     audit = audited(InfoNCE(), suspect=9.0)
     assert list(audit.advice()) == [
-        "Check the data at the lines 4: the two texts of such a row may not belong together. "
-        "cleaned.jsonl leaves these rows out."
+        "Check the data at the lines 4: the two texts of such a row may not belong together, or "
+        "be a hard pair to keep. cleaned.jsonl leaves these rows out."
     ]
     audit = replace(audit, found={**audit.found, "cut": np.arange(50)})
     assert list(audit.advice())[1] == (

@@ -139,8 +139,8 @@ class TextAudit(Audit):
         if len(linked := self._linked()):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
-                f"others ({len(linked):,} groups of up to {linked.max():,}); `isotrope train` "
-                "does not push them apart, except those that only a long chain links."
+                f"others ({len(linked):,} groups of up to {linked.max():,}). `isotrope train` "
+                "does not push them apart, unless the chain of rows between them is long."
             )
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
@@ -174,7 +174,7 @@ class TextAudit(Audit):
         found, n = self.found, len(self.rows)
         if len(found["apart"]):
             single = "dropout changes such a text more than another text differs from it"
-            pair = "the two texts of such a row may not belong together"
+            pair = "the two texts of such a row may not belong together, or be a hard pair to keep"
             yield (
                 f"Check {self.rows.name} at the lines {self._some(found['apart'])}: "
                 f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl leaves these rows out."
