@@ -52,7 +52,7 @@ The score of a run is dev_best for text (the best dev score, step 0 included) an
 images; --metric selects another number of result.json. Every trial is trained with three seeds; the
 score of the trial is the mean over the seeds. With one seed (--seeds 0), a sweep takes a third of
 the time. No trial is named the best if the difference to another trial, or to the model before
-training, may be luck (Tukey's range test over the seeds, 5%).
+training, may be luck (Tukey's range test over the seeds at level 0.05).
 
 Every run is an ordinary run folder in DIR/runs; `isotrope report DIR/runs/*` compares the runs. To
 continue a stopped sweep, or to add values, seeds or trials, repeat the command; finished runs are

@@ -458,10 +458,10 @@ def _collapsed(subject: _Subject) -> Iterator[Check]:
         for kind, x in zip(("anchors", "positives", "negatives"), gradients, strict=False):
             if rows := (~x.isfinite()).any(dim=1).nonzero().flatten().tolist():
                 bad.append(f"the gradient of the {kind} is not finite in rows {rows}")
-        outcome = (
-            f"{'value' if not value.isfinite() else 'gradient'} not finite" if bad else "finite"
-        )
-        yield Check(name, 1, outcome, passed=not bad, means=", ".join(bad))
+        what = "gradient" if value.isfinite() else "value"
+        outcome = f"{what} not finite" if bad else "finite"
+        remedy = "keep it finite, for example by a lower bound on norms: " * bool(bad)
+        yield Check(name, 1, outcome, passed=not bad, means=remedy + ", ".join(bad))
 
 
 def _compared(
