@@ -158,6 +158,14 @@ def test_sweep(outcome: Any, tmp_path: Path) -> None:
     del options["progress"]
     found = isotrope.sweep(texts, vary={"learning_rate": [1e-5, 1e-4], "head": ["none"]}, **options)
     assert found.kind == "sweep"
+    assert found.details["best"] is found.details["best_command"] is None
+    assert "no difference beyond noise" in found.details["noise"]
+    found = isotrope.sweep(
+        texts,
+        vary={"learning_rate": [1e-5, 1e-4], "head": ["none"]},
+        metric="seconds",
+        **options,
+    )
     assert set(found.details["best"]) == {"learning-rate", "head"}
     assert (tmp_path / "sweep" / "sweep.svg").is_file()
     command = found.details["best_command"]

@@ -191,11 +191,11 @@ def sweep(
 
     Returns:
         A Result of kind ``sweep``: ``details["best"]`` is a dict of the best values, and
-        ``details["best_command"]`` is the command that trains with these values.
+        ``details["best_command"]`` is the command that trains with these values. Both are None if
+        noise hides the best trial; ``details["noise"]`` says why.
 
     Raises:
-        InputError: A setting or the data are wrong; then nothing is trained. Or the trainings have
-            ended, and no trial has a score.
+        InputError: A setting or the data are wrong, or no trial has a score after its training.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):
@@ -212,7 +212,7 @@ def sweep(
     spec = plan(runs, by_name({positional: paths, **settings}), chosen)
     trials = run(spec, report)
     result = as_result(spec, trials)
-    if result.details["best"] is None:
+    if all(trial.score is None for trial in trials):
         failures = [why for trial in trials for why in trial.failures]
         why = f"; a run failed: {failures[0]}" if failures else ""
         raise InputError(f"choose other values or another metric: no trial has a score{why}")

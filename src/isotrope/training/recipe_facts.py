@@ -52,7 +52,7 @@ _PER_LABEL = 10  # pairs for each different first text from which first texts ma
 
 
 @dataclass(frozen=True)
-class Start:
+class PairFacts:
     """The facts on pairs that were measured before training."""
 
     linked: float = 0.0  # share of the pairs that have a text in common with another pair
@@ -78,7 +78,7 @@ class Facts:
     records: int  # number of different records; a pair has one for each of its negatives
     columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
     trained: int  # number of records that are not held out
-    start: Start
+    start: PairFacts
     split: Split
     seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
     scoring: float  # time of one dev score and its losses of held-out records
@@ -99,7 +99,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
             done(1)
     found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
     columns, kind = min(3, max(map(len, seen))), reading.kind
-    start = Start()
+    start = PairFacts()
     if columns > 1:
         start = _before(settings, encoder, pairs, until, scored=kind == "scored pairs")
         firsts = len({first for first, *_ in pairs})
@@ -140,7 +140,7 @@ def _before(
     until: float,
     *,
     scored: bool,
-) -> Start:
+) -> PairFacts:
     """Return the facts on pairs before training."""
     own = [(*key, group_mark(r.group, r.texts[0])) for key, r in pairs.items()]
     groups = joined_groups(np.array(own, np.uint64))
@@ -157,8 +157,8 @@ def _before(
     looked_at = [[p + t for p, t in zip(prompts, r.texts, strict=False)] for r in records]
     if scored:
         scores = np.array([record.scores[0] for record in records])
-        return Start(linked, chance=_unordered(looked_at, scores, encoder))
-    return Start(linked, *_loss(looked_at, groups[rows], encoder, until))
+        return PairFacts(linked, chance=_unordered(looked_at, scores, encoder))
+    return PairFacts(linked, *_loss(looked_at, groups[rows], encoder, until))
 
 
 def _unordered(
@@ -171,7 +171,7 @@ def _unordered(
 
 
 def _split(
-    settings: TrainSettings, found: Sequence[Record], pairs: int, start: Start, kind: str
+    settings: TrainSettings, found: Sequence[Record], pairs: int, start: PairFacts, kind: str
 ) -> Split:
     """Return the held-out records; labelled texts are apart."""
     chosen = not {"dev", "holdout"} & settings.model_fields_set
@@ -242,7 +242,7 @@ def _seconds(
     return float(np.median(took)) / len(few)
 
 
-def _share(records: int, start: Start) -> float:
+def _share(records: int, start: PairFacts) -> float:
     """Return the share to hold out: 100 records or 2%, but at most 15% and 1,000 records.
 
     At chance level, up to 40% are held out: without a score, such a training may do harm.

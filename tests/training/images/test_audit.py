@@ -31,7 +31,7 @@ def test_the_views_are_those_of_the_first_step(pictures: Path, method: str) -> N
         {"data": str(pictures), "output": "none", "method": method, "batch_size": 24}
     )
     task = prepare(settings, encoder(batch_norm=True))
-    embedded, _ = _first_views(task, progress=False)
+    embedded, _ = _first_views(task)
     again = prepare(settings, encoder(batch_norm=True))
     batch: ImageBatch = again.batches.at(0)
     torch.manual_seed(0)
@@ -50,7 +50,7 @@ def test_each_picture_is_seen_once_in_batches_of_the_size_of_training(pictures: 
     task, sizes = prepare(settings, encoder(batch_norm=True)), []
     crops = task.module.crops
     task.module.crops = lambda batch: (sizes.append(batch.size), crops(batch))[1]  # type: ignore[method-assign]
-    embedded, marks = _first_views(task, progress=False)
+    embedded, marks = _first_views(task)
     assert sizes == [12, 12]
     assert len(embedded) == 24
     assert marks[19] == marks[4]
