@@ -90,8 +90,6 @@ FAMILY = {
 NOT_EXAMINED = {
     ("sentence_transformer", "AnglELoss"),
     ("sentence_transformer", "CoSENTLoss"),
-    ("sentence_transformer", "ContrastiveLoss"),
-    ("sentence_transformer", "CosineSimilarityLoss"),
     ("sentence_transformer", "DistillKLDivLoss"),
     ("sentence_transformer", "DenoisingAutoEncoderLoss"),
     ("sentence_transformer", "EmbedDistillLoss"),
@@ -101,7 +99,6 @@ NOT_EXAMINED = {
     ("sentence_transformer", "OnlineContrastiveLoss"),
     ("sentence_transformer", "SoftmaxLoss"),
     ("sparse_encoder", "SparseAnglELoss"),
-    ("sparse_encoder", "SparseCosineSimilarityLoss"),
     ("sparse_encoder", "SparseDistillKLDivLoss"),
     ("sparse_encoder", "SparseMSELoss"),
     ("sparse_encoder", "SparseMarginMSELoss"),

@@ -75,7 +75,7 @@ def test_a_sweep_tries_it_beside_numbers(
     own = {k: v for k, v in given.items() if k not in ("output", "seed", "progress", "files")}
     own |= {"objective_settings": {}, "max_steps": 1}
     vary = {"objective.temperature": ["auto", 0.9]}
-    shared = {"vary": vary, "seeds": (7,), "metric": "loss", "output": tmp_path / "sweep"}
+    shared = {"vary": vary, "seeds": (7,), "metric": "seconds", "output": tmp_path / "sweep"}
     with pytest.raises(InputError, match=r"add head=.none., or give a number"):
         isotrope.sweep(file, **shared, **{**own, "head": "mlp"})
     assert not (tmp_path / "sweep" / "runs").exists()
