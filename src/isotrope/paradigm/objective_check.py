@@ -71,7 +71,8 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
     name, more = "formula = components (autograd, float64)", "the same, more negatives and groups"
     yield _entries(name, proof.double_entry, _both(with_terms), batches)
-    yield _entries("the same, with other numbers", proof.double_entry, _both(others), few)
+    if others:
+        yield _entries("the same, with other numbers", proof.double_entry, _both(others), few)
     yield _entries(more, proof.extended_entry, _both(with_terms), few, proof.unaware)
     yield from _roles(with_terms + others)
     yield _used(cls)

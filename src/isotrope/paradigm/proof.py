@@ -88,11 +88,11 @@ def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
 
 def numbers(cls: type[Objective]) -> Iterator[dict[str, Any]]:
     """Yield settings with other numbers: one lower or higher, then all, with every choice."""
-    others = {field.name: _beside(cls, field.name) for field in fields(cls)}
-    others = {name: values for name, values in others.items() if values}
+    others = {f.name: found for f in fields(cls) if (found := _beside(cls, f.name))}
     yield from ({name: value} for name, values in others.items() for value in values)
     every = {name: values[-1] for name, values in others.items()}
-    yield from (s | every for s in settings(cls) if "preset" not in s and (s or len(every) > 1))
+    cases = [setting for setting in settings(cls) if every and "preset" not in setting]
+    yield from (setting | every for setting in cases if setting or len(every) > 1)
 
 
 def _beside(cls: type[Objective], name: str) -> list[float]:

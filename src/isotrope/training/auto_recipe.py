@@ -105,8 +105,7 @@ def with_recipe(
 def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) -> Iterator[str]:
     """Yield a line on the data, then a line for each reason with the flags that it explains."""
     kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
-    named_so = facts.kind in ("scored pairs", "labelled texts")
-    kind = facts.kind if named_so else kinds[facts.columns]
+    kind = facts.kind if facts.kind in ("scored pairs", "labelled texts") else kinds[facts.columns]
     start = facts.start
     shared = "text" if settings.groups is None else "text or group"
     linked = f", {start.linked:.0%} of which share a {shared} with others" if start.linked else ""
