@@ -204,6 +204,20 @@ def test_pairs_beyond_a_margin_are_judged_by_their_distances(noise: float, verdi
     assert watched(loss).diagnose().verdict == (verdict,)
 
 
+def test_a_step_moves_a_table_of_embeddings_of_which_it_changes_few_rows() -> None:
+    table, draws = torch.nn.Embedding(20_000, 16), torch.Generator().manual_seed(0)
+    optimizer, doctor = torch.optim.SGD(table.parameters(), lr=0.1), isotrope.Doctor(every=1)
+    for _ in range(4):
+        ids = torch.randint(0, 20_000, (2, 8), generator=draws)
+        anchors, positives = (torch.nn.functional.normalize(table(side)) for side in ids)
+        loss = torch.nn.functional.cross_entropy(anchors @ positives.T / 0.05, torch.arange(8))
+        doctor.observe(loss)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert doctor.anatomy.settings["moved"] is True
+
+
 @pytest.mark.parametrize(("rate", "moved"), [(0.05, True), (0.0, False)])
 def test_weights_that_never_move_are_seen_in_a_loop(rate: float, moved: bool) -> None:
     torch.manual_seed(0)

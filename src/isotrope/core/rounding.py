@@ -18,6 +18,13 @@ def exact(x: Tensor) -> Tensor:
     return x.float() if x.device.type in WITHOUT_FLOAT64 else x.double()
 
 
+def norm(x: Tensor) -> float:
+    """Return the norm of a tensor, or of the part that this process has, in little memory."""
+    own = x.to_local() if hasattr(x, "to_local") else x
+    wide = torch.float32 if x.device.type in WITHOUT_FLOAT64 else torch.float64
+    return float(torch.linalg.vector_norm(own, dtype=wide))
+
+
 def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the largest relative error to expect in a sum of ``terms`` products, at most 0.01.
 

@@ -19,6 +19,7 @@ from isotrope.core.files import write_text
 from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_lines
 from isotrope.core.result import json_text
+from isotrope.core.rounding import norm
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words
@@ -111,7 +112,7 @@ class Anatomy:
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
         self._taught = False
-        self._weights = dict[int, Tensor]()  # of the first measured steps
+        self._weights = dict[int, float]()  # norms of parameters at the first measured steps
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
 
@@ -248,9 +249,11 @@ class Anatomy:
         """Store in ``settings["moved"]`` whether any trained parameter has changed so far."""
         if self.settings.get("moved"):
             return
-        new = {key: x for r in readings for key, x in r.weights.items()}
+        # norms of whole parameters: a step changes few rows of a table of embeddings
+        some = {id(x): x.detach() for r in readings for x in r.weights if x.numel()}
+        new = {key: norm(x) for key, x in some.items()}
         if common := new.keys() & self._weights.keys():
-            self.settings["moved"] = not all(new[k].equal(self._weights[k]) for k in common)
+            self.settings["moved"] = any(new[k] != self._weights[k] for k in common)
         self._weights = new | self._weights
 
     def seen_again(self, texts: list[Tensor], step: int) -> None:

@@ -176,11 +176,10 @@ def texts_of(root: Node) -> list[Tensor]:
     return found
 
 
-def samples_of(root: Node) -> dict[int, Tensor]:
-    """Return some numbers of each trained parameter in a graph, by the id of the parameter."""
+def trained_by(root: Node) -> list[nn.Parameter]:
+    """Return the trained parameters in a graph."""
     leaves = (getattr(node, "variable", None) for node in _nodes_of(root))
-    some = [x for x in leaves if isinstance(x, nn.Parameter)]
-    return {id(x): x.detach().flatten()[:: 1 + x.numel() // 64].clone() for x in some}
+    return [x for x in leaves if isinstance(x, nn.Parameter)]
 
 
 def _nodes_of(root: Node) -> Iterator[Node]:

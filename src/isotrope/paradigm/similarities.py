@@ -42,10 +42,10 @@ from isotrope.paradigm.graph import (
     parameter_of,
     read_operands,
     rows_of,
-    samples_of,
     saved_of,
     shape_of,
     similarity_of,
+    trained_by,
     value_of,
 )
 from isotrope.paradigm.operands import tables
@@ -86,7 +86,7 @@ class GraphReading:
         rows: Number of anchors in the batch, or of all embeddings if the loss selects anchors.
         divisors: Numbers by which the loss was divided at the end, such as the number of batches
             whose gradients a trainer accumulates, or 1 over the scale of half precision.
-        weights: Some numbers of each trained parameter, by the id of the parameter.
+        weights: The trained parameters on which the loss depends.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class GraphReading:
         self.explained: float | None = None
         self.reason = ""
         self.error: Exception | None = None
-        self.divisors, self.weights = _divisors(root), samples_of(root)
+        self.divisors, self.weights = _divisors(root), trained_by(root)
         self._done, self._over, self._times = done, False, 1.0
         self._handles: list[Any] = []
         self._calls: list[tuple[Any, ...]] = []

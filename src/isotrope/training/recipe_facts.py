@@ -63,7 +63,7 @@ class PairFacts:
 
 @dataclass(frozen=True)
 class Split:
-    """The held-out records, and why there are none."""
+    """The held-out records; if there are none, also the reason."""
 
     texts: Sequence[Sequence[str]]
     share: float  # share of the records to hold out; 0 if too few can be ranked for a score

@@ -355,7 +355,7 @@ _UNREAD = {"unseen", "targets", "broken"}
 
 def _never_moved(case: RunEvidence) -> bool:
     rates = case.series("learning_rate")
-    # without a gradient, as of a loss of 0, no weight moves; then the reason for that is told
+    # a loss of 0 has no gradient, so no weight moves; another finding names this cause
     read = not any(loss.get("family") in _UNREAD for loss in case.losses)
     still = not any(rates) if rates else read and case.settings.get("moved") is False
     return still and len(rates or case.rows) >= _LOGGED_STEPS
