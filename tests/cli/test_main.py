@@ -1,13 +1,17 @@
 """The command as a whole: help, speed of help, errors, exit codes."""
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
+
+from .conftest import Ran
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "lightning", "sklearn", "scipy", "numpy"}
 
@@ -137,3 +141,22 @@ def test_a_closed_pipe_is_not_an_error() -> None:
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
+
+
+def test_a_slow_import_is_not_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Ran]
+) -> None:
+    (tmp_path / "slow_library.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("isotrope.cli.main._SILENT", 0.1)
+
+    class Slow:
+        spelling = str
+
+        def __call__(self, words: list[str]) -> int:
+            importlib.import_module("slow_library")
+            return 0
+
+    monkeypatch.setattr("isotrope.cli.command.load", lambda verb: Slow())
+    assert run("train").err == "loading libraries, such as torch and transformers\n"
+    assert run("train").err == ""  # loaded already

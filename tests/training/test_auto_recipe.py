@@ -11,7 +11,6 @@ import torch
 import yaml
 
 from isotrope.core.errors import InputError
-from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
@@ -21,7 +20,6 @@ from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training import recipe_facts
 from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.changes import (
-    advise_first,
     general_sentences,
     kept,
     next_step,
@@ -98,7 +96,7 @@ def test_what_is_given_stays(tmp_path: Path) -> None:
 def test_nothing_is_chosen_for(given: dict[str, Any], tmp_path: Path) -> None:
     path = file_of(pairs(30), tmp_path)
     settings = TrainSettings.read({"files": [str(path)], "output": str(tmp_path / "run"), **given})
-    assert with_recipe(settings, resume=False) == (settings, "")
+    assert with_recipe(settings, resume=False) == (settings, None)
 
 
 def test_every_choice_is_known_to_a_run_that_resumes(tmp_path: Path) -> None:
@@ -318,18 +316,11 @@ def test_a_larger_budget_trains_longer_and_then_twice(
     assert not own.refit
     assert "--minutes 0.0001 has time for" in capsys.readouterr().err
     given = {"files": [str(path)], "output": str(tmp_path / "run")}
-    notes = [
-        with_recipe(TrainSettings.read({**given, "minutes": m}), resume=False)[1]
-        for m in (1e-4, 1e4)
-    ]
-    assert notes[0].startswith("train longer: --minutes 0.0001 has time for")
-    assert notes[0].endswith("` has time for all")
-    assert notes[1] == ""
     begun = TrainSettings.read({**given, "minutes": 1e-4})
     Path(begun.output).mkdir()
     (Path(begun.output) / "config.yaml").write_text(begun.to_yaml())
     capsys.readouterr()
-    assert with_recipe(begun, resume=True) == (begun, "")  # a resumed run keeps what it chose
+    assert with_recipe(begun, resume=True) == (begun, None)  # a resumed run keeps what it chose
     assert capsys.readouterr().err == ""
     Path(begun.output, "config.yaml").unlink()
     assert (own.log_every, chosen(path, tmp_path / "run", epochs=80.0).log_every) == (1, 10)
@@ -371,15 +362,19 @@ def test_minutes_lower_the_epochs_and_steps_that_are_given(
             ({"max_steps": 900}, "of 900 steps"),
         ):
             settings = TrainSettings.read({**given, **limit})
-            found, advice = with_recipe(settings, resume=False)
+            found, plan = with_recipe(settings, resume=False)
             ((name, value),) = limit.items()
             assert 0 < getattr(found, name) < value
-            assert advice.startswith("train longer: --minutes 0.5 has time for ")
-            assert unit in advice
-            (enough,) = re.findall(r"about `--minutes (\d+)`", advice)
+            assert plan is not None
+            assert (plan.whole, plan.second) == ({name: value}, second)
+            said = capsys.readouterr().err
+            assert "--minutes 0.5 has time for " in said
+            assert unit in said
+            (enough,) = re.findall(r"about `--minutes (\d+)`", said)
             longer = TrainSettings.read({**given, **limit, "minutes": enough})
-            assert with_recipe(longer, resume=False)[1] == ""
-            assert ("second training" in advice) == second
+            assert getattr(with_recipe(longer, resume=False)[0], name) == value
+            assert "has time for" not in capsys.readouterr().err
+            assert ("second training" in said) == second
             Path(found.output).mkdir()
             (Path(found.output) / "config.yaml").write_text(found.to_yaml())
             again = as_begun(settings)
@@ -486,18 +481,11 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     few = replace(short, truncated_share=0.0)
     assert "or add pairs: 100 pairs are few" in next_step(few, 32, DevHistory("dev"), settings)
     assert "; then look for wrong pairs" in next_step(short, 512, DevHistory("dev"), settings)
-    result = Result(
-        "train", "run", {}, details={"next": next_step(few, 32, DevHistory("dev"), settings)}
-    )
-    advise_first(result, "train longer: why")
-    assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
-    result.details["next"] = next_step(short, 512, DevHistory("dev"), settings)
-    assert "--max-length 64" in result.details["next"]
-    advise_first(result, "train longer: why")
-    assert result.details["next"].startswith("next, train longer: why; then look for wrong pairs")
-    result.details["next"] = ""
-    advise_first(result, "train longer: why")
-    assert result.details["next"] == "next, train longer: why"
+    for report in (few, short):  # longer texts would take longer
+        advice = next_step(report, 512, DevHistory("dev"), settings, "train longer: why")
+        assert advice.startswith("next, train longer: why; then look for wrong pairs")
+    many = replace(few, kept=10_000)
+    assert next_step(many, 512, DevHistory("dev"), settings, "train longer") == "next, train longer"
     easy = DevHistory("dev", "trained")
     for step in (0, 8):
         easy.add(step, DevEvaluation(95.0, np.array([1.0, 0.9, 1.0, 0.9])))
@@ -584,6 +572,6 @@ def test_nothing_is_measured_if_a_configuration_has_all_settings(
     begun = chosen(file_of(pairs(100), tmp_path), tmp_path / "run")
     capsys.readouterr()
     again = TrainSettings.read(yaml.safe_load(begun.to_yaml()))
-    assert with_recipe(again, resume=False) == (again, "")
+    assert with_recipe(again, resume=False) == (again, None)
     assert again == begun
     assert "choosing settings" not in capsys.readouterr().err

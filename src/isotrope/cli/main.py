@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -40,6 +41,7 @@ VERBS = {
 }
 
 _LONGEST = 2000  # characters of a message, because a name in it may be very long
+_SILENT = 5.0  # seconds after which a line says that libraries are still being loaded
 
 EXAMPLES = """\
 examples:
@@ -93,9 +95,20 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
         raise InputError(unknown("unknown command", verb, VERBS))
     from isotrope.cli.command import load
 
+    timer = threading.Timer(_SILENT, _say_loading)
+    timer.daemon = True
+    timer.start()
+    stack.callback(timer.cancel)
     command = load(verb)
     stack.enter_context(spelled(command.spelling))
     return command(rest)
+
+
+def _say_loading() -> None:
+    """Print a line if modules are still being imported."""
+    specs = [getattr(module, "__spec__", None) for module in [*sys.modules.values()]]
+    if any(getattr(spec, "_initializing", False) for spec in specs):
+        print("loading libraries, such as torch and transformers", file=sys.stderr, flush=True)
 
 
 def _completion(shell: str, root: Parser) -> str:

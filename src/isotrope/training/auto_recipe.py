@@ -7,7 +7,7 @@ In our trials (docs/LOG.md), the mean of the original and the trained weights sc
 as the trained weights and forgot less. Held-out records decide only which model is saved.
 """
 
-import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -32,16 +32,13 @@ from isotrope.training.recipe_facts import (
     facts_of,
     limit_of,
 )
-from isotrope.training.refit import SECOND, without_mean
+from isotrope.training.refit import without_mean
 from isotrope.training.settings import CHOSEN, LIMITED, TrainSettings
 from isotrope.training.text_encoder import encoder_of
+from isotrope.training.time_limit import NEARLY, PLANNED, TimeLimit, minutes_for, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _SHORTEST = 64  # tokens to which --minutes may shorten texts, so that an epoch is possible
-_ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
-_PLANNED = 0.9  # share of --minutes for reading, steps and scores; the rest: imports and saving
-_NEARLY = 0.8  # share of the epochs from which a longer training would hardly differ
-_FEW = 10  # steps; after fewer, the trained model must be better to be saved
 _REJECTED = {"best": "not better, because so few steps change little,"}  # by --prefer
 _REJECTED |= {"original": "not better by more than two standard errors"}
 _REJECTED |= {"trained": "worse by more than two standard errors"}
@@ -56,16 +53,16 @@ class Choice:
     name: str
     value: Any
     why: str  # choices with the same reason are printed on one line
-    short: str = ""  # advice on a training for which ``--minutes`` has no time
 
 
 def with_recipe(
     settings: TrainSettings, *, resume: bool, lines: bool = True
-) -> tuple[TrainSettings, str]:
+) -> tuple[TrainSettings, TimeLimit | None]:
     """Choose the settings that are not given; with ``lines`` or progress, print the choices.
 
-    Returns: All settings, and advice for the next training, which is empty if time sufficed.
+    Returns: All settings, and the plan with which a run with ``--minutes`` corrects its steps.
     """
+    began = time.time()
     given = settings.model_fields_set
     planned = recipe_applies(settings)
     settings.check_used(warn, planned=planned)
@@ -76,11 +73,11 @@ def with_recipe(
                 f"length limit ({settings.max_length} tokens) and head ({settings.head}): these "
                 "are SimCSE's values, or your own. --recipe auto chooses nothing in this run"
             )
-        return settings, ""
+        return settings, None
     check_folder(Path(settings.output), settings, resume=resume)
     left = [n for n in CHOSEN - given if getattr(settings, n) is not None or settings.minutes]
     if not left or RunFolder(settings.output).config.is_file():  # a resumed run keeps its own
-        return settings, ""
+        return settings, None
     encoder = encoder_of(settings)
     say = warn if lines or settings.progress else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
@@ -98,8 +95,23 @@ def with_recipe(
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
     for line in _explained(facts, made, settings):
         say(line)
-    short = next((c.short for c in made if c.name in LIMITED), "")
-    return chosen, short
+    if settings.minutes is None:
+        return chosen, None
+    whole = settings.model_copy(update={"minutes": None})
+    wanted = {choice.name: choice.value for choice in rule(facts, encoder, whole)}
+    lengths = [wanted["max_length"], chosen.max_length]
+    tokens = [float(np.minimum(facts.tokens, length).sum()) for length in lengths]
+    derived = {"prefer"} & wanted.keys() - given if chosen.prefer != "original" else set[str]()
+    if facts.columns > 1 and "log_every" not in given:
+        derived.add("log_every")
+    return chosen, TimeLimit(
+        settings.minutes,
+        {name: wanted[name] for name in LIMITED & wanted.keys()},
+        frozenset(derived),
+        second=wanted.get("refit", settings.refit),
+        longer=tokens[0] / tokens[1],
+        began=began,
+    )
 
 
 def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) -> Iterator[str]:
@@ -146,7 +158,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     longest = limit_of(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
     steps, whole, until = _until(wanted, facts, settings, length, why)
-    often = [Choice("log_every", max(1, steps // _ROWS), "the training has few steps")]
+    often = [Choice("log_every", of_steps(steps)["log_every"], "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
         Choice("objective_settings", {"temperature": TEMPERATURE, **own}, both),
@@ -154,9 +166,9 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         _cut(length, "the encoder's own limit", longest, settings),
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
-        *_watched(facts, settings, few=steps < _FEW),
+        *_watched(facts, settings, str(of_steps(steps)["prefer"])),
         *(_twice(facts, settings) if whole else []),
-        *(often if steps < 10 * _ROWS else []),
+        *(often if often[0].value != settings.log_every else []),
         Choice(
             "batch_size",
             _batch(facts, settings),
@@ -199,7 +211,7 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
     """Return the epochs that fit into ``--minutes``; a second training needs what is left."""
     if settings.minutes is None:
         return epochs
-    planned = 60 * settings.minutes * _PLANNED
+    planned = 60 * settings.minutes * PLANNED
     left = max(planned - facts.spent - 2 * facts.scoring, planned / 10)
     return min(epochs, float(f"{left / max(_epoch(facts, settings, length), 1e-9):.3g}"))
 
@@ -216,10 +228,8 @@ def _epoch(facts: Facts, settings: TrainSettings, length: int) -> float:
 def _enough(wanted: float, facts: Facts, settings: TrainSettings) -> int:
     """Return how many minutes suffice for the epochs that are wanted, and a second training."""
     steps = wanted * _epoch(facts, settings, int(facts.tokens.max()))
-    alone = (steps + facts.spent + 2 * facts.scoring) / 60 / _PLANNED
-    second = facts.columns > 1 and _twice(facts, settings)
-    twice = steps / 60 / SECOND if second else 0.0
-    return math.ceil(max(alone, twice))
+    second = facts.columns > 1 and bool(_twice(facts, settings))
+    return minutes_for(steps, facts.spent + 2 * facts.scoring, second=second)
 
 
 def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:
@@ -239,15 +249,13 @@ def _until(
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
     second = "" if facts.columns == 1 else ", and for no second training"
     fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
-    short = ""
-    if epochs < _NEARLY * wanted:
+    if epochs < NEARLY * wanted:
         fits += f"; about `--minutes {_enough(wanted, facts, settings)}` has time for all"
-        short = f"train longer: {fits}"
-    why = f"{why}; {fits}" if fits else why
+    why = f"{why}; {fits}; the first steps correct this estimate" if fits else why
     if most is None:
-        return steps, whole, Choice("epochs", epochs, why, short)
+        return steps, whole, Choice("epochs", epochs, why)
     steps = most if whole else steps
-    return steps, whole, Choice("max_steps", steps, why, short)
+    return steps, whole, Choice("max_steps", steps, why)
 
 
 def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
@@ -266,9 +274,9 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     ]
 
 
-def _watched(facts: Facts, settings: TrainSettings, *, few: bool = False) -> list[Choice]:
+def _watched(facts: Facts, settings: TrainSettings, prefer: str = "trained") -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    prefer = "original" if facts.start.chance else "best" if few else "trained"
+    prefer = "original" if facts.start.chance else prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
     if facts.columns > 1 and facts.split.share and settings.dev in (None, "auto"):
         share = (

@@ -25,6 +25,7 @@ from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, ju
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.progress import Progress, warn
+from isotrope.training.time_limit import Pace
 
 COLUMNS = columns("text")
 
@@ -226,6 +227,7 @@ class Dev:
         self.every, self.patience = every, patience
         self.keeps_best = history.saved != "last"
         self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
+        self.seconds = 0.0  # of the newest evaluation
 
     def attach(self, metrics: Metrics, keep: Callable[[int], str]) -> None:
         """Set the object that receives the scores, and the function that saves the best model."""
@@ -262,7 +264,8 @@ class Dev:
         start = time.perf_counter()
         with self.saved() if step else nullcontext():  # a blend with itself changes -0.0 to 0.0
             self._evaluate(step)
-        self.metrics.timer.rest(time.perf_counter() - start)
+        self.seconds = time.perf_counter() - start
+        self.metrics.timer.rest(self.seconds)
 
     def _evaluate(self, step: int) -> None:
         if self.curves is not None:
@@ -379,6 +382,7 @@ class Between(TrainerCallback):
 
     Args:
         metrics: The log of the run; None in all processes but the first, which print nothing.
+        pace: Object that corrects the number of steps of a run with ``--minutes``, or None.
 
     Attributes:
         save: Function that writes a checkpoint at once; set by the trainer.
@@ -395,9 +399,10 @@ class Between(TrainerCallback):
         dev: Dev,
         data: str,
         metrics: Metrics | None,
+        pace: Pace | None = None,
     ) -> None:
         self.module, self.timer, self.checkpoints, self.dev = module, timer, checkpoints, dev
-        self.data, self.metrics = data, metrics
+        self.data, self.metrics, self.pace = data, metrics, pace
         self.signal: int | None = None
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -413,7 +418,7 @@ class Between(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Begin metrics.csv, and score the original model; with ``--keep-every``, also save it."""
-        step = state.global_step
+        step, state.max_steps = state.global_step, self.module.steps
         self.timer.begin()
         if self.metrics is not None:
             self.metrics.progress.begin(step)
@@ -423,6 +428,23 @@ class Between(TrainerCallback):
             self.dev.begin(step)
         if step == 0 and self.checkpoints.keep is not None:
             self.save()
+        if self.pace is not None:
+            self.pace.begin(step)
+
+    def _correct(
+        self, pace: Pace, state: TrainerState, control: TrainerControl, device: torch.device
+    ) -> None:
+        """Change the number of steps if the time asks for it; the first process decides."""
+        before, steps = self.module.steps, 0
+        if self.metrics is not None:
+            steps = pace.fitting(state.global_step, before, self.dev.seconds)
+        steps = all_reduce_max(steps, device)
+        if steps != before:
+            pace.replan(steps)
+            self.checkpoints.last = state.max_steps = steps
+            control.should_training_stop = False
+            if self.metrics is not None:
+                self.metrics.progress.replan(steps, pace.explained(steps))
 
     def on_optimizer_step(self, *_: object, **__: object) -> None:
         """Update moving averages, queues and centres."""
@@ -437,6 +459,9 @@ class Between(TrainerCallback):
         if self.metrics is not None:
             self.metrics.progress.step(step)
             self.metrics.step(step - 1)
+        if self.pace is not None:
+            self._correct(self.pace, state, control, args.device)
+        if self.metrics is not None:
             self.dev.step(step)
         # only the first process knows the score
         reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0, args.device)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.result import Result
 from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
@@ -101,23 +100,26 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def next_step(
-    report: StoreReport, positions: int, history: DevHistory, settings: TrainSettings
+    report: StoreReport,
+    positions: int,
+    history: DevHistory,
+    settings: TrainSettings,
+    longer: str = "",
 ) -> str:
-    """Return advice on what to do after a training, or "" if the numbers suggest nothing."""
+    """Return advice on what to do after a training, or "" if the numbers suggest nothing.
+
+    ``longer`` is the advice to train longer, if ``--minutes`` had no time for all steps.
+    """
     if history.scores and history.best == min(history.scores):
-        return (
-            "next, run `isotrope diagnose RUN` to find out what to change; the trained model is in "
+        found = [
+            "run `isotrope diagnose RUN` to find out what to change; the trained model is in "
             "RUN/rejected"
-        )
-    found = list(_advice(report, positions, history, settings))
-    return f"next, {'; then '.join(found[:2])}" if found else ""
-
-
-def advise_first(result: Result, advice: str) -> None:
-    """Put advice to train longer before the advice with which a training ends."""
-    rest = str(result.details.get("next") or "").removeprefix("next, ").split("; then ")
-    kept = [each for each in rest if each and not each.startswith("try `--max-length")]
-    result.details["next"] = "; then ".join([f"next, {advice}", *kept])  # longer texts take longer
+        ]
+    else:
+        found = list(_advice(report, positions, history, settings))[:2]
+    if longer:  # and no longer texts, because they take longer
+        found = [longer, *(each for each in found if not each.startswith("try `--max-length"))]
+    return f"next, {'; then '.join(found)}" if found else ""
 
 
 def _advice(

@@ -38,6 +38,7 @@ from isotrope.training.progress import Progress, warn
 from isotrope.training.run import Outcome, backend_of, empty_result, remove_intermediates
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
+from isotrope.training.time_limit import Pace
 from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
 
 Item = TypeVar("Item")
@@ -63,7 +64,7 @@ class Steps(IterableDataset[Item]):
             yield self.at(step)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class TrainingTask(ABC):
     """A training on text or images whose settings are checked and whose data are read.
 
@@ -121,6 +122,15 @@ class TrainingTask(ABC):
     # shared by text and images
 
     @property
+    def most(self) -> int:
+        """The largest number of steps to which the run can be corrected."""
+        return self.module.steps
+
+    def pace(self) -> Pace | None:
+        """Return an object that corrects the number of steps, or None."""
+        return None
+
+    @property
     def parameters(self) -> dict[str, object]:
         """The hyperparameters of the objective."""
         return dict(self.module.objective.hyperparameters())
@@ -136,7 +146,7 @@ class TrainingTask(ABC):
         module.train()  # the encoder is in evaluation mode, and the trainer does not change it
         bar = self.settings.progress
         progress = Progress(steps=module.steps, bar=bar, lines=lines, twice=self.twice)
-        trainer = trainer_of(self.settings, module, output, self.clip)
+        trainer = trainer_of(self.settings, module, output, self.clip, self.most)
         between = self._between(progress, trainer)
         if first and "tensorboard" in self.settings.logger:
             callbacks = [Board(output / "tensorboard"), *callbacks]
@@ -187,7 +197,9 @@ class TrainingTask(ABC):
         if isinstance(self.module, TextModule):
             self.dev.saved = self.module.blended
         own = metrics if rank() == 0 else None
-        return Between(self.module, timer, checkpoints, self.dev, self.fingerprint, own)
+        return Between(
+            self.module, timer, checkpoints, self.dev, self.fingerprint, own, self.pace()
+        )
 
     def result(self) -> Result:
         """Return the result of the run so far."""
@@ -227,14 +239,18 @@ def _plain(value: object) -> object:
 
 
 def trainer_of(
-    settings: RunSettings, module: TextModule | ImageMethod, output: Path, clip: float | None
+    settings: RunSettings,
+    module: TextModule | ImageMethod,
+    output: Path,
+    clip: float | None,
+    most: int,
 ) -> RunTrainer:
-    """Return the trainer of a run, still without batches and callbacks."""
+    """Return the trainer of a run of at most ``most`` steps, without batches and callbacks."""
     device = find_device(settings.device)
     given: dict[str, Any] = {
         "output_dir": str(RunFolder(output).checkpoints),
         "run_name": output.name,
-        "max_steps": module.steps,
+        "max_steps": most,
         "max_grad_norm": clip or 0.0,
         "per_device_train_batch_size": max(1, settings.batch_size // world_size()),
         "seed": settings.seed,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.training.recipe import Plan
+from isotrope.training.settings import TrainSettings
 
 
 def cosine(start: float, end: float, progress: float) -> float:
@@ -52,6 +53,26 @@ def refuse_long_warmup(plan: Plan, setting: str) -> None:
             f"train longer or shorten the warm-up: {setting} means {plan.warmup_steps} steps, but "
             f"the run has only {plan.steps}, so the rate would not reach {plan.learning_rate:g}"
         )
+
+
+def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
+    """Return the steps and the learning rates of the whole run."""
+    steps, warmup = settings.max_steps, settings.warmup
+    if steps is None:
+        assert steps_per_epoch is not None  # --streaming is refused without --max-steps
+        steps = max(1, math.ceil(settings.epochs * steps_per_epoch))
+    plan = Plan(
+        steps=steps,
+        steps_per_epoch=steps_per_epoch or steps,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        optimizer="adamw",
+        # as transformers rounds a share
+        warmup_steps=int(warmup) if warmup >= 1 else math.ceil(warmup * steps),
+        scheduler=settings.scheduler,
+    )
+    refuse_long_warmup(plan, f"`--warmup {warmup:g}`")
+    return plan
 
 
 def weight_decay_at(plan: Plan, step: int) -> float:

@@ -62,6 +62,11 @@ class Progress:
         if self._lines and time.monotonic() - self._told >= _SILENT:
             self._line(step, self._loss and f"{self._loss} at step {self._logged:,}")
 
+    def replan(self, steps: int, why: str) -> None:
+        """Change the number of steps, and say why."""
+        self.steps = self._bar.total = steps
+        self.say(why)
+
     def logged(self, step: int, loss: float) -> None:
         """Show the loss of a logged step."""
         self._loss, self._logged = f"loss {loss:.4g}", step

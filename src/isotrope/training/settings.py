@@ -319,8 +319,9 @@ class TrainSettings(RunSettings):
     epochs: float = in_steps(1.0, "Number of epochs, unless --max-steps is given.", gt=0)
     minutes: float | None = in_steps(
         None,
-        "Minutes that the command may take. --recipe auto plans them with the measured time of a "
-        "step. If time is short, there are fewer epochs or steps and no second training (--refit).",
+        "Minutes that the command may take. --recipe auto plans the number of steps, and the time "
+        "of the first steps corrects it. If time is short, there are fewer epochs or steps and no "
+        "second training (--refit).",
         gt=0,
         used=Used(
             lambda planned: planned,

@@ -5,10 +5,9 @@ checked. If reading the data then fails, the run folder is removed.
 """
 
 import functools
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
+from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.measures.judgement import DevHistory, Judgement, learnt, refit_line
 from isotrope.paradigm import registry
@@ -52,7 +51,7 @@ from isotrope.training.changes import similarities
 from isotrope.training.early_checks import as_begun, check_not_taken
 from isotrope.training.loop import Steps, TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
-from isotrope.training.optimisers import refuse_long_warmup
+from isotrope.training.optimisers import plan_of
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.refit import refitted, without_mean
@@ -72,6 +71,8 @@ from isotrope.training.text_data import (
     check_store,
     held_out_curves,
     records_of,
+    seen_in_training,
+    watched,
 )
 from isotrope.training.text_encoder import dropouts, encoder_of, prefixes_of
 from isotrope.training.text_module import (
@@ -80,6 +81,7 @@ from isotrope.training.text_module import (
     check_record,
     check_scores,
 )
+from isotrope.training.time_limit import Pace, TimeLimit
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "mlp": MLPHead,
@@ -100,24 +102,24 @@ def train(
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     with process_group(check_devices(settings)):  # before the data is read
-        settings, short = of_first(lambda: with_recipe(settings, resume=resume, lines=lines))
+        settings, limit = of_first(lambda: with_recipe(settings, resume=resume, lines=lines))
         settings.check_used(warn)
         settings = with_temperature(settings, resume=resume)
-        work = functools.partial(_train, callbacks=callbacks)
+        work = functools.partial(_train, callbacks=callbacks, limit=limit)
         outcome = run(settings, work, resume=resume, lines=lines)
-    if short and outcome.first and not outcome.exit_code:
-        changes.advise_first(outcome.result, short)
-        outcome.result.save(RunFolder(outcome.output).result)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
-    return refitted(settings, outcome, again)
+    return refitted(as_begun(settings), outcome, again)
 
 
 def _train(
-    settings: TrainSettings, lines: bool, callbacks: Sequence[TrainerCallback] = ()
+    settings: TrainSettings,
+    lines: bool,
+    callbacks: Sequence[TrainerCallback] = (),
+    limit: TimeLimit | None = None,
 ) -> Outcome:
     if rank() > 0:
         barrier()  # wait until the first process has read the data
-    task = _prepare(settings, Path(settings.output))
+    task = _prepare(settings, Path(settings.output), limit)
     if rank() == 0:
         barrier()
     return task.run(lines=lines, callbacks=callbacks)
@@ -160,7 +162,7 @@ def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
     return {name: registry.build(*described) for name, described in own.items()}
 
 
-def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
+def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> "TextTask":
     """Check everything and read the data; after a failure, remove what was written."""
     encoder, objectives, watch = check(settings)
     removable = rank() == 0 and is_effectively_empty(output)
@@ -169,7 +171,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             write_config(settings)
         batches = batches_of(settings, encoder, RunFolder(output).tokens)
         stores = batches.stores
-        watch = _watched(settings, watch, stores)
+        watch = watched(settings, watch, stores)
         for name, store in stores.items():
             with named_errors(name):
                 check_store(objectives[name], store)
@@ -213,50 +215,14 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         batches=batches,
         watch=watch,
         general=similarities(encoder) if settings.encoder != "scratch" and rank() == 0 else None,
+        limit=limit,
     )
-
-
-def _watched(
-    settings: TrainSettings, watch: DevMetric | None, stores: Mapping[str, TokenStore]
-) -> DevMetric | None:
-    """Return the dev score, with the number of scored texts that are in the training data."""
-    if settings.dev == "auto":
-        prompts = (settings.query_prompt, settings.passage_prompt)
-        watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
-        settings.check_used(warn, ranked=len(watch.queries))
-    elif watch is not None and watch.queries:
-        asked = [(query,) for query in watch.queries]
-        met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
-        watch = replace(watch, records=len(asked), trained_on=int(met.sum()))
-    if watch is not None and settings.streaming is not None:
-        return replace(watch, trained_on=None)  # later records are not read yet
-    return watch
 
 
 def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     """Return the columns of metrics.csv, with a loss for each of several data sets."""
     losses = [loss_column(name) for name in stores if name]
     return (*COLUMNS[:-1], *losses, COLUMNS[-1])
-
-
-def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
-    """Return the steps and the learning rates of the whole run."""
-    steps, warmup = settings.max_steps, settings.warmup
-    if steps is None:
-        assert steps_per_epoch is not None  # --streaming is refused without --max-steps
-        steps = max(1, math.ceil(settings.epochs * steps_per_epoch))
-    plan = Plan(
-        steps=steps,
-        steps_per_epoch=steps_per_epoch or steps,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        optimizer="adamw",
-        # as transformers rounds a share
-        warmup_steps=int(warmup) if warmup >= 1 else math.ceil(warmup * steps),
-        scheduler=settings.scheduler,
-    )
-    refuse_long_warmup(plan, f"`--warmup {warmup:g}`")
-    return plan
 
 
 def module_of(
@@ -279,7 +245,7 @@ def module_of(
     return module
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class TextTask(TrainingTask):
     """A training on text whose settings are checked and whose data are read.
 
@@ -287,6 +253,7 @@ class TextTask(TrainingTask):
         batches: The records that each step trains on, and the tokenised texts of each data set.
         watch: Object that computes the dev score; None if no dev score is measured.
         general: Result of ``changes.similarities`` before training; None if it is not measured.
+        limit: Plan of a run with ``--minutes``; otherwise None.
     """
 
     kind = "train"
@@ -297,6 +264,31 @@ class TextTask(TrainingTask):
     batches: DatasetMixture | StreamedBatches
     watch: DevMetric | None
     general: NDArray[np.float64] | None
+    limit: TimeLimit | None = None
+
+    @property
+    def most(self) -> int:
+        """The largest number of steps to which the run can be corrected."""
+        if self.limit is None:
+            return self.module.steps
+        whole = self.settings.model_copy(update={**self.limit.whole})
+        return plan_of(whole, self.batches.steps_per_epoch).steps
+
+    def pace(self) -> Pace | None:
+        """Return the object that corrects the number of steps."""
+        return None if self.limit is None else Pace(self.limit, self.most, self._replan)
+
+    def _replan(self, steps: int) -> None:
+        """Change the number of steps, also in config.yaml, from which a resumed run reads it."""
+        assert self.limit is not None
+        per_epoch = self.module.plan.steps_per_epoch
+        changed = self.limit.changes(steps, self.most, per_epoch)
+        settings = self.settings = self.settings.model_copy(update=changed)
+        if rank() == 0:
+            ensure_not_replaced(self.output)
+            RunFolder(self.output).write_settings(settings.to_yaml())
+        self.module.replan(plan_of(settings, per_epoch), settings.log_every)
+        self.dev.history.saved = settings.prefer
 
     def loader(self, start: int) -> DataLoader[dict[str, Any]]:
         """Return a loader of the batches from step ``start`` on."""
@@ -305,7 +297,7 @@ class TextTask(TrainingTask):
             batch = batch_at(self.settings, self.module.encoder, self.batches, step)
             return self.module.inputs(batch)
 
-        return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
+        return DataLoader(Steps(at, start, self.most), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
         """Print a summary of the run: data, steps, dropout, pooling, and warnings."""
@@ -342,7 +334,7 @@ class TextTask(TrainingTask):
                 )
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
-            warn(_seen_in_training(self.watch, settings, known=known))
+            warn(seen_in_training(self.watch, settings, known=known))
         twice = ", and about as many for a second training" if self.twice else ""
         say(
             f"{self.module.steps:,} steps with batches of {settings.batch_size}{pieces}{twice}; "
@@ -406,7 +398,9 @@ class TextTask(TrainingTask):
             },
             "kept": changes.kept(self.general, module.encoder, dev.history),
             "queries": changes.changed_queries(self.watch, dev.history),
-            "next": changes.next_step(report, module.encoder.positions, dev.history, self.settings),
+            "next": changes.next_step(
+                report, module.encoder.positions, dev.history, settings, self._longer()
+            ),
             "dev": None
             if best is None
             else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
@@ -424,6 +418,13 @@ class TextTask(TrainingTask):
                 **self._datasets(),
             },
         }
+
+    def _longer(self) -> str:
+        """Return the advice to train longer, if ``--minutes`` had no time for all steps."""
+        timer = self.dev.metrics.timer
+        if self.limit is None or timer.steps < self.module.steps:  # early stopping
+            return ""
+        return self.limit.advice(timer.steps, self.most, timer.seconds)
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the records, views and steps of each data set, if there are several."""
@@ -456,25 +457,6 @@ class TextTask(TrainingTask):
         return model_card(
             self.settings, self.module, self.batches.report, self.dev.history, step, judgement
         )
-
-
-def _seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) -> str:
-    """Return the warning that some scored texts are in the training data."""
-    counts = f"{watch.trained_on:,} of {watch.records:,}"
-    if settings.dev == "auto" and known:
-        return (
-            "each answer belongs to several questions, so only questions are held out. For the dev "
-            "score, all answers are ranked, including answers in the training data"
-        )
-    if settings.dev == "auto":
-        return (
-            f"the dev score is not that of new texts: {counts} held-out records share a text with "
-            "a training record, such as the answer"
-        )
-    return (
-        f"warning: remove the queries of {settings.dev} from the training data: {counts} occur "
-        "there (case and punctuation ignored), so the dev score is too high"
-    )
 
 
 def _unit(report: StoreReport) -> str:

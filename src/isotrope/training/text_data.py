@@ -27,6 +27,7 @@ from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 from isotrope.data.text.views import ONE_GROUP, held_out_alone, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out
 from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
@@ -266,3 +267,39 @@ def _views(encoder: SentenceEncoder, head: nn.Module, rows: Rows, seed: int) -> 
 def _embedded(encoder: SentenceEncoder, side: Tokens) -> Tensor:
     parts = [encoder.of_tokens(side[i : i + _CHUNK]) for i in range(0, len(side), _CHUNK)]
     return torch.cat(parts).float()
+
+
+def watched(
+    settings: TrainSettings, watch: DevMetric | None, stores: Mapping[str, TokenStore]
+) -> DevMetric | None:
+    """Return the dev score, with the number of scored texts that are in the training data."""
+    if settings.dev == "auto":
+        prompts = (settings.query_prompt, settings.passage_prompt)
+        watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
+        settings.check_used(warn, ranked=len(watch.queries))
+    elif watch is not None and watch.queries:
+        asked = [(query,) for query in watch.queries]
+        met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
+        watch = replace(watch, records=len(asked), trained_on=int(met.sum()))
+    if watch is not None and settings.streaming is not None:
+        return replace(watch, trained_on=None)  # later records are not read yet
+    return watch
+
+
+def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) -> str:
+    """Return the warning that some scored texts are in the training data."""
+    counts = f"{watch.trained_on:,} of {watch.records:,}"
+    if settings.dev == "auto" and known:
+        return (
+            "each answer belongs to several questions, so only questions are held out. For the dev "
+            "score, all answers are ranked, including answers in the training data"
+        )
+    if settings.dev == "auto":
+        return (
+            f"the dev score is not that of new texts: {counts} held-out records share a text with "
+            "a training record, such as the answer"
+        )
+    return (
+        f"warning: remove the queries of {settings.dev} from the training data: {counts} occur "
+        "there (case and punctuation ignored), so the dev score is too high"
+    )

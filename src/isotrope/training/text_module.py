@@ -171,6 +171,10 @@ class TextModule(nn.Module):
 
     # its update
 
+    def replan(self, plan: Plan, log_every: int) -> None:
+        """Change the number of steps, and with it the learning rates of the remaining steps."""
+        self.plan, self.steps, self.log_every = plan, plan.steps, log_every
+
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
         return learning_rate_at(self.plan, step)

@@ -217,7 +217,7 @@ def trained(
     steps = Steps(ImageBatches(ImagePart(Noise(), None), 6).at, start, 6)
     dev = SimpleNamespace(exhausted=False)
     between = Between(made, Timer(1), checkpoints, dev, "data", None)
-    trainer = trainer_of(settings, made, folder, 1.0)
+    trainer = trainer_of(settings, made, folder, 1.0, 6)
     batches = DataLoader(steps, batch_size=None)
     # what follows a step is done when callbacks see it
     trainer.attach(between, NonFiniteGuard(made, settings), batches, [kept])

@@ -295,7 +295,7 @@ def _ignore_interrupts(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ImageTask(TrainingTask):
     """A training on images whose settings are checked and whose data are read."""
 

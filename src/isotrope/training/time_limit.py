@@ -1,0 +1,129 @@
+"""Corrects the number of steps of a run with ``--minutes`` by the time that its steps take."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from isotrope.training.refit import SECOND
+from isotrope.training.settings import TrainSettings
+
+PLANNED = 0.9
+"""Share of ``--minutes`` for reading, steps and scores; the rest: imports and saving."""
+
+NEARLY = 0.8
+"""Share of the steps from which a longer training would hardly differ."""
+
+FEW = 10
+"""Steps; after fewer, the trained model must be better to be saved."""
+
+_ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
+_CHANGE = 0.1  # share of the planned steps; a smaller correction is not made
+
+
+def of_steps(steps: int) -> dict[str, int | str]:
+    """Return the settings that ``--recipe auto`` derives from the number of steps, for pairs."""
+    usual = TrainSettings.model_fields["log_every"].default
+    log_every = min(usual, max(1, steps // _ROWS))
+    return {"log_every": log_every, "prefer": "best" if steps < FEW else "trained"}
+
+
+def minutes_for(steps: float, rest: float, *, second: bool) -> int:
+    """Return the ``--minutes`` that suffice for all steps, and for a second training.
+
+    Args:
+        steps: Seconds that the steps of the first training take.
+        rest: Seconds of all else that the command does.
+        second: Whether a second training follows.
+    """
+    return math.ceil(max((steps + rest) / 60 / PLANNED, steps / 60 / SECOND if second else 0.0))
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """The plan of ``--recipe auto`` for a run with ``--minutes``.
+
+    Attributes:
+        minutes: Value of ``--minutes``.
+        whole: The epochs or steps to train if time suffices, as a setting.
+        derived: Names of the settings that change with the number of steps (:func:`of_steps`).
+        second: Whether a second training follows if time suffices.
+        longer: Time of a step with whole texts, as a multiple of its time with texts cut for time.
+        began: When the command began (``time.time``).
+    """
+
+    minutes: float
+    whole: Mapping[str, float]
+    derived: frozenset[str] = frozenset()
+    second: bool = False
+    longer: float = 1.0
+    began: float = field(default_factory=time.time)
+
+    def changes(self, steps: int, most: int, steps_per_epoch: int) -> dict[str, float | str]:
+        """Return the settings to change for a run of ``steps`` of at most ``most`` steps."""
+        derived = {name: value for name, value in of_steps(steps).items() if name in self.derived}
+        if steps == most:
+            return {**self.whole, **derived}
+        if "max_steps" in self.whole:
+            return {"max_steps": steps, **derived}
+        # the number of steps is rounded up from the epochs
+        return {"epochs": float(f"{(steps - 0.5) / steps_per_epoch:.9g}"), **derived}
+
+    def advice(self, steps: int, most: int, seconds: float) -> str:
+        """Return the advice after a run of so many steps and seconds; "" if time sufficed."""
+        if steps >= NEARLY * most:
+            return ""
+        needed = self.longer * most * seconds / steps
+        rest = time.time() - self.began - seconds
+        enough = minutes_for(needed, rest, second=self.second)
+        return (
+            f"train longer: --minutes {self.minutes:g} had time for {steps:,} of {most:,} steps; "
+            f"about `--minutes {enough}` has time for all"
+        )
+
+
+class Pace:
+    """Estimates how many steps a run has time for.
+
+    Args:
+        limit: Plan of the run.
+        most: Number of steps if time suffices.
+        replan: Function that changes the number of steps.
+    """
+
+    def __init__(self, limit: TimeLimit, most: int, replan: Callable[[int], None]) -> None:
+        self.limit, self.most, self.replan = limit, most, replan
+        self.until = limit.began + 60 * limit.minutes * PLANNED
+        self._step, self._since, self.each = 0, time.time(), 0.0
+
+    def begin(self, step: int) -> None:
+        """Start the clock at ``step``."""
+        self._step, self._since = step, time.time()
+
+    def fitting(self, step: int, steps: int, scoring: float) -> int:
+        """Return the number of steps for which there is time, after ``step`` of ``steps``.
+
+        The number is corrected after 1, 2, 4, ... steps in the first half of the run, by the time
+        of the newest of them. Later, the learning rate falls by plan, so the run ends early only if
+        its time is over.
+
+        Args:
+            step: Number of finished steps.
+            steps: Number of steps of the run as planned so far.
+            scoring: Seconds of the last dev score.
+        """
+        now = time.time()
+        left = self.until - now - scoring
+        if left <= 0:
+            return min(steps, step + 1)
+        if step & (step - 1) or step > max(2, steps // 2):
+            return steps
+        self.each = (now - self._since) / (step - self._step)
+        self.begin(step)
+        found = min(self.most, step + max(1, int(left / max(self.each, 1e-9))))
+        return found if abs(found - steps) > _CHANGE * steps else steps
+
+    def explained(self, steps: int) -> str:
+        """Return the line that says why the run has now so many steps."""
+        of_all = "" if steps == self.most else f" of {self.most:,}"
+        return f"--minutes {self.limit.minutes:g} has time for {steps:,}{of_all} steps"

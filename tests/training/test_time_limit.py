@@ -1,0 +1,167 @@
+"""`--minutes`: the number of steps is corrected by the time that the steps of the run take."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from isotrope.core.metrics_log import read_log
+from isotrope.training import recipe_facts
+from isotrope.training.auto_recipe import with_recipe
+from isotrope.training.early_checks import as_begun
+from isotrope.training.run import Outcome
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import train
+from isotrope.training.time_limit import Pace, TimeLimit, minutes_for, of_steps
+
+
+class Clock:
+    """A clock that moves only when told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr(time, "time", lambda: self.now)
+
+    def walk(self, pace: Pace, steps: int, seconds: Any, scoring: float = 0.0) -> list[int]:
+        """The numbers of steps as planned after each step, until the last step."""
+        planned, step = [steps], 0
+        pace.begin(0)
+        while step < planned[-1]:
+            step += 1
+            self.now += seconds(step)
+            planned.append(pace.fitting(step, planned[-1], scoring))
+        return planned
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def pace_of(clock: Clock, minutes: float, most: int) -> Pace:
+    return Pace(
+        TimeLimit(minutes, {"epochs": 1.0}, began=clock.now), most, replan=lambda steps: None
+    )
+
+
+def test_a_plan_that_was_too_short_becomes_longer(clock: Clock) -> None:
+    began = clock.now
+    planned = clock.walk(pace_of(clock, 10, 500), 1, lambda step: 5.0)
+    assert planned[0] == 1
+    assert planned[-1] == len(planned) - 1 == 108  # 90% of ten minutes, five seconds a step
+    assert clock.now - began <= 600
+    assert clock.walk(pace_of(clock, 10, 40), 1, lambda step: 5.0)[-1] == 40  # never above all
+
+
+def test_a_plan_that_was_too_long_becomes_shorter(clock: Clock) -> None:
+    planned = clock.walk(pace_of(clock, 10, 500), 500, lambda step: 5.0)
+    assert planned[-1] == len(planned) - 1 == 108
+    assert clock.walk(pace_of(clock, 10, 500), 500, lambda step: 5.0, scoring=270)[-1] == 54
+
+
+def test_a_plan_that_is_about_right_stays(clock: Clock) -> None:
+    assert {*clock.walk(pace_of(clock, 10, 500), 100, lambda step: 5.0)} == {100}
+
+
+def test_a_run_that_slows_down_late_ends_in_time(clock: Clock) -> None:
+    began = clock.now
+    slow = clock.walk(pace_of(clock, 10, 500), 100, lambda step: 5.0 if step < 80 else 60.0)
+    assert 80 < slow[-1] == len(slow) - 1 < 90
+    assert clock.now - began <= 600 + 60  # the step after the limit is the last, and is logged
+
+
+def test_the_rate_of_the_last_half_follows_one_plan(clock: Clock) -> None:
+    # a learning rate that has nearly ended must not rise again
+    planned = clock.walk(pace_of(clock, 10, 500), 100, lambda step: 5.0 if step < 40 else 0.1)
+    assert {*planned} == {100}
+
+
+def test_minutes_for_all_steps() -> None:
+    assert minutes_for(480, 60, second=False) == 10
+    assert minutes_for(480, 60, second=True) == 20  # the first training may take 40%
+
+
+def test_changed_settings_give_the_number_of_steps() -> None:
+    limit = TimeLimit(5, {"epochs": 7.0}, frozenset({"log_every", "prefer"}))
+    for most, per_epoch in ((70, 10), (700, 100), (63_000, 9_001)):
+        for steps in (1, 3, 12, 61, most):
+            found = limit.changes(steps, most, per_epoch)
+            assert -(-found["epochs"] * per_epoch // 1) == steps or steps == most
+            assert found | of_steps(steps) == found
+    assert limit.changes(70, 70, 10)["epochs"] == 7.0
+    assert TimeLimit(5, {"max_steps": 90}).changes(12, 90, 10) == {"max_steps": 12}
+
+
+# runs
+
+THINGS = ("apple", "pear", "drum", "flute", "car", "cart", "lamp", "stone", "river", "cloud")
+WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold", "bright", "dark")
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "pairs.tsv"
+    rows = [f"a {w} {t}\tfind me the {t} that is {w}\n" for t in THINGS for w in WORDS]
+    path.write_text("".join(rows))
+    held = {"files": [str(path)], "output": str(tmp_path / "run"), "logger": [], "batch_size": 8}
+    return {**held, "epochs": 2.0, "minutes": 600.0, "refit": False, "dev": "auto", "holdout": 0.3}
+
+
+def rates(outcome: Outcome) -> list[float]:
+    _, rows = read_log(outcome.output / "metrics.csv", complete=True)
+    return [row["learning_rate"] for row in rows.values() if row["learning_rate"] is not None]
+
+
+def test_a_run_is_corrected_by_its_steps(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)  # a record: one step at most
+    settings = TrainSettings.read(given)
+    planned, _ = with_recipe(settings, resume=False)
+    assert planned.epochs < 0.1
+    outcome = train(settings)
+    config = yaml.safe_load((outcome.output / "config.yaml").read_text())
+    assert (config["epochs"], config["log-every"], config["prefer"]) == (2.0, 3, "trained")
+    steps = outcome.result.metrics["steps"]
+    assert steps == 2 * (outcome.result.details["data"]["records"] // 8)
+    assert "train longer" not in outcome.result.details["next"]
+    # the remaining rates are those of a run that was planned with all steps
+    whole = train(TrainSettings.read({**config, "output": str(tmp_path / "whole")}))
+    assert rates(outcome)[-3:] == pytest.approx(rates(whole)[-3:])
+    assert whole.result.metrics["steps"] == steps
+
+
+def test_a_run_ends_in_time_and_repeats_as_it_ended(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e-9)
+    monkeypatch.setattr(recipe_facts, "_MEASURING", 0.0)
+    began, ticks = time.time(), iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: began + 60.0 * next(ticks))  # a step: minutes
+    outcome = train(TrainSettings.read({**given, "minutes": 16.0, "epochs": 40.0}))
+    monkeypatch.undo()
+    metrics, config = (
+        outcome.result.metrics,
+        TrainSettings.read(yaml.safe_load((outcome.output / "config.yaml").read_text())),
+    )
+    assert 1 < metrics["steps"] < 16
+    assert config.log_every == max(1, metrics["steps"] // 5)
+    assert "--minutes 16 had time for" in outcome.result.details["next"]
+    _, rows = read_log(outcome.output / "metrics.csv", complete=True)
+    assert rows[metrics["steps"] - 1]["loss"] is not None  # the last step is logged
+    assert rows[metrics["steps"]]["dev"] is not None
+    again = train(TrainSettings.read({**config.model_dump(), "output": str(tmp_path / "again")}))
+    assert again.result.metrics["steps"] == metrics["steps"]
+    assert as_begun(TrainSettings.read({**given, "minutes": 16.0})).epochs == config.epochs
+
+
+@pytest.mark.slow
+def test_all_processes_take_the_same_number_of_steps(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)
+    outcome = train(TrainSettings.read({**given, "devices": 2, "device": "cpu"}))
+    records = outcome.result.details["data"]["records"]
+    assert outcome.result.metrics["steps"] == 2 * (records // 8)
