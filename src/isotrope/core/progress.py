@@ -14,6 +14,7 @@ LINES = 20.0
 
 
 _shown = ContextVar("shown", default=False)
+_embedded = ContextVar("embedded", default="")
 
 
 @contextmanager
@@ -32,12 +33,28 @@ def shown() -> bool:
 
 
 @contextmanager
+def embedding(what: str) -> Iterator[None]:
+    """Name what encoders embed in this block, for the titles of their bars; "" names nothing."""
+    token = _embedded.set(what or _embedded.get())
+    try:
+        yield
+    finally:
+        _embedded.reset(token)
+
+
+def title() -> str:
+    """Return the title of an encoder's bar: what :func:`embedding` has named, or ``encode``."""
+    return f"embed {what}" if (what := _embedded.get()) else "encode"
+
+
+@contextmanager
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool | None = None
 ) -> Iterator[Callable[[float], object]]:
     """Yield a function that advances a progress bar by the number of items that it is given.
 
     If stderr is not a terminal or tqdm is missing, lines with numbers are printed instead of a bar.
+    Work that ends before the first line is due prints none.
 
     Args:
         total: The number of items; None if unknown. With 0, nothing is shown.
@@ -53,7 +70,8 @@ def bar(
     except ImportError:
         tqdm = None
     if tqdm is None or not sys.stderr.isatty():
-        yield _lines(total, what, unit)
+        with _lines(total, what, unit) as advance:
+            yield advance
         return
     with tqdm(
         total=total,
@@ -66,23 +84,33 @@ def bar(
         yield drawn.update
 
 
-def _lines(total: int | None, what: str, unit: str) -> Callable[[float], None]:
-    """Return a function that counts done items and prints a line at most every LINES seconds."""
+@contextmanager
+def _lines(total: int | None, what: str, unit: str) -> Iterator[Callable[[float], None]]:
+    """Yield a function that counts items and prints a line at most every LINES seconds.
+
+    If a line was printed, a last line has the number of items at the end.
+    """
     done, begun = 0.0, time.monotonic()
     told = begun
+
+    def write(end: str) -> None:
+        of = "" if total is None else f" of {total:,}"
+        print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + end, file=sys.stderr, flush=True)
 
     def advance(count: float) -> None:
         nonlocal done, told
         done, now = done + count, time.monotonic()
         if now - told < LINES or done == total:
             return
-        told, of, left = now, "", ""
+        told, left = now, ""
         if total is not None:
             rest = (now - begun) * (total - done) / max(done, 1e-9)
-            of, left = f" of {total:,}", f", about {format_duration(rest)} left"
-        print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + left, file=sys.stderr, flush=True)
+            left = f", about {format_duration(rest)} left"
+        write(left)
 
-    return advance
+    yield advance
+    if told > begun:
+        write(f", {format_duration(time.monotonic() - begun)}")
 
 
 def format_duration(seconds: float) -> str:

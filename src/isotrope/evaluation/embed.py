@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.progress import shown
+from isotrope.core.progress import embedding, shown
 
 Precision = Literal["float32", "int8", "binary"]
 """Precision of the coordinates of stored vectors."""
@@ -31,14 +31,23 @@ class Encoder(Protocol):
 
 
 def embed(
-    encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool | None = None
+    encoder: Encoder,
+    texts: Sequence[str],
+    what: str = "",
+    *,
+    batch_size: int = 128,
+    progress: bool | None = None,
 ) -> np.ndarray:
-    """Return the embeddings of ``texts`` (n x d, float32). Each distinct text is encoded once."""
-    if isinstance(encoder, CachedEncoder):  # it encodes each text only once
-        return encoder.encode(texts)
-    places: dict[str, int] = {}
-    where = [places.setdefault(text, len(places)) for text in texts]
-    vectors = encode_all(encoder, list(places), batch_size, progress)
+    """Return the embeddings of ``texts`` (n x d, float32). Each distinct text is encoded once.
+
+    ``what`` names the texts in the title of the encoder's progress bar.
+    """
+    with embedding(what):
+        if isinstance(encoder, CachedEncoder):  # it encodes each text only once
+            return encoder.encode(texts)
+        places: dict[str, int] = {}
+        where = [places.setdefault(text, len(places)) for text in texts]
+        vectors = encode_all(encoder, list(places), batch_size, progress)
     return vectors if len(places) == len(where) else vectors[where]
 
 

@@ -266,14 +266,14 @@ def search(
         several = len(first) < len(texts) and not isinstance(corpus, np.ndarray)
         size = settings.batch_size
         encode = functools.partial(embed, encoder, batch_size=size, progress=progress)
-        vectors = encode([before_query + query for query in queries])
+        vectors = encode([before_query + query for query in queries], "queries")
         if isinstance(corpus, np.ndarray):
             rows = corpus
             _check_rows(rows, len(texts), vectors.shape[1], encoder)
         elif settings.embeddings is not None:
             rows = _stored(settings.embeddings, encoder, passages)
         else:
-            rows = encode([passages[i] for i in first.values()])
+            rows = encode([passages[i] for i in first.values()], "corpus")
         if several:
             places, texts = [places[i] for i in first.values()], list(first)
             rows = rows if len(rows) == len(first) else rows[[*first.values()]]

@@ -155,7 +155,7 @@ def image_features(
     count = len(known) if limit is None else limit
     chosen = known[balanced_prefix(labels[known], count, len(known))]
     vectors, marks = np.empty((len(chosen), 0), dtype=np.float32), np.empty(len(chosen), np.uint64)
-    with bar(len(chosen), "encode", f"{what} pictures") as done:
+    with bar(len(chosen), "embed", f"{what} pictures") as done:
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
             pictures = part.images.read(index)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import embedding
 from isotrope.core.views import Views
 from isotrope.data.schemas import Reading
 from isotrope.data.sources import is_in_memory, read_all
@@ -233,7 +234,10 @@ def embed_rows(
     if rows.views == "dropout":
         views = encoder.with_dropout(encoder.tokenize(columns[0], limit)[0], seed, _PIECE)
     else:
-        views = [torch.from_numpy(encoder.encode(column, max_length=limit)) for column in texts]
+        views = []
+        for what, column in zip(("anchors", "positives", "hard negatives"), texts, strict=False):
+            with embedding(what):
+                views.append(torch.from_numpy(encoder.encode(column, max_length=limit)))
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     hard: dict[str, Any] = {}
     if len(texts) > 2:
