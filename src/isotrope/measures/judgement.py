@@ -28,6 +28,7 @@ from isotrope.measures.bootstrap import (
     interval,
     p_value,
     resampled,
+    shown_p,
 )
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
@@ -340,7 +341,7 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
         if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
             few = f": only {number['changed']:.0f} scores changed"
             why = few if number["changed"] < 10 else " after Holm's correction"
-            change += f", but p is {number['p']:.3f}{why}"
+            change += f", but p is {shown_p(number['p'])}{why}"
         change += "; "
     return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"
 
