@@ -59,9 +59,9 @@ def test_no_last_line_claims_that_work_that_failed_is_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "LINES", 0.0)
-    with pytest.raises(KeyError), bar(9, "read", show=True) as done:
-        done(4)
-        raise KeyError
-    assert [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "read: 4 of 9"
-    ]
+    shown = bar(9, "read", show=True)
+    shown.__enter__()(4)
+    error = KeyError()
+    assert not shown.__exit__(KeyError, error, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["read: 4 of 9"]

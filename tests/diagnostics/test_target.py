@@ -101,7 +101,9 @@ def test_each_bar_names_what_is_embedded_with_which_encoder(
     subject.diagnose(run, progress=True)
     titles = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[1:]]
     assert list(dict.fromkeys(titles)) == [
-        f"embed {what} with {name}" for name in ("run", "model") for what in ("anchors", "positives")
+        f"embed {what} with {name}"
+        for name in ("run", "model")
+        for what in ("anchors", "positives")
     ]
 
 

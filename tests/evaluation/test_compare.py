@@ -58,7 +58,12 @@ def test_a_printed_comparison_is_a_table() -> None:
 
 
 def test_a_shown_p_value_is_on_the_side_of_the_limit_where_its_verdict_is() -> None:
-    assert [shown_p(p) for p in (0.0009, 0.048, 0.052, 1.0)] == ["<0.001", "0.048", "0.052", "1.000"]
+    assert [shown_p(p) for p in (0.0009, 0.048, 0.052, 1.0)] == [
+        "<0.001",
+        "0.048",
+        "0.052",
+        "1.000",
+    ]
 
 
 def test_a_clear_difference_and_no_difference() -> None:

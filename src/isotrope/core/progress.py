@@ -14,7 +14,7 @@ LINES = 20.0
 
 
 _shown = ContextVar("shown", default=False)
-_embedded = ContextVar("embedded", default="")
+_title = ContextVar("title", default="encode")
 
 
 @contextmanager
@@ -35,16 +35,11 @@ def shown() -> bool:
 @contextmanager
 def embedding(what: str) -> Iterator[None]:
     """Name what encoders embed in this block, for the titles of their bars; "" names nothing."""
-    token = _embedded.set(what or _embedded.get())
+    token = _title.set(f"embed {what}" if what else _title.get())
     try:
         yield
     finally:
-        _embedded.reset(token)
-
-
-def title() -> str:
-    """Return the title of an encoder's bar: what :func:`embedding` has named, or ``encode``."""
-    return f"embed {what}" if (what := _embedded.get()) else "encode"
+        _title.reset(token)
 
 
 @contextmanager
@@ -54,11 +49,10 @@ def bar(
     """Yield a function that advances a progress bar by the number of items that it is given.
 
     If stderr is not a terminal or tqdm is missing, lines with numbers are printed instead of a bar.
-    Work that ends before the first line is due prints none.
 
     Args:
         total: The number of items; None if unknown. With 0, nothing is shown.
-        what: Title of the bar.
+        what: Title of the bar; if empty, the title that :func:`embedding` sets.
         unit: What the items are, e.g. ``"texts"``.
         show: Whether to show the progress at all; by default, as :func:`showing` decides.
     """
@@ -69,6 +63,7 @@ def bar(
         from tqdm import tqdm
     except ImportError:
         tqdm = None
+    what = what or _title.get()
     if tqdm is None or not sys.stderr.isatty():
         with _lines(total, what, unit) as advance:
             yield advance
@@ -86,10 +81,7 @@ def bar(
 
 @contextmanager
 def _lines(total: int | None, what: str, unit: str) -> Iterator[Callable[[float], None]]:
-    """Yield a function that counts items and prints a line at most every LINES seconds.
-
-    If a line was printed, a last line has the number of items at the end.
-    """
+    """Yield a function that counts items; print lines now and then, and one at the end of them."""
     done, begun = 0.0, time.monotonic()
     told = begun
 
@@ -102,11 +94,8 @@ def _lines(total: int | None, what: str, unit: str) -> Iterator[Callable[[float]
         done, now = done + count, time.monotonic()
         if now - told < LINES or done == total:
             return
-        told, left = now, ""
-        if total is not None:
-            rest = (now - begun) * (total - done) / max(done, 1e-9)
-            left = f", about {format_duration(rest)} left"
-        write(left)
+        told, rest = now, (now - begun) * ((total or done) - done) / max(done, 1e-9)
+        write("" if total is None else f", about {format_duration(rest)} left")
 
     yield advance
     if told > begun:

@@ -26,7 +26,7 @@ from isotrope.core.autograd import modes_kept
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.pictures import Picture, square
-from isotrope.core.progress import bar, title
+from isotrope.core.progress import bar
 from isotrope.encoders import image_folder
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, READERS, Reader, build_net
@@ -219,7 +219,7 @@ class ImageEncoder(nn.Module):
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)
-        show = bar(len(images), title(), "images", show=progress)
+        show = bar(len(images), "", "images", show=progress)
         with modes_kept(self), torch.inference_mode(), show as done:
             self.eval()
             for first in range(0, len(images), batch_size):

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from isotrope.core.autograd import modes_kept, seeded
 from isotrope.core.errors import InputError, SettingError
-from isotrope.core.progress import bar, title
+from isotrope.core.progress import bar
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged_weights, save_adapter
 from isotrope.encoders.modules import (
@@ -373,7 +373,7 @@ class SentenceEncoder(nn.Module):
         ids, starts = self._flat(list(places), limit)
         lengths = np.diff(starts)
         order = np.argsort(-lengths, kind="stable")
-        show = bar(len(order), title(), "texts", show=progress or None)
+        show = bar(len(order), "", "texts", show=progress or None)
         with torch.inference_mode(), self._evaluating(), show as done:
             for first in range(0, len(order), batch_size):
                 batch = order[first : first + batch_size]
