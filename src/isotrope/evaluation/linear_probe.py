@@ -92,7 +92,6 @@ def linear_probe(
     probe = probe or Probe()
     classes = index_classes(train, test)
     check_finite(test.vectors, "test")
-    check_finite(train.vectors, "training")
     scale = _scale(train.vectors)
     learn, judge = (_Scaled(part.vectors, *scale) for part in (train, test))
     shape = (learn.vectors.shape[1], len(classes.names))
@@ -105,6 +104,11 @@ def linear_probe(
 def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return shift and factor of :class:`_Scaled`, d values each."""
     mean, std = _moments(vectors)
+    if not np.isfinite(std).all():
+        raise InputError(
+            "encode the training examples again, or remove those whose features are not finite: "
+            "some features are NaN, infinite or too large"
+        )
     # a dimension that varies by rounding only would be noise if it were scaled up
     live = std > 1e-6 * np.hypot(mean, std).max()
     return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(len(std))
