@@ -10,7 +10,7 @@ from isotrope.core.errors import (
     SettingError,
     nearest,
 )
-from isotrope.core.spelling import as_flag, as_key, named, spell, spelled
+from isotrope.core.spelling import as_flag, as_key, named, spell, spell_all, spelled
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
@@ -46,6 +46,15 @@ def test_each_surface_spells_settings_in_its_own_words() -> None:
         assert str(error) == "--matryoshka 64 32: mixes; add --head none"
     error = SettingError("is unknown", setting="learning_rte", source="run.yaml")
     assert str(error) == "run.yaml: learning-rte is unknown"
+
+
+def test_a_stored_text_is_spelled_like_a_message() -> None:
+    stored = "to see more, add --dev (or `--holdout 0.2`), not --objective.temperature or a--b"
+    assert spell_all(stored) == (
+        "to see more, add dev (or holdout=0.2), not objective_settings={'temperature': ...} or a--b"
+    )
+    with spelled(as_flag):
+        assert spell_all(stored) == stored.replace("`", "")
 
 
 @pytest.mark.parametrize(

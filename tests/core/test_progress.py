@@ -49,5 +49,19 @@ def test_elsewhere_there_are_lines_now_and_then(
     assert capsys.readouterr().err.splitlines() == [
         "encode: 400 of 1,000 texts, about 30 s left",
         "encode: 800 of 1,000 texts, about 10 s left",
+        "encode: 1,000 of 1,000 texts, 1 min 0 s",
         "read: 7",
+        "read: 7, 30 s",
     ]
+
+
+def test_no_last_line_claims_that_work_that_failed_is_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    shown = bar(9, "read", show=True)
+    shown.__enter__()(4)
+    error = KeyError()
+    assert not shown.__exit__(KeyError, error, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["read: 4 of 9"]

@@ -78,7 +78,7 @@ def test_a_sound_run_is_healthy() -> None:
         "verdict": ["healthy"], "findings": [], "judgement": None,
     }  # fmt: skip
     assert [number["name"] for number in record["numbers"]] == [
-        "dead_early", "hardest_times_uniform", "rank_share", "above_bound",
+        "logged_steps", "dead_early", "hardest_times_uniform", "rank_share", "above_bound",
     ]  # fmt: skip
 
 
@@ -683,8 +683,11 @@ def test_what_was_not_looked_at_is_not_healthy() -> None:
         assert found.verdict == ("not-enough-seen",)
     stopped = diagnose(RunEvidence(settings={"log-every": 1}, resumable=True)).findings[0]
     assert stopped.change.startswith("--resume (the training has not ended")
+    short = diagnose(RunEvidence(settings={"log-every": 1, "minutes": 4.0})).findings[0]
+    assert short.change == "--minutes 8 (more time, then diagnose again)"
     course = [{"step": i, **SOUND} for i in range(3)]
     assert diagnose(RunEvidence(rows=course)).verdict == (HEALTHY,)
+    assert "- logged steps: 3 (a fault if below 3)" in str(diagnose(RunEvidence(rows=course)))
     two = replace(RunEvidence(rows=course[:2]), probe={"uniformity": -3.0, "mean_cosine": 0.1})
     assert diagnose(two).verdict == ("not-enough-seen",)
     assert diagnose(

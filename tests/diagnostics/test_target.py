@@ -89,6 +89,24 @@ def test_pairs_are_probed_before_and_after(encoder: Path, pairs: Path, tmp_path:
     assert "the initial encoder could not be measured" in gone.notes[-1]
 
 
+def test_each_bar_names_what_is_embedded_with_which_encoder(
+    encoder: Path,
+    pairs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = run_of(tmp_path / "run", encoder, [str(pairs)])
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    subject.diagnose(run, progress=True)
+    titles = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[1:]]
+    assert list(dict.fromkeys(titles)) == [
+        f"embed {what} with {name}"
+        for name in ("run", "model")
+        for what in ("anchors", "positives")
+    ]
+
+
 def test_data_of_ones_own_takes_the_place_of_the_runs(
     encoder: Path, lines: Path, pairs: Path, tmp_path: Path
 ) -> None:
@@ -149,7 +167,8 @@ def test_a_prompt_before_every_text_is_probed(
     monkeypatch.setattr(probe, "_PIECE", 4)
     with progress.showing(show=True):
         _, plain = embed_views(model, texts)
-    assert "embed: 4 of 9 texts" in capsys.readouterr().err
+    assert "embed first view with " in (printed := capsys.readouterr().err)
+    assert ": 4 of 9 texts" in printed
     torch.testing.assert_close(unit(plain), unit(torch.from_numpy(model.encode(TEXTS[:9]))))
 
 

@@ -9,7 +9,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.evaluation.compare import compare_results
 from isotrope.evaluation.sts import spearman
-from isotrope.measures.bootstrap import bootstrap_spearman, holm
+from isotrope.measures.bootstrap import bootstrap_spearman, holm, shown_p
 
 NAMES = ("STS12", "STS13")
 
@@ -53,6 +53,17 @@ def test_a_printed_comparison_is_a_table() -> None:
     assert lines[0].split()[:4] == ["model", "STS12", "STS13", "average"]
     assert any(line.startswith("two  ") and line.endswith("lower") for line in lines)
     assert repr(found).startswith("Result(comparison of one: ")
+    found.details["columns"]["STS12"]["differences"][0] |= {"p": 0.052, "verdict": "noise"}
+    assert "0.052  noise" in str(found)
+
+
+def test_a_shown_p_value_is_on_the_side_of_the_limit_where_its_verdict_is() -> None:
+    assert [shown_p(p) for p in (0.0009, 0.048, 0.052, 1.0)] == [
+        "<0.001",
+        "0.048",
+        "0.052",
+        "1.000",
+    ]
 
 
 def test_a_clear_difference_and_no_difference() -> None:

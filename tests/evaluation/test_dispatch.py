@@ -77,7 +77,8 @@ def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     assert len(calls) == 1
     how, counts = capsys.readouterr().err.splitlines()
     assert how.startswith("read pairs.tsv: 12 pairs, no header")
-    assert counts == f"{pairs}: 12 queries, 12 documents (equal texts count once)"
+    counted = f"{pairs}: 12 queries, 12 documents (equal texts count once)"
+    assert counts == f"{counted}; only these are ranked: add other texts with corpus=FILE"
     assert first.provenance["reused"] == []
     assert len(list((cache / "isotrope" / "evaluations").glob("retrieval-*.json"))) == 1
 

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import showing
 from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name, stored
 
 from .conftest import Table
@@ -10,7 +11,8 @@ from .conftest import Table
 
 def test_distinct_texts_are_asked_for_once_and_options_passed_on():
     table = Table({"a": [1, 0], "b": [0, 1]})
-    out = embed(table, ["b", "a", "b"], batch_size=7, progress=True)
+    with showing(show=True):
+        out = embed(table, ["b", "a", "b"], batch_size=7)
     assert out.tolist() == [[0, 1], [1, 0], [0, 1]]
     assert out.dtype == np.float32
     assert table.calls == [(["b", "a"], 7, True)]
@@ -28,7 +30,8 @@ def test_an_encoder_of_sentence_transformers_will_do(tiny, capsys):
     texts = ["the river", "a boat", "the river"]
     np.testing.assert_allclose(embed(tiny.model, texts), embed(tiny, texts), atol=1e-6)
     assert capsys.readouterr().err == ""
-    embed(tiny.model, texts, progress=True)
+    with showing(show=True):
+        embed(tiny.model, texts)
     assert "Batches" in capsys.readouterr().err
 
 

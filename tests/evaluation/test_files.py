@@ -198,8 +198,6 @@ def test_searches_that_are_refused() -> None:
             files.search(Table(), np.ones(shape), "river")
     with pytest.raises(InputError, match=r"row 2 of the matrix has NaN or infinity"):
         files.search(Table(), np.array([[1, 0], [0, 1], [0, np.nan]]), "river")
-    with pytest.raises(InputError, match="write the query in UTF-8"):
-        files.search(Table(), WORDS, "\ud800")
 
 
 def test_stored_embeddings_are_used_and_recognised(

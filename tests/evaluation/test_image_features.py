@@ -119,11 +119,6 @@ def test_an_encoder_that_returns_something_else(returned, shape):
         image_features(Odd(returned), blobs(10, 0), batch_size=8)
 
 
-def test_an_encoder_whose_blocks_do_not_fit_together():
-    with pytest.raises(InputError, match="vectors of one size for all pictures"):
-        image_features(Odd(lambda n: np.zeros((n, n))), blobs(10, 0), batch_size=8)
-
-
 def test_an_encoder_that_returns_no_numbers():
     with pytest.raises(InputError, match="must return an array of numbers"):
         image_features(Odd(lambda n: [["a"]] * n), blobs(10, 0), batch_size=8)

@@ -41,7 +41,7 @@ def contend(servers: tuple[Server, Server], whole: Whole, corpus: Path, folder: 
     assert refused.count("\n") == 1, told
     assert refused.startswith("isotrope: error: "), told
     # the other may have ended before this one looked
-    kinds = ("another process is training", "not empty", "continue the run in")
+    kinds = ("another process is training", "not empty", "continue the run in", "is finished")
     assert any(kind in refused for kind in kinds), told
     wrong = differences(state(output), whole.state) + leftovers(output)
     assert not wrong, "\n".join([*wrong, told])

@@ -103,6 +103,23 @@ def test_report_is_one_closed_file_with_everything_in_it(tmp_path: Path) -> None
     assert data[0]["series"]["loss"][0] is None
 
 
+@pytest.mark.usefixtures("words")
+def test_what_a_run_has_done_is_written_instead_of_settings_without_effect(tmp_path: Path) -> None:
+    settings = "epochs: 7.0\nmax-steps: 40\ndev: auto\nholdout: 0.0\n"
+    run = write_run(tmp_path / "one", settings=settings)
+    record = json.loads((run / "result.json").read_text())
+    record["metrics"]["wall_seconds"] = 75.2
+    record["details"]["data"] |= {"holdout": 102, "holdout_trained_on": 7}
+    (run / "result.json").write_text(json.dumps(record))
+    _, page = report(tmp_path, run)
+    assert "Done 40 steps (epochs: 1) in 12 s; 1 min 15 s with evaluation and saving" in page.text
+    assert "Held out 102 records; 7 of them share a text with a training record" in page.text
+    assert "max-steps: 40" in page.text
+    assert not {"epochs: 7.0", "holdout: 0.0", "holdout trained on"} & set(
+        re.findall("epochs: 7.0|holdout: 0.0|holdout trained on", page.text)
+    )
+
+
 def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     run = write_run(tmp_path / "one")
     first = write_report([run], tmp_path / "a.html").read_bytes()

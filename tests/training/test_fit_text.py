@@ -201,7 +201,9 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         InputError, match=r"give the same data .* the data of this call differ from"
     ):
         fit(PAIRS[1:], **options, resume=True)
-    with pytest.raises(InputError, match="add resume=True to continue the run in"):
+    with pytest.raises(
+        InputError, match=r"choose another output folder: the run in .* is finished"
+    ):
         fit(PAIRS, **options)
     with pytest.raises(
         CannotResume, match=r"seed was 7 there, and is 8 now; repeat the command that began the run"

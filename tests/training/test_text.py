@@ -152,9 +152,13 @@ def test_resume_starts_where_there_is_nothing(quick: dict) -> None:
 
 
 def test_a_folder_in_use_is_refused(quick: dict) -> None:
-    fit(**quick)
+    output = fit(**quick).output
+    with pytest.raises(InputError, match=r"choose another output folder: the run in .* finished"):
+        fit(**quick)
+    (output / "result.json").rename(output.parent / "result.json")
     with pytest.raises(InputError, match=r"add resume=True to continue the run in"):
         fit(**quick)
+    (output.parent / "result.json").rename(output / "result.json")
     with refused(
         CannotResume,
         remedy="repeat the command that began the run, or choose another output folder",

@@ -41,6 +41,11 @@ def shortened(text: str, width: int = 160) -> str:
     return plain if len(plain) <= width else plain[: width - 3] + "..."
 
 
+def counted(count: int, what: str) -> str:
+    """Return a number with its noun, ``1 step`` or ``1,200 steps``."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table as CSV in which a spreadsheet finds no formulas.
 

@@ -14,6 +14,7 @@ LINES = 20.0
 
 
 _shown = ContextVar("shown", default=False)
+_title = ContextVar("title", default="encode")
 
 
 @contextmanager
@@ -32,6 +33,16 @@ def shown() -> bool:
 
 
 @contextmanager
+def embedding(what: str) -> Iterator[None]:
+    """Name what encoders embed in this block, for the titles of their bars; "" names nothing."""
+    token = _title.set(f"embed {what}" if what else _title.get())
+    try:
+        yield
+    finally:
+        _title.reset(token)
+
+
+@contextmanager
 def bar(
     total: int | None, what: str, unit: str = "", *, show: bool | None = None
 ) -> Iterator[Callable[[float], object]]:
@@ -41,7 +52,7 @@ def bar(
 
     Args:
         total: The number of items; None if unknown. With 0, nothing is shown.
-        what: Title of the bar.
+        what: Title of the bar; if empty, the title that :func:`embedding` sets.
         unit: What the items are, e.g. ``"texts"``.
         show: Whether to show the progress at all; by default, as :func:`showing` decides.
     """
@@ -52,8 +63,10 @@ def bar(
         from tqdm import tqdm
     except ImportError:
         tqdm = None
+    what = what or _title.get()
     if tqdm is None or not sys.stderr.isatty():
-        yield _lines(total, what, unit)
+        with _lines(total, what, unit) as advance:
+            yield advance
         return
     with tqdm(
         total=total,
@@ -66,23 +79,27 @@ def bar(
         yield drawn.update
 
 
-def _lines(total: int | None, what: str, unit: str) -> Callable[[float], None]:
-    """Return a function that counts done items and prints a line at most every LINES seconds."""
+@contextmanager
+def _lines(total: int | None, what: str, unit: str) -> Iterator[Callable[[float], None]]:
+    """Yield a function that counts items; print lines now and then, and one at the end of them."""
     done, begun = 0.0, time.monotonic()
     told = begun
+
+    def write(end: str) -> None:
+        of = "" if total is None else f" of {total:,}"
+        print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + end, file=sys.stderr, flush=True)
 
     def advance(count: float) -> None:
         nonlocal done, told
         done, now = done + count, time.monotonic()
         if now - told < LINES or done == total:
             return
-        told, of, left = now, "", ""
-        if total is not None:
-            rest = (now - begun) * (total - done) / max(done, 1e-9)
-            of, left = f" of {total:,}", f", about {format_duration(rest)} left"
-        print(f"{what}: {done:,.0f}{of} {unit}".rstrip() + left, file=sys.stderr, flush=True)
+        told, rest = now, (now - begun) * ((total or done) - done) / max(done, 1e-9)
+        write("" if total is None else f", about {format_duration(rest)} left")
 
-    return advance
+    yield advance
+    if told > begun:
+        write(f", {format_duration(time.monotonic() - begun)}")
 
 
 def format_duration(seconds: float) -> str:

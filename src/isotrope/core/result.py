@@ -56,7 +56,8 @@ class Result:
     items: dict[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        some = [f"{k}={_brief(v)}" for k, v in self.metrics.items() if v is not None]
+        known = {k: v for k, v in self.metrics.items() if v is not None}
+        some = [f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in known.items()]
         more = [f"and {len(some) - _SHOWN} more"] if len(some) > _SHOWN else []
         return f"Result({self.kind} of {self.name}: {', '.join(some[:_SHOWN] + more)})"
 
@@ -86,10 +87,6 @@ class Result:
                 f"{path} is not a result of isotrope ({error}); restore it, or give another file"
             ) from error
         return result
-
-
-def _brief(value: float | str | None) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def json_text(value: object) -> str:

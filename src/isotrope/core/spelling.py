@@ -19,6 +19,7 @@ Spelling = Callable[[str, str], str]
 """Returns the text of a setting, given the name of its field and its value (``""`` for none)."""
 
 _NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
+_BARE = re.compile(r"(?<![`\w-])--[a-z][\w-]*(?:\.[\w-]+)*")
 # characters that a shell interprets, and spaces within a list
 _FOR_A_SHELL = re.compile(r"[;|&<>()$*?!\"'\\#]|[^,]+ [^,]*,|,[^,]* ")
 _LONGEST = 60  # characters of a value
@@ -146,6 +147,11 @@ def spell(message: str, spelling: Spelling | None = None) -> str:
     """Replace each flag in backticks by its spelling; without ``spelling``, see :func:`spelled`."""
     write = spelling or _spelling
     return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
+
+
+def spell_all(text: str) -> str:
+    """Replace each flag of a text that is stored as on the command line, by its spelling."""
+    return spell(_BARE.sub(r"`\g<0>`", text))
 
 
 @contextlib.contextmanager

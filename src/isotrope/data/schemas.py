@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrope.core.errors import InputError, place
-from isotrope.core.legible import shortened
+from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_scores, cell_texts, mark, missing, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
@@ -364,7 +364,7 @@ class Reading:
     def left_out(self) -> str:
         """Reasons for skipping rows as a text, each with the number of rows and the first row."""
         return ", ".join(
-            f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
+            f"{counted(count, 'row')} with {reason} ("
             f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"
             for reason, count in self.left.items()
         )

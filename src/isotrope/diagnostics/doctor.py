@@ -7,9 +7,9 @@ The measurements are in a :class:`~isotrope.diagnostics.evidence.RunEvidence`, a
 from collections.abc import Mapping
 from dataclasses import replace
 
+from isotrope.diagnostics import readings
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
-from isotrope.diagnostics.readings import dead_share_after_start, hardest_over_even, rank_limit
 from isotrope.diagnostics.verdict import compared, crosses
 from isotrope.diagnostics.verdicts import VERDICTS
 
@@ -42,10 +42,11 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
     """Return the main numbers of a healthy run that do not cross their thresholds."""
-    rank, most = case.end("effective_rank"), rank_limit(case)
+    rank, most = case.end("effective_rank"), readings.rank_limit(case)
     numbers = {
-        "dead_early": dead_share_after_start(case),
-        "hardest_times_uniform": hardest_over_even(case),
+        "logged_steps": readings.measured_steps(case) if case.rows else None,
+        "dead_early": readings.dead_share_after_start(case),
+        "hardest_times_uniform": readings.hardest_over_even(case),
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),
     }

@@ -434,7 +434,7 @@ METRICS = (
     Metric(
         "seconds",
         "Duration",
-        "duration of training",
+        "duration of the training steps, without evaluation and saving",
         unit="s",
         logs=(),
         heading="Sec\u00adonds",

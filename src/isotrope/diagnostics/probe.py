@@ -198,12 +198,12 @@ def embed_views(
     width = len(texts.records[0])
     anchors, positives = ids[::width], ids[width - 1 :: width]
     with modes_kept(encoder), torch.no_grad(), seeded(_SEED):
-        plain = _embedded(encoder.eval(), anchors)
+        plain = _embedded(encoder.eval(), anchors, "anchors")
         if texts.views == "dropout":
             encoder.train(dropout != 0)
-            views = [_embedded(encoder, anchors) for _ in range(2)]
+            views = [_embedded(encoder, anchors, f"{n} view") for n in ("first", "second")]
         else:
-            views = [plain, _embedded(encoder, positives)]
+            views = [plain, _embedded(encoder, positives, "positives")]
     groups = None if texts.groups is None else torch.from_numpy(texts.groups)
     return Views(views[0], views[1], groups=groups), plain
 
@@ -225,9 +225,9 @@ def probe_images(
     return measured | measure_plain(views[0]) | {"copies": None}
 
 
-def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
+def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]], what: str) -> Tensor:
     rows = []
-    with bar(len(ids), "embed", "texts") as done:
+    with bar(len(ids), f"embed {what} with {Path(encoder.name).name}", "texts") as done:
         for i in range(0, len(ids), _PIECE):
             rows.append(encoder.of_tokens(ids[i : i + _PIECE]).float().cpu())
             done(len(rows[-1]))

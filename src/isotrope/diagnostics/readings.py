@@ -8,6 +8,7 @@ import torch
 
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.verdict import crosses
 from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.graph import number_of
@@ -23,6 +24,11 @@ def further_evidence(
     """Return ``numbers`` and the final values of ``columns`` as evidence that decides nothing."""
     known = {**numbers, **{column: case.end(column) for column in columns}}
     return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
+
+
+def measured_steps(case: RunEvidence) -> int:
+    """Return the number of logged steps with a measurement of the embeddings or the gradient."""
+    return sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
 
 
 def gained(case: RunEvidence) -> float | None:

@@ -109,7 +109,8 @@ def diagnose(
         _keep(diagnosis, RunFolder(name).diagnosis)
     if not diagnosis.model or data is None:
         return diagnosis
-    found = _uncovered(name, Path(data), columns)
+    with showing(show=progress):
+        found = _uncovered(name, Path(data), columns)
     return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
 
 

@@ -219,7 +219,7 @@ class ImageEncoder(nn.Module):
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
         out = np.empty((len(images), self.dimension), dtype=np.float32)
-        show = bar(len(images), "encode", "images", show=progress)
+        show = bar(len(images), "", "images", show=progress)
         with modes_kept(self), torch.inference_mode(), show as done:
             self.eval()
             for first in range(0, len(images), batch_size):

@@ -373,7 +373,7 @@ class SentenceEncoder(nn.Module):
         ids, starts = self._flat(list(places), limit)
         lengths = np.diff(starts)
         order = np.argsort(-lengths, kind="stable")
-        show = bar(len(order), "encode", "texts", show=progress or None)
+        show = bar(len(order), "", "texts", show=progress or None)
         with torch.inference_mode(), self._evaluating(), show as done:
             for first in range(0, len(order), batch_size):
                 batch = order[first : first + batch_size]

@@ -133,10 +133,7 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
 def _draws(
     results: Sequence[Result], resamples: int, seed: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return, for every column, all models' scores in all resamples (m x b), and numbers (m - 1).
-
-    These are the numbers of examples on which a model's scores differ from those of the first.
-    """
+    """Return each column's scores in all resamples (m x b), and numbers of changed examples."""
     tasks = results[0].details.get("tasks", {})
     draws = {}
     for name, (rows, statistic) in _statistics(results).items():
@@ -155,10 +152,7 @@ def _draws(
 
 
 def _enough(results: Sequence[Result]) -> int:
-    """Return a number of resamples with which Holm's method can find differences.
-
-    With m comparisons and B resamples, no corrected p-value is below 2 m/(B + 1).
-    """
+    """Return B, with which a p-value of m comparisons can be as small as 2 m/(B + 1)."""
     columns = len(_statistics(results)) + sum(name in results[0].metrics for name in AVERAGES)
     return max(RESAMPLES, 100 * columns * (len(results) - 1))
 

@@ -259,11 +259,8 @@ class Store:
                     items = {item: arrays[item] for item in arrays.files}
                 if name != _archive(path, items):  # an archive has no checksum of its names
                     return None
-        # a file that is incomplete, edited or without its arrays counts as not finished
-        except (InputError, OSError, TypeError, ValueError, EOFError):
-            return None
-        # RuntimeError: a damaged archive may look encrypted
-        except (BadZipFile, zlib.error, RuntimeError):
+        # a file that is incomplete, edited or damaged (even as if encrypted) counts as not finished
+        except (OSError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, RuntimeError):
             return None
         return replace(result, items=items)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.progress import shown
+from isotrope.core.progress import embedding, shown
 
 Precision = Literal["float32", "int8", "binary"]
 """Precision of the coordinates of stored vectors."""
@@ -31,28 +31,25 @@ class Encoder(Protocol):
 
 
 def embed(
-    encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool | None = None
+    encoder: Encoder, texts: Sequence[str], what: str = "", *, batch_size: int = 128
 ) -> np.ndarray:
-    """Return the embeddings of ``texts`` (n x d, float32). Each distinct text is encoded once."""
-    if isinstance(encoder, CachedEncoder):  # it encodes each text only once
-        return encoder.encode(texts)
-    places: dict[str, int] = {}
-    where = [places.setdefault(text, len(places)) for text in texts]
-    vectors = encode_all(encoder, list(places), batch_size, progress)
+    """Embed each distinct text once (n x d, float32); ``what`` names the texts for the bar."""
+    with embedding(what):
+        if isinstance(encoder, CachedEncoder):  # it encodes each text only once
+            return encoder.encode(texts)
+        places: dict[str, int] = {}
+        where = [places.setdefault(text, len(places)) for text in texts]
+        vectors = encode_all(encoder, list(places), batch_size)
     return vectors if len(places) == len(where) else vectors[where]
 
 
-def encode_all(
-    encoder: Encoder, inputs: list[str] | np.ndarray, batch_size: int, progress: bool | None = None
-) -> np.ndarray:
+def encode_all(encoder: Encoder, inputs: list[str] | np.ndarray, batch_size: int) -> np.ndarray:
     """Call the encoder on texts or pictures, and check the result (n x d, float32)."""
     if not isinstance(encoder, Encoder):
         raise InputError(f"give an encoder with a method encode: {type(encoder).__name__} has none")
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
-    for name in ("progress", "show_progress_bar"):
-        if name in taken:
-            options[name] = shown() if progress is None else progress
+    options |= {name: shown() for name in ("progress", "show_progress_bar") if name in taken}
     returned = encoder.encode(inputs, **options)
     try:
         with np.errstate(over="ignore"):  # values too large for float32 are refused below
@@ -139,11 +136,9 @@ class Truncated:
         self.name = f"{encoder_name(encoder)}, {self._stored}"
         self._ranges: np.ndarray | None = None
 
-    def encode(
-        self, texts: Sequence[str], *, batch_size: int = 128, progress: bool | None = None
-    ) -> np.ndarray:
+    def encode(self, texts: Sequence[str], *, batch_size: int = 128) -> np.ndarray:
         """Return the rounded embeddings of ``texts`` (n x dimension, float32)."""
-        vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
+        vectors = embed(self.encoder, texts, batch_size=batch_size)
         if vectors.shape[1] < self._dimension:
             raise InputError(
                 f"keep at most {vectors.shape[1]} coordinates, because "
@@ -239,12 +234,8 @@ def stored(
     """
     shared = CachedEncoder(encoder)
     full = embed(shared, ["one text"]).shape[1]
-    for dimension in dimensions:
-        if dimension > full:
-            raise InputError(
-                f"keep at most {full} coordinates, because {encoder_name(encoder)} has no more; "
-                f"found {dimension}"
-            )
+    for dimension in dimensions:  # too large a number is an error before anything is scored
+        Truncated(shared, dimension).encode(["one text"])
     chosen = [
         (dimension, precision)
         for precision in precisions or ("float32",)

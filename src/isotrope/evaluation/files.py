@@ -29,7 +29,7 @@ from isotrope.core.files import (
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.pictures import SUFFIXES, Unreadable, square
-from isotrope.core.progress import bar
+from isotrope.core.progress import bar, showing
 from isotrope.data.images.folder import below
 from isotrope.data.lines import quoted
 from isotrope.data.schemas import Reading, read
@@ -252,7 +252,7 @@ def search(
         texts, rows = _encoded(of_pictures, Path(corpus), names, progress=progress)
         places: Sequence[int | str] = range(1, len(texts) + 1)
     else:
-        places, texts = _places_and_texts(corpus, settings.columns, queries)
+        places, texts = _places_and_texts(corpus, settings.columns)
         encoder: Encoder = (
             SentenceEncoder.load(os.fspath(model), pooling=settings.pooling, device=device)
             if isinstance(model, (str, os.PathLike))
@@ -265,15 +265,18 @@ def search(
             first.setdefault(text, i)
         several = len(first) < len(texts) and not isinstance(corpus, np.ndarray)
         size = settings.batch_size
-        encode = functools.partial(embed, encoder, batch_size=size, progress=progress)
-        vectors = encode([before_query + query for query in queries])
-        if isinstance(corpus, np.ndarray):
-            rows = corpus
-            _check_rows(rows, len(texts), vectors.shape[1], encoder)
-        elif settings.embeddings is not None:
-            rows = _stored(settings.embeddings, encoder, passages)
-        else:
-            rows = encode([passages[i] for i in first.values()])
+        with showing(show=progress):
+            vectors = embed(
+                encoder, [before_query + q for q in queries], "queries", batch_size=size
+            )
+            if isinstance(corpus, np.ndarray):
+                rows = corpus
+                _check_rows(rows, len(texts), vectors.shape[1], encoder)
+            elif settings.embeddings is not None:
+                rows = _stored(settings.embeddings, encoder, passages)
+            else:
+                different = [passages[i] for i in first.values()]
+                rows = embed(encoder, different, "corpus", batch_size=size)
         if several:
             places, texts = [places[i] for i in first.values()], list(first)
             rows = rows if len(rows) == len(first) else rows[[*first.values()]]
@@ -289,12 +292,9 @@ vars(search)["__signature__"] = Search.signature(search)
 
 
 def _places_and_texts(
-    corpus: Corpus, columns: Sequence[str] | None, queries: Sequence[str]
+    corpus: Corpus, columns: Sequence[str] | None
 ) -> tuple[Sequence[int | str], list[str]]:
     """Return the places (see :class:`Hit`) and the texts of a corpus."""
-    for query in queries:
-        if query.encode("utf-8", "ignore").decode("utf-8") != query:
-            raise InputError(f"write the query in UTF-8; this query is not UTF-8: {query!r:.60}")
     if isinstance(corpus, (str, Path)):
         records = list(_records(Path(corpus), columns))
         named = all(r.id for r in records)  # lines and ids of one file could be taken for another

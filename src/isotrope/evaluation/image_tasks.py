@@ -12,14 +12,14 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
-from isotrope.core.progress import bar
+from isotrope.core.progress import bar, showing
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import check_named
 from isotrope.data.images.records import balanced_prefix, matched
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
-from isotrope.evaluation.embed import Encoder, encode_all, encoder_name
+from isotrope.evaluation.embed import Encoder, encode_all
 from isotrope.evaluation.nearest import knn as nearest_neighbours
 from isotrope.evaluation.tasks import Task, classification_tasks
 from isotrope.measures.judgement import DevEvaluation
@@ -154,21 +154,15 @@ def image_features(
     known = np.flatnonzero(labels >= 0)
     count = len(known) if limit is None else limit
     chosen = known[balanced_prefix(labels[known], count, len(known))]
-    vectors, marks = np.empty((len(chosen), 0), dtype=np.float32), np.empty(len(chosen), np.uint64)
-    with bar(len(chosen), "encode", f"{what} pictures") as done:
+    blocks, marks = list[np.ndarray](), np.empty(len(chosen), np.uint64)
+    with bar(len(chosen), "embed", f"{what} pictures") as done, showing(show=False):
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
             pictures = part.images.read(index)
             marks[first : first + len(index)] = [hash64(pixels.tobytes()) for pixels in pictures]
-            rows = encode_all(encoder, pictures, batch_size, progress=False)
-            if first == 0:
-                vectors = np.empty((len(chosen), rows.shape[1]), dtype=np.float32)
-            if rows.shape[1] != vectors.shape[1]:
-                name = encoder_name(encoder)
-                raise InputError(f"{name}.encode must return vectors of one size for all pictures")
-            vectors[first : first + len(rows)] = rows
-            done(len(rows))
-    return Features(vectors, labels[chosen], marks)
+            blocks.append(encode_all(encoder, pictures, batch_size))
+            done(len(pictures))
+    return Features(np.concatenate(blocks or [np.empty((0, 0), np.float32)]), labels[chosen], marks)
 
 
 def both_features(

@@ -104,7 +104,7 @@ def text_features(
 ) -> tuple[Features, Features]:
     """Return the embeddings of the training and test texts. Each distinct text is encoded once."""
     texts = [*data.train.texts, *data.test.texts]
-    vectors = embed(encoder, texts, batch_size=batch_size)
+    vectors = embed(encoder, texts, "labelled texts", batch_size=batch_size)
     train, test = np.split(vectors, [len(data.train)])
     return _marked(train, data.train), _marked(test, data.test)
 

@@ -75,7 +75,7 @@ def retrieval(
     else:
         texts = [before_query + query for query in data.queries]
         texts += [before_document + document for document in data.corpus]
-        vectors = embed(encoder, texts, batch_size=batch_size)
+        vectors = embed(encoder, texts, "queries and documents", batch_size=batch_size)
         queries, corpus = np.split(vectors, [len(data.queries)])
         places, _ = nearest_rows(queries, corpus, depth + bool(data.itself))
     places = _without(places, data.itself)[:, :depth]

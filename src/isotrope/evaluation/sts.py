@@ -49,7 +49,7 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
     dev = [subset for subset in subsets if test and subset.split == "dev"]
-    vectors = embed(encoder, _texts([*used, *dev]))
+    vectors = embed(encoder, _texts([*used, *dev]), task)
     sides = _by_subset(vectors, [*used, *dev])
     similar = [similarities(x, y) for x, y in sides]
     gold = np.concatenate([subset.scores for subset in used])

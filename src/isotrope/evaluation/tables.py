@@ -6,7 +6,7 @@ from typing import Any
 from isotrope.core.legible import shortened
 from isotrope.core.result import Result
 from isotrope.core.table import TitledTable, table
-from isotrope.measures.bootstrap import LEVEL, intervals
+from isotrope.measures.bootstrap import LEVEL, intervals, shown_p
 
 AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 """The name of each average: a mean over tasks of the score that stands beside the name."""
@@ -109,7 +109,7 @@ def comparison(result: Result, *, queries: bool = True) -> str:
             row["model"],
             " ".join(titles[row["task"]]).strip(),
             *(_number(row, key, columns, "+") for key in interval),
-            "<0.01" if row["p"] < 0.01 else f"{row['p']:.2f}",
+            shown_p(row["p"]),
             row["verdict"],
         ]
         for own in of_models[1:]

@@ -10,6 +10,7 @@ import numpy as np
 
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result, provenance
+from isotrope.core.spelling import spell
 from isotrope.data.text import sts_sets, transfer_sets
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder, encoder_name
@@ -113,7 +114,10 @@ def retrieval_tasks(
     data = load_retrieval(path, columns, corpus=corpus)
     if progress:
         counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
-        for line in (*data.how, f"{path}: {counts} (equal texts count once)"):
+        counted = f"{path}: {counts} (equal texts count once)"
+        if data.how and corpus is None:
+            counted += spell("; only these are ranked: add other texts with `--corpus FILE`")
+        for line in (*data.how, counted):
             if line not in _told:  # several models are often scored on the same data
                 print(line, file=sys.stderr)
                 _told.add(line)

@@ -129,7 +129,7 @@ def _features(encoder: Encoder, task: TransferTask, batch_size: int) -> Tensor:
     parts = task.splits.values()
     texts = [text for examples in parts for text in examples.texts]
     seconds = [text for examples in parts for text in examples.seconds]
-    vectors = embed(encoder, texts + seconds, batch_size=batch_size)
+    vectors = embed(encoder, texts + seconds, task.name, batch_size=batch_size)
     if seconds:
         a, b = np.split(vectors, 2)
         vectors = np.concatenate([np.abs(a - b), a * b], axis=1)

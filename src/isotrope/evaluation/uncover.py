@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.evaluation.dev_score import holdout_set
-from isotrope.evaluation.embed import CachedEncoder, Encoder, WhitenedEncoder
+from isotrope.evaluation.embed import CachedEncoder, Encoder, WhitenedEncoder, embed
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.measures.judgement import DevEvaluation, DevHistory, judge
 from isotrope.measures.mean_cosine import mean_cosine
@@ -87,7 +87,7 @@ def uncover(
     different = list(dict.fromkeys(texts))
     if len(different) < 2:
         return Uncovered("unknown", "give more texts: whitening needs texts that are not scored")
-    rows = torch.from_numpy(cached.encode(different)).double()
+    rows = torch.from_numpy(embed(cached, different, "texts for whitening")).double()
     needed = ROWS_PER_DIMENSION * rows.shape[1]
     if len(rows) < needed:
         return Uncovered(

@@ -103,3 +103,8 @@ def p_value(differences: np.ndarray, changed: int) -> float:
     """
     beyond = 1 + min((differences <= 0).sum(), (differences >= 0).sum())
     return min(1.0, max(2 * float(beyond) / (1 + len(differences)), 2.0 ** (1 - changed)))
+
+
+def shown_p(p: float) -> str:
+    """Return a p-value with three decimals, of which the limit 0.05 needs the third."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -28,6 +28,7 @@ from isotrope.measures.bootstrap import (
     interval,
     p_value,
     resampled,
+    shown_p,
 )
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
@@ -253,7 +254,9 @@ def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
             f"{queries['worse']} a {'lower' if ranked else 'worse'} one{worst}"
         )
         for one in queries["worst"]:
-            before, after = (_rank(one[at]) if ranked else f"{one[at]:.2f}" for at in _SIDES)
+            scores = [one[at] for at in _SIDES]
+            ranks = [f"{1 / score:.0f}" if score else "below 10" for score in scores if ranked]
+            before, after = ranks or [f"{score:.2f}" for score in scores]
             yield f"  {'rank ' * ranked}{before} to {after}: {shortened(one['query'])}"
     share = details.get("kept")
     if share is not None:
@@ -261,10 +264,6 @@ def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
         yield f"similarities of general sentences before and after training: {correlation}"
     if line := details.get("next"):
         yield line.replace("RUN", run)
-
-
-def _rank(inverse: float) -> str:
-    return f"{1 / inverse:.0f}" if inverse else "below 10"
 
 
 def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int, dict[str, float]]:
@@ -340,7 +339,7 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
         if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is not corrected
             few = f": only {number['changed']:.0f} scores changed"
             why = few if number["changed"] < 10 else " after Holm's correction"
-            change += f", but p is {number['p']:.3f}{why}"
+            change += f", but p is {shown_p(number['p'])}{why}"
         change += "; "
     return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs, tidy, write_all
-from isotrope.core.legible import legible
+from isotrope.core.legible import counted, legible
 from isotrope.core.lock import exclusive_lock
+from isotrope.core.progress import format_duration
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import TitledTable
 from isotrope.diagnostics.audit.result import Audit
@@ -242,12 +243,19 @@ def _origin(run: Run) -> list[tuple[str, str]]:
     command = origin.get("command")
     if isinstance(command, (list, tuple)) and command:
         facts.append(("Command", shlex.join(str(part) for part in command)))
+    if done := _done(run):
+        facts.append(("Done", done))
     for label, key in (("Seed", "seed"), ("Data", "data"), ("Time", "time")):
         if origin.get(key) is not None:
             facts.append((label, str(origin[key])))
     if isinstance(data := details.get("data"), Mapping):
-        kind = "Images" if run.of_images else "Text"
-        facts.append((kind, _parameters({k.replace("_", " "): v for k, v in data.items()})))
+        rest = {key: value for key, value in data.items() if not key.startswith("holdout")}
+        words = _parameters({key.replace("_", " "): value for key, value in rest.items()})
+        facts.append(("Images" if run.of_images else "Text", words))
+        if held := data.get("holdout"):
+            both = data.get("holdout_trained_on")
+            shared = f"; {_plain(both)} of them share a text with a training record" if both else ""
+            facts.append(("Held out", f"{_plain(held)} records{shared}"))
     if isinstance(versions := origin.get("versions"), Mapping):
         facts.append(("Versions", _parameters(versions)))
     machine = [str(origin[key]) for key in ("python", "platform") if origin.get(key)]
@@ -256,8 +264,22 @@ def _origin(run: Run) -> list[tuple[str, str]]:
     if isinstance(git := origin.get("git"), Mapping):
         state = " with changes" if git.get("modified") else ""
         facts.append(("Working folder", f"commit {str(git.get('commit'))[:12]}{state}"))
-    settings = yaml.safe_dump(dict(run.settings), sort_keys=False, allow_unicode=True)
+    unused = {"epochs": run.settings.get("max-steps"), "holdout": not run.settings.get("holdout")}
+    used = {name: value for name, value in run.settings.items() if not unused.get(name)}
+    settings = yaml.safe_dump(used, sort_keys=False, allow_unicode=True)
     return [*facts, ("Settings", settings.strip())]
+
+
+def _done(run: Run) -> str:
+    """Return the steps, epochs and durations of a finished run."""
+    steps, seconds, wall = (run.metric(name) for name in ("steps", "seconds", "wall_seconds"))
+    if steps is None or seconds is None:
+        return ""
+    at, epochs = run.steps, run.series.get("epoch", np.full_like(run.steps, np.nan))
+    rates = [epoch / step for step, epoch in zip(at, epochs, strict=True) if step and epoch > 0]
+    passes = f" (epochs: {rates[-1] * steps:.2g})" if rates else ""
+    whole = "" if wall is None else f"; {format_duration(wall)} with evaluation and saving"
+    return f"{counted(int(steps), 'step')}{passes} in {format_duration(seconds)}{whole}"
 
 
 def source(name: str) -> Markup:

@@ -142,9 +142,9 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     if not resume:
         if not config.is_file():
             raise InputError(f"choose another output folder: {output} has files, but no run")
-        raise InputError(
-            f"add `--resume` to continue the run in {output}, or choose another output folder"
-        )
+        more = f"add `--resume` to continue the run in {output}, or choose another output folder"
+        done = f"choose another output folder: the run in {output} is finished"
+        raise InputError(done if RunFolder(output).result.is_file() else more)
     if not config.is_file():
         raise CannotResume(f"choose the folder of a run: {output} has no config.yaml to resume")
     before = type(settings).read(read_yaml(config), source=str(config))

@@ -38,10 +38,12 @@ from isotrope.core.errors import (
     needs_extra,
 )
 from isotrope.core.files import remove, tidy
+from isotrope.core.legible import counted
 from isotrope.core.lock import Role, exclusive_lock
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import LOCK, RunFolder
+from isotrope.core.spelling import spell_all
 from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
@@ -128,10 +130,11 @@ class Outcome:
         return f"Outcome({str(self.output)!r}: {self._sentence()})"
 
     def _sentence(self) -> str:
-        steps = self.result.metrics.get("steps")
+        steps = int(self.result.metrics.get("steps") or 0)
         if self.exit_code:
             return f"stopped at step {steps}"
-        return f"{steps} steps; {self.result.details.get('verdict', 'no result is known')}"
+        verdict = self.result.details.get("verdict", "no result is known")
+        return f"{counted(steps, 'step')}; {spell_all(str(verdict))}"
 
 
 def empty_result(output: Path) -> Result:
@@ -153,12 +156,11 @@ def stop_message(outcome: Outcome) -> str:
 def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     """Return the message of the command line about a finished run."""
     metrics, output = outcome.result.metrics, outcome.output
-    steps = f"{metrics['steps']} step{'s' * (metrics['steps'] != 1)}"
     second = outcome.result.details.get("refit")
     twice = f" and {second['seconds']:.0f} s for the second training" if second else ""
     return (
         f"{outcome.result.details['verdict']}\n{notes}"
-        f"{steps}, {metrics['seconds']:.0f} s{twice}{speed}\n"
+        f"{counted(int(metrics['steps'] or 0), 'step')}, {metrics['seconds']:.0f} s{twice}{speed}\n"
         f"model:  {output / 'model'}\n"
         f"report: isotrope report {shlex.quote(str(output))}"
     )
@@ -341,7 +343,7 @@ def hardware(settings: RunSettings) -> str:
     here = f"{world_size()} processes on {name}" if world_size() > 1 else name
     threads = torch.get_num_threads()
     return (
-        f"on {here}, precision {settings.precision}, {threads} CPU thread{'s' * (threads > 1)}, "
+        f"on {here}, precision {settings.precision}, {counted(threads, 'CPU thread')}, "
         f"loss backend {backend_of(settings)[0]}"
     )
 

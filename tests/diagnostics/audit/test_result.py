@@ -167,7 +167,18 @@ def test_it_is_printed_as_tables() -> None:
     assert "the anchor is nearer to most other positives" in text
     quiet = audited(InfoNCE(), suspect=2.0)
     assert "no two rows seem to belong together" in str(quiet)
+    assert f"{max(quiet.alike.evidence):.3f}; limit: `--suspect 2`)" in str(quiet)
     assert repr(quiet).endswith("0 likely false negatives)")
+
+
+def test_the_settings_that_are_set_and_recommended_are_marked() -> None:
+    chosen = audited(InfoNCE()).recommended["temperature"]
+    table = str(audited(InfoNCE(temperature=0.01)))
+    assert f"\ntemperature {chosen:g} (recommended) " in table
+    assert "\ntemperature 0.01 (set) " in table
+    same = str(audited(InfoNCE(temperature=chosen)))
+    assert f"\ntemperature {chosen:g} (set, recommended) " in same
+    assert same.count("recommended)") == 1
 
 
 def test_why_no_temperature_is_recommended_is_printed() -> None:

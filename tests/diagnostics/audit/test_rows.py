@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from isotrope.core import progress
 from isotrope.core.errors import InputError
 from isotrope.data.schemas import read
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows, read_rows
@@ -39,6 +40,23 @@ def test_adjacent_texts_have_the_line_of_the_second(tmp_path: Path) -> None:
     rows = read_rows(file, views="adjacent")
     assert rows.texts == [("one", "two"), ("three", "four"), ("four", "five")]
     assert rows.lines.tolist() == [2, 5, 6]
+
+
+def test_each_bar_names_the_side_that_is_embedded(
+    encoder: SentenceEncoder,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    rows = read_rows([(f"a{i}", f"b{i}", f"c{i}") for i in range(130)])
+    with progress.showing(show=True):
+        embed_rows(encoder, rows)
+    lines = [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        f"embed {side}: {count} of 130 texts"
+        for side in ("anchors", "positives", "hard negatives")
+        for count in (128, 130)
+    ]
 
 
 def test_texts_in_memory_are_counted_from_one() -> None:
@@ -85,7 +103,9 @@ def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
 def test_embeddings_that_are_not_finite_and_one_row_are_refused() -> None:
     broken = torch.ones(3, 4)
     broken[1, 2] = torch.nan
-    with pytest.raises(InputError, match="the embedding of positive 1 is NaN or infinite"):
+    with pytest.raises(
+        InputError, match=r"use another encoder: .* \(some embeddings are NaN or infinite\)"
+    ):
         of(torch.ones(3, 4), broken)
     with pytest.raises(InputError, match="at least 2 rows; found 1"):
         of(torch.ones(1, 4), torch.ones(1, 4))

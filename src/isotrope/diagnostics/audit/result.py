@@ -45,6 +45,7 @@ class Audit(ABC):
         settings: One record for each tried value of a setting, with measurements of the first step.
         recommendations: Recommended values of settings, with reasons.
         alike: Pairs of rows that may belong together, from highest to lowest evidence.
+        suspect: Smallest evidence of a likely false negative.
         suspects: Number of likely false negatives. They are the first pairs of ``alike``.
         groups: Group of each row, int64 (n); rows of one group are likely to belong together.
         found: A dict from a kind of unusual rows (see the module ``pairs``) to row numbers.
@@ -56,6 +57,7 @@ class Audit(ABC):
     settings: Sequence[Setting]
     recommendations: Sequence[Recommendation]
     alike: Alike
+    suspect: float
     suspects: int
     groups: NDArray[np.int64]
     found: Mapping[str, NDArray[np.int64]]
@@ -152,7 +154,7 @@ class Audit(ABC):
         note = " ".join(reasons) or f"Nothing to recommend: {withheld or why}."
         rows = [
             (
-                f"{row.name} {row.value:g}{' (set)' if row.own else ''}",
+                self._marked(row),
                 row.dissipation,
                 _percent(row.dead),
                 _percent(row.hardest_share),
@@ -162,6 +164,12 @@ class Audit(ABC):
         ]
         headings = ("setting", "GD", "done", "hardest", "above bound")
         return TitledTable("Settings", "\n".join([note, *lines, _LEGEND]), headings, rows)
+
+    def _marked(self, row: Setting) -> str:
+        """Return the name of a row of settings, with a mark if it is set or recommended."""
+        marks = {"set": row.own, "recommended": self.recommended.get(row.name) == row.value}
+        words = ", ".join(mark for mark, applies in marks.items() if applies)
+        return f"{row.name} {row.value:g}" + f" ({words})" * bool(words)
 
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
@@ -177,7 +185,8 @@ class Audit(ABC):
             else f"1 pair of {what} seems to belong together. It causes {all_of:.1%} of all push."
             if self.suspects
             else f"No likely false negatives: no two {what} seem to belong together (highest "
-            f"evidence: {max(self.alike.evidence, default=0.0):.3f})."
+            f"evidence: {max(self.alike.evidence, default=0.0):.3f}; limit: "
+            f"`--suspect {self.suspect:g}`)."
         )
         names = self.names
         rows = [

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError
+from isotrope.core.progress import embedding
 from isotrope.core.views import Views
 from isotrope.data.schemas import Reading
 from isotrope.data.sources import is_in_memory, read_all
@@ -92,17 +93,11 @@ class Embedded:
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
             raise InputError(f"give at least 2 rows; found {len(self.anchors)}")
-        views = {"anchor": self.anchors, "positive": self.positives}
-        if self.negatives is not None:
-            views["hard negative"] = self.negatives
-        for name, rows in views.items():
-            largest = torch.linalg.vector_norm(rows, torch.inf, dim=1)  # NaN of a NaN
-            broken = (~largest.isfinite()).nonzero().flatten()
-            if len(broken):
-                raise InputError(
-                    f"use another encoder: the embedding of {name} {int(broken[0])} is NaN or "
-                    "infinite, so the encoder's weights are broken"
-                )
+        views = (self.anchors, self.positives, self.negatives)
+        if not all(rows is None or bool(rows.isfinite().all()) for rows in views):
+            raise InputError(
+                "use another encoder: its weights are broken (some embeddings are NaN or infinite)"
+            )
 
     def __len__(self) -> int:
         return len(self.anchors)
@@ -233,7 +228,10 @@ def embed_rows(
     if rows.views == "dropout":
         views = encoder.with_dropout(encoder.tokenize(columns[0], limit)[0], seed, _PIECE)
     else:
-        views = [torch.from_numpy(encoder.encode(column, max_length=limit)) for column in texts]
+        views = []
+        for what, column in zip(("anchors", "positives", "hard negatives"), texts, strict=False):
+            with embedding(what):
+                views.append(torch.from_numpy(encoder.encode(column, max_length=limit)))
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     hard: dict[str, Any] = {}
     if len(texts) > 2:

@@ -186,6 +186,7 @@ def _measured(
         "settings": rows,
         "recommendations": recommend(rows),
         "alike": pairs,
+        "suspect": settings.suspect,
         "suspects": suspects,
         "groups": groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
         "found": find_pairs(embedded, objective, batch_size=size, seed=seed),

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.legible import shortened
+from isotrope.core.legible import counted, shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import joined_groups
@@ -135,7 +135,7 @@ class TextAudit(Audit):
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
         empty = self.rows.empty
-        note = f"{empty:,} rows were skipped because a text is empty." if empty else ""
+        note = f"Skipped: {counted(empty, 'row')} with an empty text." if empty else ""
         if len(linked := self._linked()):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "

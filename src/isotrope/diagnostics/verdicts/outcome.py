@@ -4,7 +4,6 @@ import statistics
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
-from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.readings import (
     dead_share_after_start,
     further_evidence,
@@ -14,6 +13,7 @@ from isotrope.diagnostics.readings import (
     larger_batch,
     learning_rate,
     lower_rate_flag,
+    measured_steps,
     parameters,
     separation,
 )
@@ -451,7 +451,7 @@ NOT_EXAMINED = Verdict(
 
 def _not_enough_seen(case: RunEvidence) -> Found | None:
     is_model = case.probe is not None and not case.rows and not case.settings
-    steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
+    steps = measured_steps(case)
     if is_model or not crosses("logged_steps", steps):
         return None
     evidence = (compared("logged_steps", steps),)
@@ -485,6 +485,8 @@ NOT_ENOUGH_SEEN = Verdict(
         lambda case: (
             "--resume (the training has not ended: repeat its command, then diagnose again)"
             if case.resumable
+            else f"--minutes {2 * minutes:g} (more time, then diagnose again)"
+            if (minutes := case.settings.get("minutes"))
             else "--epochs or --max-steps (a longer training, then diagnose again)"
             if case.settings.get("log-every") == 1
             else "--log-every 1 (or train longer, then diagnose again)"

@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError
-from isotrope.core.legible import legible
+from isotrope.core.legible import counted, legible
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.pictures import Unreadable, grey_levels
 from isotrope.core.result import Result
@@ -336,9 +336,9 @@ class ImageTask(TrainingTask):
             _warn_of_lost_grey(images.train.images)
         plan = module.plan
         say(
-            f"{self.module.steps:,} steps with batches of {self.batches.size}; {module.name} with "
-            f"{self.objective_name}; {module.encoder.name}, {module.encoder.dimension} features; "
-            f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
+            f"{counted(module.steps, 'step')} with batches of {self.batches.size}; {module.name} "
+            f"with {self.objective_name}; {module.encoder.name}, {module.encoder.dimension} "
+            f"features; {plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
             f"{plan.weight_decay:g}" + (f"; cut {cut:g}" if cut != 1 else "")
         )
         if not has_labels(images):
