@@ -148,7 +148,7 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     )
     assert 1 < metrics["steps"] < 16
     assert config.log_every == max(1, metrics["steps"] // 5)
-    assert "--minutes 16 had time for" in outcome.result.details["next"]
+    assert "train longer: --minutes 16 has time for" in outcome.result.details["next"]
     _, rows = read_log(outcome.output / "metrics.csv", complete=True)
     assert rows[metrics["steps"] - 1]["loss"] is not None  # the last step is logged
     assert rows[metrics["steps"]]["dev"] is not None

@@ -133,7 +133,10 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
 def _draws(
     results: Sequence[Result], resamples: int, seed: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return each column's scores in all resamples (m x b), and numbers of changed examples."""
+    """Return for each column all models' scores in all resamples (m x b), and m - 1 numbers.
+
+    These are the numbers of examples on which a model's scores differ from those of the first.
+    """
     tasks = results[0].details.get("tasks", {})
     draws = {}
     for name, (rows, statistic) in _statistics(results).items():
@@ -152,7 +155,10 @@ def _draws(
 
 
 def _enough(results: Sequence[Result]) -> int:
-    """Return B, with which a p-value of m comparisons can be as small as 2 m/(B + 1)."""
+    """Return a number of resamples with which Holm's method can find differences.
+
+    With m comparisons and B resamples, no corrected p-value is below 2 m/(B + 1).
+    """
     columns = len(_statistics(results)) + sum(name in results[0].metrics for name in AVERAGES)
     return max(RESAMPLES, 100 * columns * (len(results) - 1))
 

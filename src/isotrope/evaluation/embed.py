@@ -33,7 +33,10 @@ class Encoder(Protocol):
 def embed(
     encoder: Encoder, texts: Sequence[str], what: str = "", *, batch_size: int = 128
 ) -> np.ndarray:
-    """Embed each distinct text once (n x d, float32); ``what`` names the texts for the bar."""
+    """Return the embeddings of ``texts`` (n x d, float32). Each distinct text is encoded once.
+
+    ``what`` names the texts in the title of the encoder's progress bar.
+    """
     with embedding(what):
         if isinstance(encoder, CachedEncoder):  # it encodes each text only once
             return encoder.encode(texts)

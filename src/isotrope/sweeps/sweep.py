@@ -224,7 +224,10 @@ class _Runs:
         self._tell_optuna(trial)
 
     def _tell_optuna(self, trial: Trial) -> None:
-        """Report to Optuna the score of a trial whose runs have not failed, and so run no more."""
+        """Report the score of a complete trial to Optuna.
+
+        A trial with a failed run is not complete, because the same command trains the run again.
+        """
         if trial.runs < len(self.spec.chosen.seeds) or trial.failures:
             return
         for number in trial.numbers:

@@ -7,6 +7,7 @@ In our trials (docs/LOG.md), the mean of the original and the trained weights sc
 as the trained weights and forgot less. Held-out records decide only which model is saved.
 """
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from isotrope.training.recipe_facts import (
 from isotrope.training.refit import without_mean
 from isotrope.training.settings import CHOSEN, LIMITED, TrainSettings
 from isotrope.training.text_encoder import encoder_of
-from isotrope.training.time_limit import NEARLY, PLANNED, TimeLimit, minutes_for, of_steps
+from isotrope.training.time_limit import PLANNED, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _SHORTEST = 64  # tokens to which --minutes may shorten texts, so that an epoch is possible
@@ -153,7 +154,8 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     state = "there is much to learn" if left == 1 else "the encoder already ranks many pairs well"
     why = "no loss was measured before training, so these are the values for much to learn"
     if before is not None:
-        why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} or more is much)"
+        chance = f"chance is {math.log(BATCH):.2f}"
+        why = f"{state} (InfoNCE before training: {before:.2f}, {_UNKNOWN} is much, {chance})"
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest = limit_of(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
@@ -208,28 +210,13 @@ def _cut(length: int, why: str, longest: int, settings: TrainSettings) -> Choice
 
 
 def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -> float:
-    """Return the epochs that fit into ``--minutes``; a second training needs what is left."""
+    """Return the epochs that fit into ``--minutes``, a first estimate; scores are not counted."""
     if settings.minutes is None:
         return epochs
     planned = 60 * settings.minutes * PLANNED
-    left = max(planned - facts.spent - 2 * facts.scoring, planned / 10)
-    return min(epochs, float(f"{left / max(_epoch(facts, settings, length), 1e-9):.3g}"))
-
-
-def _epoch(facts: Facts, settings: TrainSettings, length: int) -> float:
-    """Return the seconds of an epoch of texts that are cut after ``length`` tokens."""
     shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
-    step = float(_batch(facts, settings) * shorter * facts.seconds)
-    if "eval_every" in settings.model_fields_set and settings.eval_every:
-        step += facts.scoring / settings.eval_every
-    return step * _steps_per_epoch(facts, settings)
-
-
-def _enough(wanted: float, facts: Facts, settings: TrainSettings) -> int:
-    """Return how many minutes suffice for the epochs that are wanted, and a second training."""
-    steps = wanted * _epoch(facts, settings, int(facts.tokens.max()))
-    second = facts.columns > 1 and bool(_twice(facts, settings))
-    return minutes_for(steps, facts.spent + 2 * facts.scoring, second=second)
+    epoch = max(float(facts.trained * shorter * facts.seconds), 1e-9)
+    return min(epochs, float(f"{max(planned - facts.spent, planned / 10) / epoch:.3g}"))
 
 
 def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:
@@ -249,8 +236,6 @@ def _until(
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
     second = "" if facts.columns == 1 else ", and for no second training"
     fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
-    if epochs < NEARLY * wanted:
-        fits += f"; about `--minutes {_enough(wanted, facts, settings)}` has time for all"
     why = f"{why}; {fits}; the first steps correct this estimate" if fits else why
     if most is None:
         return steps, whole, Choice("epochs", epochs, why)

@@ -4,8 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
-from pathlib import Path
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -17,12 +16,12 @@ from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import FEWEST, ONE_GROUP, Former, Views
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.dev_score import LEAST, MOST, USABLE, dev_metric_of_file, usable
+from isotrope.evaluation.dev_score import LEAST, USABLE, usable
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.evaluation.sts import spearman
 from isotrope.paradigm import registry
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text_data import MOST_HELD_OUT, held_out_of, records_of
+from isotrope.training.text_data import held_out_of, records_of
 
 T = TypeVar("T")
 _Pairs = Mapping[tuple[int, ...], Record]  # by the hashes of their texts
@@ -81,7 +80,6 @@ class Facts:
     start: PairFacts
     split: Split
     seconds: float  # time of a forward and backward pass for a record; 0 without --minutes
-    scoring: float  # time of one dev score and its losses of held-out records
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     kind: str  # texts, pairs, scored pairs or labelled texts
@@ -106,19 +104,13 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         if reading.names == ["1", "2"] and _PER_LABEL * firsts <= len(pairs):
             start = replace(start, labels=firsts)
     split = _split(settings, found, len(pairs), start, kind)
-    seconds, scoring, tokens = 0.0, 0.0, np.ones(1)
+    seconds, tokens = 0.0, np.ones(1)
     if settings.minutes:
-        views: Views = "dropout" if columns == 1 else "pairs"
         few = [record.texts for record in _some(found)]
         limit = limit_of(settings, encoder)
         texts = [text for column in _columns(few) for text in column]
         tokens = np.minimum(encoder.token_counts(texts), limit)
         seconds = _seconds(few, encoder, limit, until)
-        ranked = _ranked(settings, split.texts, views)
-        sizes = np.minimum(encoder.token_counts(_some(ranked) or [""]), encoder.max_length)
-        whole = len(ranked) * sizes.mean() * len(few) / tokens.sum()  # as many tokens: records
-        losses = 2 * min(len(split.texts), MOST_HELD_OUT)  # of held-out and trained records
-        scoring = float(seconds / 3 * (whole + losses))  # a step takes three forward passes
     return Facts(
         len(found),
         columns,
@@ -126,7 +118,6 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         start,
         split,
         seconds,
-        scoring,
         spent=time.monotonic() - began,
         tokens=tokens,
         kind=kind,
@@ -204,14 +195,6 @@ def _split(
 def _some(items: list[T]) -> list[T]:
     """Return a few of the items, spread over all."""
     return items[:: max(1, len(items) // _TIMED)][:_TIMED]
-
-
-def _ranked(settings: TrainSettings, held: Sequence[Sequence[str]], views: str) -> list[str]:
-    """Return the texts that are embedded for a dev score."""
-    if settings.dev not in (None, "auto"):
-        return [*dev_metric_of_file(Path(settings.dev), settings.dev_metric).texts]
-    given = "dev" in settings.model_fields_set
-    return [] if given and settings.dev is None else [*chain(*usable(held, views))][: 2 * MOST]
 
 
 def limit_of(settings: TrainSettings, encoder: SentenceEncoder) -> int:

@@ -11,13 +11,11 @@ from isotrope.training.settings import TrainSettings
 PLANNED = 0.9
 """Share of ``--minutes`` for reading, steps and scores; the rest: imports and saving."""
 
-NEARLY = 0.8
-"""Share of the steps from which a longer training would hardly differ."""
-
 FEW = 10
 """Steps; after fewer, the trained model must be better to be saved."""
 
 _ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
+_NEARLY = 0.8  # share of the steps from which a longer training would hardly differ
 _CHANGE = 0.1  # share of the planned steps; a smaller correction is not made
 
 
@@ -71,13 +69,16 @@ class TimeLimit:
 
     def advice(self, steps: int, most: int, seconds: float) -> str:
         """Return the advice after a run of so many steps and seconds; "" if time sufficed."""
-        if steps >= NEARLY * most:
+        if steps >= _NEARLY * most:
             return ""
-        needed = self.longer * most * seconds / steps
         rest = time.time() - self.began - seconds
-        enough = minutes_for(needed, rest, second=self.second)
+        return f"train longer: {self.shortage(steps, most, seconds / steps, rest)}"
+
+    def shortage(self, steps: int, most: int, each: float, rest: float) -> str:
+        """Return how many steps there is time for, and the ``--minutes`` that suffice for all."""
+        enough = minutes_for(self.longer * most * each, rest, second=self.second)
         return (
-            f"train longer: --minutes {self.minutes:g} had time for {steps:,} of {most:,} steps; "
+            f"--minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "
             f"about `--minutes {enough}` has time for all"
         )
 
@@ -114,16 +115,18 @@ class Pace:
         """
         now = time.time()
         left = self.until - now - scoring
+        self.each = (now - self._since) / (step - self._step)
         if left <= 0:
             return min(steps, step + 1)
         if step & (step - 1) or step > max(2, steps // 2):
             return steps
-        self.each = (now - self._since) / (step - self._step)
         self.begin(step)
         found = min(self.most, step + max(1, int(left / max(self.each, 1e-9))))
         return found if abs(found - steps) > _CHANGE * steps else steps
 
     def explained(self, steps: int) -> str:
         """Return the line that says why the run has now so many steps."""
-        of_all = "" if steps == self.most else f" of {self.most:,}"
-        return f"--minutes {self.limit.minutes:g} has time for {steps:,}{of_all} steps"
+        if steps == self.most:
+            return f"--minutes {self.limit.minutes:g} has time for all {steps:,} steps"
+        rest = self._since - self.limit.began - self.each * self._step
+        return self.limit.shortage(steps, self.most, self.each, max(0.0, rest))
