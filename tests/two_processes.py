@@ -1,5 +1,6 @@
 """Work in two real processes that torch.distributed joins: who tests it says what each does."""
 
+import multiprocessing
 import os
 import socket
 from collections.abc import Callable
@@ -19,7 +20,9 @@ def on_two(work: Callable[..., object], folder: Path, *given: object) -> list[An
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(_joined, (work, folder, port, given), nprocs=2)
+    # forks of one process that has imported what they need; spawned ones would each import it
+    multiprocessing.set_forkserver_preload(["tests.two_processes", work.__module__])
+    mp.start_processes(_joined, (work, folder, port, given), nprocs=2, start_method="forkserver")
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import gzip
 import json
 import os
 import re
@@ -21,10 +22,12 @@ import yaml
 import isotrope
 from isotrope.cli import check
 from isotrope.core import run_folder
+from isotrope.core.errors import InputError
 from isotrope.core.legible import LegibleStream, csv_text, legible
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import table
 from isotrope.core.trust import USER, known_to_hub, named_by
+from isotrope.data.lines import open_bytes
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.image_run import write_image_run, write_pictures
 from tests.reports.folders import write_run
@@ -289,13 +292,16 @@ def test_within_a_folder_no_library_asks_either(asked: list[object], tmp_path: P
     assert len(asked) > 0
 
 
-def test_a_gzipped_file_of_gigabytes_is_refused(run, encoder: Path, tmp_path: Path) -> None:
-    import gzip
-
-    file = tmp_path / "t.txt.gz"
-    with gzip.open(file, "wb") as handle:
-        for _ in range(200):
-            handle.write(b"one line of text\n" * (1 << 16))
+def test_a_gzipped_file_that_unpacks_to_far_more_than_text_is_refused(
+    run, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, line = tmp_path / "t.txt.gz", b"one line of text\n"
+    file.write_bytes(gzip.compress(line * (3 << 20)))  # 51 MiB
+    with open_bytes(file) as unpacked, pytest.raises(InputError, match="more than 200 times"):
+        unpacked.read()
+    # a command takes a minute for 32 MiB of lines
+    monkeypatch.setattr(sys.modules[open_bytes.__module__], "_SMALL", 1 << 20)
+    file.write_bytes(gzip.compress(line * (1 << 17)))
     found = run("audit", file, "--encoder", encoder)
     assert found.code == 2
     assert "unpacks to more than 200 times its size" in found.err

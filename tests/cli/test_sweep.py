@@ -211,7 +211,8 @@ def test_pictures_that_have_changed_are_not_ranked(run) -> None:
 
 def test_digits_are_others_for_each_seed(run) -> None:
     flags = ("--encoder", "resnet9", "--width", 2, "--batch-size", 4, "--max-steps", 1)
-    flags += ("--seeds", 0, 1, "--metric", "loss", "--output", "out", "--vary", "cut=1,3")
+    flags += ("--limit", 64, "--knn-images", 50, "--metric", "loss", "--output", "out")
+    flags += ("--seeds", 0, 1, "--vary", "cut=1,3")
     assert run("sweep", "train-images", "digits", *flags).code == 0
 
 

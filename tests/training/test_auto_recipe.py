@@ -15,6 +15,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
 from isotrope.data.text.views import FEWEST, Former, held_out_together
+from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training import recipe_facts
@@ -36,6 +37,37 @@ WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold"
 THINGS = ("apple", "pear", "drum", "flute", "car", "cart", "lamp", "stone", "river", "cloud")
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small encoder for the words of this file; it reads as many tokens as MiniLM."""
+    folder = tmp_path_factory.mktemp("small") / "encoder"
+    texts = [text for pair in pairs(110) for text in pair]
+    texts += [f"ask question answer wrong {i}" for i in range(300)]
+    SentenceEncoder.scratch(texts, width=32, layers=1, max_length=256).save(folder)
+    return folder
+
+
+@pytest.fixture
+def minilm() -> None:
+    """Ask for the real weights of the default encoder."""
+
+
+@pytest.fixture(autouse=True)
+def _small_by_default(
+    request: pytest.FixtureRequest, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let the default encoder be the small one, unless a test asks for ``minilm``.
+
+    A choice of the recipe takes a second of the real one, and a training of it half a minute.
+    """
+    if "minilm" not in request.fixturenames:
+        default = TrainSettings.model_fields["encoder"].get_default()
+        monkeypatch.setattr(
+            "isotrope.encoders.sentence.resolve",
+            lambda name: small if name == default else resolve(name),
+        )
+
+
 def pairs(count: int) -> list[tuple[str, str]]:
     all_ = [(f"a {w} {t}", f"find me the {t} that is {w}") for t in THINGS for w in WORDS]
     return all_[:count]
@@ -52,6 +84,7 @@ def chosen(path: Path, output: Path, **given: Any) -> TrainSettings:
     return with_recipe(settings, resume=False)[0]
 
 
+@pytest.mark.usefixtures("minilm")
 def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -477,6 +510,7 @@ def test_what_to_try_next(tmp_path: Path) -> None:
     assert "the trained model is in RUN/rejected" in next_step(short, 512, worse, settings)
 
 
+@pytest.mark.usefixtures("minilm")
 def test_pairs_at_chance_level_are_saved_only_if_training_clearly_helps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -491,6 +525,7 @@ def test_pairs_at_chance_level_are_saved_only_if_training_clearly_helps(
     assert chosen(few, tmp_path / "run", holdout=0.0).dev is None
 
 
+@pytest.mark.usefixtures("minilm")
 def test_scores_without_order_and_labels_without_likeness_are_at_chance_level(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,10 +1,19 @@
 """Loops of benchmarks/loops.py whose losses are put together in ways of their own."""
 
+from functools import cache
+from typing import Any
+
 import pytest
 
 from benchmarks.loops import CELLS, LOOPS, RIGHT, diagnosis, exists
 
 UNKNOWN = {"not-examined"}
+
+
+@cache
+def trained(loop: str, cell: str) -> Any:
+    """Return what the doctor says of a training, and the doctor."""
+    return diagnosis(LOOPS[loop], CELLS[cell])
 
 
 @pytest.mark.parametrize(
@@ -38,7 +47,7 @@ UNKNOWN = {"not-examined"}
     ],
 )
 def test_a_loop_is_read_whatever_its_style(loop: str, cell: str, verdicts: set[str]) -> None:
-    found, doctor = diagnosis(LOOPS[loop], CELLS[cell])
+    found, doctor = trained(loop, cell)
     assert found.verdict[0] in verdicts, f"{found}\n{doctor.rows[-1]}"
 
 
@@ -50,7 +59,7 @@ def test_every_loop_has_a_sound_training_and_a_fault() -> None:
 
 
 def test_a_doctor_prints_its_diagnosis() -> None:
-    found, doctor = diagnosis(LOOPS["triplet-fused"], CELLS["healthy"])
+    found, doctor = trained("triplet-fused", "healthy")
     assert str(doctor).startswith("verdict: ")
     assert (
         repr(doctor) == f"Doctor(every={doctor.anatomy.every}), {len(doctor.rows)} steps measured"
