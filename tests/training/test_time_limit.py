@@ -111,7 +111,7 @@ def given(tmp_path: Path) -> dict[str, Any]:
 
 def rates(outcome: Outcome) -> list[float]:
     _, rows = read_log(outcome.output / "metrics.csv", complete=True)
-    return [row["learning_rate"] for row in rows.values() if row["learning_rate"] is not None]
+    return [row["learning_rate"] for row in rows.values() if row.get("learning_rate") is not None]
 
 
 def test_a_run_is_corrected_by_its_steps(

@@ -234,7 +234,7 @@ def _until(
     steps, whole = max(1, int(epochs * _steps_per_epoch(facts, settings))), epochs >= wanted
     most = settings.max_steps
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
-    second = "" if facts.columns == 1 else ", and for no second training"
+    second = ", and for no second training" * bool(facts.columns > 1 and _twice(facts, settings))
     fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
     why = f"{why}; {fits}; the first steps correct this estimate" if fits else why
     if most is None:
