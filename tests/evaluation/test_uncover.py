@@ -80,7 +80,7 @@ def test_a_covariance_of_too_few_texts_is_not_measured() -> None:
             return np.tile(super().encode(texts), (1, 40))
 
     found = uncover_records(Wide(0, 0), RECORDS[:90], "pairs")
-    assert "a covariance of 320 dimensions needs 640 texts" in found.sentence
+    assert "whitening needs 640 texts that are not scored (2 for each dimension)" in found.sentence
 
 
 def test_an_encoder_of_one_point_is_not_measured() -> None:

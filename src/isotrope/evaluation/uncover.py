@@ -92,9 +92,9 @@ def uncover(
     if len(rows) < needed:
         return Uncovered(
             "unknown",
-            f"give more texts: a covariance of {rows.shape[1]} dimensions needs {needed:,} texts "
-            f"that are not scored; found {len(rows):,}, because a third of the records, at most "
-            f"{_SCORED:,}, is scored, and texts that are scored or repeated do not count",
+            f"give more texts: whitening needs {needed:,} texts that are not scored "
+            f"({ROWS_PER_DIMENSION} for each dimension). Found {len(rows):,}, because a third of "
+            f"the records, at most {_SCORED:,}, is scored, and each text counts once",
         )
     if not bool((rows != rows[0]).any()):
         return Uncovered(

@@ -296,8 +296,8 @@ def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) 
         )
     if settings.dev == "auto":
         return (
-            f"the dev score is not that of new texts: {counts} held-out records share a text with "
-            "a training record, such as the answer"
+            f"the dev score can be higher than that of new texts: {counts} held-out records share "
+            "a text, such as the answer, with a training record"
         )
     return (
         f"warning: remove the queries of {settings.dev} from the training data: {counts} occur "

@@ -140,7 +140,7 @@ class TextAudit(Audit):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
                 f"others ({len(linked):,} groups of up to {linked.max():,}). `isotrope train` "
-                "does not push them apart, unless the chain of rows between them is long."
+                "does not push rows of a group apart, except the two ends of a long chain of rows."
             )
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
