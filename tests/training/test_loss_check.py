@@ -224,6 +224,17 @@ def small_difference(anchors: Tensor, positives: Tensor) -> Tensor:
     )
 
 
+def goes_backward_alone(anchors: Tensor, positives: Tensor) -> Tensor:
+    value = infonce(anchors, positives)
+    value.backward()  # type: ignore[no-untyped-call]
+    return value.detach()
+
+
+def test_a_loss_may_call_backward_itself() -> None:
+    names = [check.name for check in check_loss(goes_backward_alone) if check.passed]
+    assert {"rows permuted", "in bfloat16"} <= {*names}
+
+
 def goes_backward(anchors: Tensor, positives: Tensor) -> Tensor:
     value = infonce(anchors, positives)
     value.backward()  # type: ignore[no-untyped-call]
@@ -235,7 +246,7 @@ def goes_backward(anchors: Tensor, positives: Tensor) -> Tensor:
     [
         (by_length, "at the edge: zero rows"),
         (first_row, "rows permuted"),
-        (never_finite, "rows permuted"),
+        (never_finite, "one call"),
         (small_difference, "in bfloat16"),
         (goes_backward, "one call"),
         (lambda anchors, positives: anchors @ positives.T, "one call"),

@@ -197,11 +197,13 @@ def checks_of(
     subject = _Subject(loss, dimensions)
     try:
         whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
-    except RuntimeError as error:  # such as shapes that do not fit
-        yield raised("one call", error, _WIDTH.format(dimensions))
-        return
     except Exception as error:  # whatever somebody's loss raises is the finding
-        yield raised("one call", error)
+        shapes = isinstance(error, RuntimeError)  # that may not fit
+        yield raised("one call", error, *([_WIDTH.format(dimensions)] if shapes else []))
+        return
+    if not all(bool(x.isfinite().all()) for x in (whole.value, *whole.gradients)):
+        shown = f"a loss of {float(whole.value):.4g}"
+        yield Check("one call", 1, shown, passed=False, means=_NOT_FINITE)
         return
     # an infinite distance means NaN, not random numbers
     remembers = SAME < _distance(again, whole) < math.inf
@@ -225,6 +227,9 @@ def checks_of(
 
 
 _WIDTH = "if the loss needs embeddings of N dimensions, use --dimensions N; this check had {}"
+_NOT_FINITE = (
+    "look for a division by 0, or a logarithm or root of 0: loss or gradient is not finite"
+)
 _DRAWS = (
     "not checked with permuted rows, in chunks, on two processes and in bfloat16: the loss draws "
     "random numbers, which would differ there"
@@ -233,10 +238,7 @@ _REMEMBERS = (
     "checked only for finite values: of two calls on the same batch with the same seed, the first "
     "gives {:.4g} and the second {:.4g}, or another gradient"
 )
-_PERMUTED = (
-    "look for masks, labels or random numbers (of a fixed seed) that go with row numbers: the loss "
-    "depends on the order of the rows"
-)
+_PERMUTED = "look for masks, labels or numbers of a fixed seed: the order of rows changes the loss"
 _CACHED = "do not train this loss with gradient caching: it would change the gradient"
 _CHUNKS = "use all rows in each chunk: the size of the chunks changes the result"
 _GATHERED = "compare with the loss of one process: the mean of two processes differs"
@@ -321,7 +323,9 @@ class _Subject:
         """Return the value of the loss and its gradients with respect to the embeddings."""
         leaves = [x.detach().clone().requires_grad_() for x in views]
         value = self.called(self.fresh(views[0].dtype), leaves)
-        gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
+        if value.requires_grad:  # otherwise the loss has called backward itself
+            value.backward()
+        gradients = [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves]
         return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
 
     def setting(self, name: str) -> object:
@@ -343,9 +347,7 @@ class _Subject:
 
 def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
     """Compare several chunk sizes, if the loss computes its batch in chunks."""
-    for name in _SIZES:
-        if subject.setting(name) is _MISSING:
-            continue
+    for name in (known for known in _SIZES if subject.setting(known) is not _MISSING):
         for size in (_ROWS, 8, 7):
             divided = subject.varied(name, size)
             yield _compared(f"in chunks: {name}={size}", divided.run, whole, _CHUNKS)
