@@ -319,6 +319,22 @@ def test_a_loss_of_dot_products_is_not_one_of_cosines() -> None:
     assert row["temperature"] == pytest.approx(0.1, rel=1e-3)
 
 
+def test_the_scores_of_a_single_query() -> None:
+    queries, documents = batch(6, 20)
+    row = observed(Doctor(), F.cross_entropy(documents @ queries[0] / 0.1, torch.tensor(0)))
+    assert row is not None  # the scores have one dimension
+
+
+def test_dimensions_may_be_counted_from_the_end() -> None:
+    anchors, positives = batch(5, 20)
+    rows = []
+    for dims in ((1, 0), (-1, 0)):
+        scores = F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T / 0.1
+        rows.append(observed(Doctor(), F.cross_entropy(scores.permute(dims), torch.arange(5))))
+    assert rows[0] is not None
+    assert rows[0] == rows[1]
+
+
 def test_negatives_and_both_views() -> None:
     anchors, positives = batch(4, 20)
     negatives = torch.randn(3, 20, generator=torch.Generator().manual_seed(1)).double()

@@ -45,7 +45,8 @@ def keeps_order(node: Node, shape: tuple[int, ...]) -> bool:
     """Return whether an operation on a tensor of ``shape`` keeps the row-major order."""
     operation = operation_of(node)
     if operation == "Permute":
-        long = [d for d in map(signed, saved_of(node, "dims")) if shape[d] > 1]
+        dims = (signed(d) % len(shape) for d in saved_of(node, "dims"))
+        long = [d for d in dims if shape[d] > 1]
         return long == sorted(long)
     return operation in ONE_BY_ONE and math.prod(shape_of(node)) == math.prod(shape)
 
@@ -54,9 +55,8 @@ def _turns(node: Node) -> bool:
     """Return whether an operation exchanges two dimensions, both with more than one place."""
     operation, shape = operation_of(node), shape_of(node)
     if operation == "Permute":
-        dims = [
-            signed(d) for d, size in zip(saved_of(node, "dims"), shape, strict=True) if size > 1
-        ]
+        order = (signed(d) % len(shape) for d in saved_of(node, "dims"))
+        dims = [d for d, size in zip(order, shape, strict=True) if size > 1]
         return dims != sorted(dims)
     ends = [signed(saved_of(node, f"dim{i}")) for i in (0, 1)] if operation == "Transpose" else ()
     return operation in ("T", "Transpose") and all(shape[d] > 1 for d in ends)
@@ -81,10 +81,16 @@ def paths_of(seen: Similarity, users: Callable[[Node], list[tuple[Node, int]]]) 
 
 
 def place(seen: Similarity, paths: list[Path]) -> None:
-    """Store in ``seen`` where the loss puts its scores: ``beside``, ``turned`` and ``across``."""
+    """Store in ``seen`` where the loss puts its scores: ``beside``, ``turned`` and ``across``.
+
+    In ``softmax(cat([a @ b.T, a @ n.T], dim=1))``, ``beside`` is the node of ``cat``. ``turned``
+    says whether the scores are transposed before it or, without ``cat``, whether the softmax is
+    over columns. ``across`` says that the softmax after ``cat`` is over columns. Nothing is stored
+    where paths disagree.
+    """
     ends, along, turns = dict[Node, bool](), set[bool](), set[bool]()
     for path in paths:
-        together, turned, after = None, False, False
+        together, turned, after = None, False, False  # after: transposed since the last ``cat``
         for node, _ in path:
             operation = operation_of(node)
             if operation == "Cat" and len(shape_of(node)) > 1:
@@ -162,7 +168,7 @@ def without_smoothing(seen: Similarity) -> None:
 
 def _smoothing(pull: Tensor) -> tuple[Tensor | None, bool]:
     """Return the equal pull on all candidates of a row (None: no smoothing), and if t is soft."""
-    rows = pull.float().flatten(0, -2)
+    rows = pull.float().reshape(-1, pull.shape[-1])  # one row, if a loss scores a single query
     live, count = rows.sum(dim=1) > 0, rows.shape[1]
     rows, least = rows[live], pull.amin(dim=-1, keepdim=True)
     if count <= 1 or not len(rows):
@@ -170,10 +176,11 @@ def _smoothing(pull: Tensor) -> tuple[Tensor | None, bool]:
     floor = rows.amin(dim=1, keepdim=True)
     share = count * floor[:, 0] / rows.sum(dim=1)
     tolerance = max(_ALIKE, 4 * torch.finfo(pull.dtype).eps)
-    most = 2 * (rows <= (1 + tolerance) * floor).sum(dim=1) >= count
-    smooth = bool(most.all()) and bool(share.amin() > _ROUNDING)
+    usual = 2 * (rows <= (1 + tolerance) * floor).sum(dim=1) >= count  # most have the least pull
+    seen = share.amin() > _ROUNDING  # the least pull is not a rounding error
     most_alike = min(1 - tolerance, (1 + tolerance) * float(share.amin()))
-    smooth = smooth and float(share.amax()) <= most_alike  # 1: the targets of a row are all equal
+    alike = share.amax() <= most_alike  # in all rows; a share of 1: all targets are equal
+    smooth = bool(usual.all() and seen and alike)
     targets = rows - floor if smooth else rows
     targets = targets / targets.amax(dim=1, keepdim=True)
     between = ((targets > _HARD) & (targets < 1 - _HARD)).any(dim=1)

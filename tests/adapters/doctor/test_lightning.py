@@ -77,6 +77,7 @@ def test_a_module_of_someone_elses(tmp_path: Path) -> None:
     callback = Doctor(path=tmp_path / "rows", every=2, temperature=0.1, dev="score")
     logger = CSVLogger(tmp_path)
     fit(tmp_path, module, callback, logger=logger)
+    assert callback.anatomy.settings["batch-size"] == 8  # the loader is made after on_fit_start
     with (tmp_path / "rows" / "metrics.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
     looked = [row for row in rows if row["norm"]]

@@ -4,14 +4,15 @@ Lightning passes each loss to its callbacks before the backward pass, even with 
 so nothing has to be wrapped.
 """
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from isotrope.adapters.doctor.hugging_face import scale_of
 from isotrope.adapters.doctor.messages import words_of
+from isotrope.core.rounding import norm
 from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.similarities import GraphReading
 
@@ -41,13 +42,13 @@ class LightningEvents:
             doctor.say = doctor.path = None
         else:
             doctor.keep_in(None if folder is None else Path(folder) / RECORDING)
-        size = getattr(trainer.train_dataloader, "batch_size", None)
-        doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
         """Record the number of the step before the optimiser increases it."""
         self._step, self._readings, self._losses = trainer.global_step, [], 0
         self._due = self.doctor.anatomy.due(self._step)
+        size = getattr(trainer.train_dataloader, "batch_size", None)  # not known before the first
+        self.doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
         """Watch the backward pass of a loss at the steps that the Doctor measures."""
@@ -79,10 +80,9 @@ class LightningEvents:
         row = self.doctor.rows[-1] if self.doctor.rows else None
         if row is None or row["step"] != self._step or row["learning_rate"] is not None:
             return
-        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-        norm = float(torch.nn.utils.get_total_norm(gradients))
+        gradients = [norm(p.grad) for p in pl_module.parameters() if p.grad is not None]
         rate = max(group["lr"] for group in optimizer.param_groups)
-        self.doctor.anatomy.note(gradient_norm=norm, learning_rate=rate)
+        self.doctor.anatomy.note(gradient_norm=math.hypot(*gradients), learning_rate=rate)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=self._step)
 
