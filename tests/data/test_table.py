@@ -9,6 +9,7 @@ import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.schemas import read
+from isotrope.data.table import is_saved
 from isotrope.training.fit_text import fit
 from tests.training.conftest import QUICK, sentences
 
@@ -127,3 +128,16 @@ def test_without_datasets_it_says_what_to_install(saved: Path, monkeypatch) -> N
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r"pip install '\.\[hub\]'"):
         texts(saved)
+
+
+def test_a_folder_with_a_file_state_json_is_no_saved_dataset(tmp_path: Path) -> None:
+    for name in ("city", "state"):
+        text = json.dumps([{"text": f"the {name} of {i} lamps"} for i in range(3)])
+        (tmp_path / f"{name}.json").write_text(text)
+    assert len(list(read([tmp_path / "city.json", tmp_path / "state.json"]))) == 6
+    assert not is_saved(tmp_path)
+
+
+def test_an_empty_first_row_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give all records the same number of texts: record 1"):
+        fit([[], ["a lamp", "a light"]], output=str(tmp_path / "run"))

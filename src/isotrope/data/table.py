@@ -161,7 +161,8 @@ def _extent(value: object) -> int:
 def is_saved(folder: Path) -> bool:
     """Return whether a folder was written by ``save_to_disk`` (Hugging Face library datasets)."""
     try:
-        return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+        parts = ("dataset_dict.json",), ("state.json", "dataset_info.json")
+        return any(all((folder / name).is_file() for name in names) for names in parts)
     except OSError:
         return False
 
@@ -282,7 +283,7 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
     first = next((item for item in map(_plain, items) if not missing(item)), None)
     if isinstance(first, Mapping):
         return objects(name, lambda: enumerate(map(_plain, items), start=1))
-    width = len(first) if isinstance(first, (tuple, list)) else 1
+    width = max(1, len(first)) if isinstance(first, (tuple, list)) else 1
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [int(n) - 1 for n in names] if width > 1 else [0]

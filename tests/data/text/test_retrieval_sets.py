@@ -60,6 +60,11 @@ def test_a_folder_of_tables_of_ids_and_texts(tmp_path: Path, end: str, header: s
     assert found.relevant == [{0: 1.0}, {1: 1.0}]
     assert found.ids == (["q1", "q2"], ["d1", "d2"])
     if not end:
+        (tmp_path / "corpus.tsv").write_text("d1 \tneeds yeast\nd2\tboils at 100 degrees\n")
+        assert load_retrieval(tmp_path).ids == found.ids  # spaces around an id do not count
+        (tmp_path / "qrels.tsv").write_text("q9\td1\t1\n")
+        with pytest.raises(InputError, match=r"add the query 'q9' to queries\.tsv, or"):
+            load_retrieval(tmp_path)
         (tmp_path / "corpus.tsv").write_text("d1 needs yeast\n")
         with pytest.raises(InputError, match="id<TAB>text"):
             load_retrieval(tmp_path)

@@ -115,8 +115,8 @@ def from_pairs(pairs: Iterable[tuple[str, ...]], others: Iterable[str] = ()) -> 
 
 
 def _load_folder(folder: Path) -> RetrievalSet:
-    corpus_ids, corpus = _texts(_present(folder, "corpus.jsonl"))
-    queries_path = _present(folder, "queries.jsonl")
+    corpus_path, queries_path = (_present(folder, f"{n}.jsonl") for n in ("corpus", "queries"))
+    corpus_ids, corpus = _texts(corpus_path)
     query_ids, queries = _texts(queries_path)
     for number, query in enumerate(queries):
         if not query:
@@ -126,15 +126,14 @@ def _load_folder(folder: Path) -> RetrievalSet:
     qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
     relevant: list[dict[int, float]] = [{} for _ in queries]
     for line, query, document, score in _judgements(qrels_path):
-        for name, ids, what in (
-            (query, query_ids, "query"),
-            (document, corpus_ids, "document"),
+        for name, ids, what, path in (
+            (query, query_ids, "query", queries_path),
+            (document, corpus_ids, "document", corpus_path),
         ):
             if name not in ids:
-                file = "queries.jsonl" if what == "query" else "corpus.jsonl"
                 raise InputError(
-                    f"{place(qrels_path, line)}: add the {what} {quoted(name)} to {file}, or "
-                    f"remove this line; {file} does not have this {what}"
+                    f"{place(qrels_path, line)}: add the {what} {quoted(name)} to {path.name}, or "
+                    f"remove this line; {path.name} does not have this {what}"
                 )
         if score > 0:
             relevant[query_ids[query]][corpus_ids[document]] = score
@@ -185,7 +184,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
             continue
         if cells[0] is None:
             raise InputError(f"{place(path, line)}: give each text its own _id; this text has none")
-        name = str(cells[0])
+        name = str(cells[0]).strip()  # as in the judgements
         if name in places:
             raise InputError(
                 f"{place(path, line)}: give each text its own _id; an earlier text has {name!r} too"
@@ -195,7 +194,7 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         texts.append(" ".join(parts).strip())
     if not texts:
         raise InputError(
-            f"{place(path)}: write an object with _id and text on each line; this file has no text"
+            f"{place(path)}: write an id and a text on each line; this file has no text"
         )
     return places, texts
 
