@@ -74,13 +74,24 @@ def test_names_that_most_people_type(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_help_lists_the_settings_of_the_objective_that_is_named(
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for named in (["--objective", "met"], ["--objective=met"]):
+    own = tmp_path / "own_loss.py"
+    own.write_text(
+        "from isotrope.objectives import MET\n"
+        "class Helped(MET, paper=MET.paper):\n"
+        "    'A triplet loss.'\n"
+    )
+    for named in (
+        ["--objective", "met"],
+        ["--objective=met"],
+        ["--objective=met", "--objective", "qa=infonce,nli=met"],
+        ["--objective", "helped", "--plugin", str(own)],
+    ):
         with suppress(SystemExit):
             guarded(["train", *named, "--help"])
         shown = capsys.readouterr().out
-        assert "settings of met:" in shown
+        assert f"settings of {'helped' if own.name in named[-1] else 'met'}:" in shown
         assert "--objective.margin X" in shown
     with suppress(SystemExit):
         guarded(["train", "--help"])
@@ -104,6 +115,9 @@ def test_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "c.yaml").write_text(f"files: [a.txt]\noutput: o\n{key}: 1\n")
         said = refused(capsys, "train", "--config", tmp_path / "c.yaml")
         assert f"c.yaml: {key}: unknown setting (did you mean {meant}?)" in said
+    (tmp_path / "c.yaml").write_text("files: [a.txt]\noutput: o\nlr: 1e-5\nlearning-rate: 3e-5\n")
+    said = refused(capsys, "train", "--config", tmp_path / "c.yaml")
+    assert "leave out 'learning-rate': 'learning-rate' is set twice" in said
 
 
 @pytest.mark.parametrize(

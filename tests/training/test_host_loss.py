@@ -218,6 +218,10 @@ def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path
         ({"loss": "SoftmaxLoss"}, "loss"),  # its labels are classes
         ({"loss": "GISTEmbedLoss"}, "loss.guide"),
         ({"loss": "GISTEmbedLoss", "loss_settings": {"gide": "x"}}, "loss.gide"),
+        (
+            {"loss": "CoSENTLoss", "loss_settings": {"similarity_fct": "dot_score"}},
+            "loss.similarity_fct",
+        ),
         ({"loss": "MegaBatchMarginLoss", "objective": "met"}, "objective"),
         ({"loss": "MegaBatchMarginLoss", "micro_batch": 4}, "micro_batch"),
     ],

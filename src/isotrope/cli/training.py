@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from isotrope.cli.arguments import Parser
 from isotrope.cli.command import Command
 from isotrope.core.documents import read_yaml
-from isotrope.core.errors import SettingError
+from isotrope.core.errors import InputError, SettingError, place
 from isotrope.core.settings import flag
 from isotrope.core.spelling import ACCEPTED
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -90,22 +90,32 @@ def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
     if not config:
         return {}
     names = {alias: name for name, alias in ACCEPTED.items()}
-    values = {names.get(str(k).replace("_", "-"), k): v for k, v in read_yaml(Path(config)).items()}
+    values: dict[str, Any] = {}
+    for key, value in read_yaml(Path(config)).items():
+        name = names.get(str(key).replace("_", "-"), key)
+        if name in values:
+            raise InputError(f"{place(config)}: leave out {key!r}: {name!r} is set twice")
+        values[name] = value
     return cls.by_field(values, source=config)
 
 
 def _list_settings(parser: Parser, arguments: Sequence[str]) -> None:
     """Add the settings of the objective to the help, if ``--objective NAME`` is given too."""
-    objectives = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
-    objectives += [after for word, after in pairwise(arguments) if word == "--objective"]
-    if not objectives:
+    words = [p for word in arguments for p in (word.split("=", 1) if word[:2] == "--" else [word])]
+    given: dict[str, list[str]] = {"--objective": [], "--plugin": []}
+    for flag_, value in pairwise(words):
+        if flag_ in given:
+            given[flag_].append(value)
+    if not given["--objective"]:
         return
     from isotrope.core.hyper import hypers
     from isotrope.paradigm import registry
     from isotrope.paradigm.portrait import shown
 
-    cls = registry.find(objectives[-1])
-    group = parser.add_argument_group(f"settings of {cls.name}")
-    for field, hyper in hypers(cls).items():
-        text = f"{hyper.help or hyper.symbol}; {hyper.bounds} [{shown(getattr(cls, field))}]"
-        group.add_argument(f"--objective.{field}", metavar="X", help=text.replace("%", "%%"))
+    registry.load_plugins(given["--plugin"])
+    for named in given["--objective"][-1].split(","):  # one, or DATASET=NAME for each
+        cls = registry.find(named.rpartition("=")[2])
+        group = parser.add_argument_group(f"settings of {cls.name}")
+        for field, hyper in hypers(cls).items():
+            text = f"{hyper.help or hyper.symbol}; {hyper.bounds} [{shown(getattr(cls, field))}]"
+            group.add_argument(f"--objective.{field}", metavar="X", help=text.replace("%", "%%"))

@@ -245,6 +245,14 @@ def check_loss(settings: TrainSettings) -> None:
                 setting=f"loss.{name}",
                 remedy=f"it has {', '.join(arguments)}",
             )
+        default = arguments[name].default
+        given = default is not inspect.Parameter.empty
+        if given and (callable(default) or isinstance(default, tuple)):
+            raise SettingError(
+                "a flag cannot give a function or a tuple",
+                setting=f"loss.{name}",
+                remedy=f"leave it out, for the default of {settings.loss}",
+            )
     for name, parameter in arguments.items():
         if parameter.default is parameter.empty and name not in settings.loss_settings:
             raise SettingError(f"{settings.loss} requires this argument", setting=f"loss.{name}")
