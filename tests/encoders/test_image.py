@@ -213,6 +213,10 @@ class TestEncode:
         assert resnet.training
         assert not resnet.model.embedder.training
 
+    def test_a_single_array_is_no_list_of_pictures(self, resnet):
+        with pytest.raises(InputError, match="found 3 x 16 x 16"):
+            resnet.encode(pictures(1, 16)[0])
+
     def test_arrays_tensors_pictures_and_files_are_alike(self, resnet, tmp_path):
         images = pictures(4, 20)
         last = images.transpose(0, 2, 3, 1)

@@ -270,3 +270,10 @@ def test_the_anatomy_of_a_large_batch_is_that_of_its_first_rows(
     few = anatomy.anatomy(InfoNCE(), Views(a[:8], b[:8], groups=groups[:8]))
     monkeypatch.setattr(anatomy, "MOST", 8)
     assert anatomy.anatomy(InfoNCE(), Views(a, b, groups=groups)) == few
+
+
+def test_a_part_of_another_module_keeps_its_name() -> None:
+    part = {"__module__": "somebody.elses"}
+    with pytest.raises(TypeError, match=r"rename Margin: isotrope\.paradigm\.parts also defines"):
+        type("Margin", (Dissipation,), part)
+    assert Dissipation.by_name["margin"].__module__ == "isotrope.paradigm.parts"

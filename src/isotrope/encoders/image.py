@@ -218,6 +218,11 @@ class ImageEncoder(nn.Module):
             )
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
+        elif images.ndim != 4:
+            raise InputError(
+                "give n x 3 x h x w or n x h x w x 3 pixels, n = 1 for a single picture; found "
+                + " x ".join(map(str, images.shape))
+            )
         out = np.empty((len(images), self.dimension), dtype=np.float32)
         show = bar(len(images), "", "images", show=progress)
         with modes_kept(self), torch.inference_mode(), show as done:
@@ -232,8 +237,8 @@ class ImageEncoder(nn.Module):
                 done(len(pixels))
         if not np.isfinite(out).all():
             raise InputError(
-                f"train {self.name} again with a lower `--learning-rate`, because some embeddings "
-                "of this encoder are NaN or infinite"
+                f"use another encoder, or train {self.name} again with a lower `--learning-rate`, "
+                "because some embeddings of this encoder are NaN or infinite"
             )
         return out
 

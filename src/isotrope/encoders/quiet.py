@@ -59,7 +59,8 @@ def model_written(folder: Path) -> Iterator[Path]:
         except SafetensorError as error:  # safetensors raises it for a full disk
             raise OSError(str(error)) from error
         for weights in temporary.rglob("*.safetensors"):
-            weights.chmod(0o644)  # safetensors writes files that only their owner can read
+            # safetensors writes files that only their owner can read
+            weights.chmod(temporary.stat().st_mode & 0o666)
 
 
 @contextmanager

@@ -55,7 +55,10 @@ class Component:
         if Component in cls.__bases__:
             cls.by_name = {}
         else:
-            cls.by_name[name or cls.__name__.lower()] = cls
+            known = cls.by_name.setdefault(name := name or cls.__name__.lower(), cls)
+            if known.__module__ != cls.__module__:
+                raise TypeError(f"rename {cls.__name__}: {known.__module__} also defines {name!r}")
+            cls.by_name[name] = cls
 
     def __post_init__(self) -> None:
         check(self)
