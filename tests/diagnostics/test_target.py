@@ -249,10 +249,12 @@ def test_near_identical_texts_are_no_negatives_where_training_sees_to_them(
     encoder: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "twice.txt"
-    file.write_text("".join(f"{text}\n{text}!\n" for text in TEXTS[:40]))
+    twice = [end for text in TEXTS[:40] for end in (text, f"{text}!")]
+    file.write_text("".join(f"{text}\n" for text in twice))
     model = SentenceEncoder.load(encoder)
-    open_loop = probe_texts(model, read_texts([file]))
-    ours = probe_texts(model, read_texts([file], guarded=True))
+    drawn = [(text, text) for text in twice]
+    open_loop = probe_texts(model, texts_of(drawn, views="dropout", name="twice"))
+    ours = probe_texts(model, read_texts([file]))
     assert open_loop["copies"] == 1
     assert ours["copies"] == 0
     assert open_loop["false_negatives"] > ours["false_negatives"]  # type: ignore[operator]
@@ -267,8 +269,8 @@ def test_texts_of_a_group_are_no_negatives_of_each_other(encoder: Path, tmp_path
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     model = SentenceEncoder.load(encoder)
-    without = probe_texts(model, read_texts([file], columns=["text"], guarded=True))
-    groups = read_texts([file], columns=["text"], groups="product", guarded=True)
+    without = probe_texts(model, read_texts([file], columns=["text"]))
+    groups = read_texts([file], columns=["text"], groups="product")
     grouped = probe_texts(model, groups)
     assert without["copies"] > grouped["copies"] == 0
     assert (without["negatives"], grouped["negatives"]) == (79, 78)

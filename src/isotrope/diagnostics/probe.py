@@ -83,7 +83,6 @@ def read_texts(
     groups: str | None = None,
     views: ViewsName = "auto",
     prompts: tuple[str, str] = ("", ""),
-    guarded: bool = False,
     streaming: bool = False,
 ) -> Texts:
     """Read records from files as training does, and return a sample of their texts.
@@ -91,11 +90,10 @@ def read_texts(
     Args:
         files: Files, as for ``isotrope train``.
         columns: Columns to read from tables.
-        groups: Column with a group of each row; used only if ``guarded``.
+        groups: Column with a group of each row. Training does not push apart texts of one group, or
+            near-identical texts. So they count as neither copies nor negatives of each other.
         views: Source of the positives, as for ``isotrope train``.
         prompts: Prompts before anchors and positives.
-        guarded: Whether near-identical texts and texts of one group count as neither copies nor
-            negatives of each other, because training does not push them apart.
         streaming: Whether to read a data set of the hub without storing it.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
@@ -107,7 +105,7 @@ def read_texts(
         views=former.views,
         name=", ".join(Path(file).name for file in files),
         prompts=prompts,
-        labels=[each.group for each in formed] if guarded else None,
+        labels=[each.group for each in formed],
     )
 
 

@@ -220,7 +220,6 @@ def _texts_of_run(
             groups=settings.get("groups"),
             views=settings.get("views", "auto"),
             prompts=prompts,
-            guarded=True,
             streaming="streaming" in settings,
         )
     options: dict[str, Any] = {

@@ -149,10 +149,10 @@ def _false_negatives(case: RunEvidence) -> float | None:
 
 def _copies_apart(case: RunEvidence) -> str:
     detail = (
-        "Many texts have a near-copy, which differs in only a few words and counts as a negative. "
-        "Training therefore pushes apart texts that mean the same. If only case or punctuation "
-        "differ, `isotrope train` does not push the texts apart. Ignore this verdict if the few "
-        "words that differ matter in your data."
+        "Many texts have a near-copy, or their answer belongs to other questions, too. These texts "
+        "count as negatives, so training pushes apart texts that mean the same. `isotrope train` "
+        "does not push apart pairs that share a text (case and punctuation ignored). Ignore this "
+        "verdict if the few words that differ matter in your data."
     )
     places = [place for loss in case.losses for place in loss.get("false_negatives") or ()]
     if not places:
