@@ -9,6 +9,7 @@ from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.progress import showing
 from isotrope.core.result import Result
 from isotrope.diagnostics.audit.options import AuditSettings
+from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.audit.pictures import PictureAudit
@@ -57,7 +58,7 @@ def report(
 def audit(
     data: object,
     *,
-    encoder: "str | os.PathLike[str] | SentenceEncoder",
+    encoder: "str | os.PathLike[str] | SentenceEncoder | None" = None,
     objective: "str | Objective" = "infonce",
     plugins: Sequence[str | Path] = (),
     output: str | Path | None = None,
@@ -71,7 +72,8 @@ def audit(
     Args:
         data: One file of single texts or pairs that ``isotrope train`` can read; or a list of texts
             or of pairs, a DataFrame, a ``datasets.Dataset``, or a column of a DataFrame or Dataset.
-        encoder: The encoder to be trained: a name, a folder, or a loaded encoder.
+        encoder: The encoder to be trained: a name, a folder, or a loaded encoder. None: the default
+            of ``isotrope.fit``.
         objective: Objective whose gradient is measured.
         plugins: Python files with objectives of your own.
         output: Folder for the page (``audit.html``), ``audit.json`` and data files to train on.
@@ -101,6 +103,7 @@ def audit(
     from isotrope.diagnostics.audit.run import audit_texts
 
     own = None if isinstance(objective, str) else objective
+    encoder = encoder or TrainSettings.model_fields["encoder"].default
     with showing(show=progress):
         audited = audit_texts(data, read, encoder=encoder, objective=own)
     if output is not None:

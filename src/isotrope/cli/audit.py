@@ -13,7 +13,6 @@ from isotrope.core.settings import Used, setting
 from isotrope.data.sources import dataset_files
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.audit.result import Audit
@@ -118,7 +117,6 @@ def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -
         from isotrope.paradigm.declared import check_declared
 
         check_declared(settings.objective, settings.objective_settings)
-    options = {"encoder": TrainSettings.model_fields["encoder"].default, **options}
     options.pop("method_settings", None)
     from isotrope.verbs import audit as audited
 

@@ -177,7 +177,8 @@ class TextAudit(Audit):
             pair = "the two texts of such a row may not belong together, or be a hard pair to keep"
             yield (
                 f"Check {self.rows.name} at the lines {self._some(found['apart'])}: "
-                f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl leaves these rows out."
+                f"{single if self.rows.columns < 2 else pair}. cleaned.jsonl, which `--output DIR` "
+                "writes, leaves these rows out."
             )
         limit, most = self.limits
         if len(found["cut"]) > _CUT * n:
@@ -197,7 +198,7 @@ class TextAudit(Audit):
 
     def _shown(self, row: int) -> str:
         """Return the first words of the texts of a row."""
-        return " | ".join(shortened(text, 32) for text in self.rows.texts[row][:2])
+        return " | ".join(shortened(text, 60) for text in self.rows.texts[row][:2])
 
     def _linked(self) -> NDArray[np.int64]:
         """Return the sizes of the groups of two or more rows that equal texts link."""
