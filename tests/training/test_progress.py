@@ -66,9 +66,9 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     file.write_text("".join("\t".join(row) + "\n" for row in chain))
     outcome = fit(**{**settings, "progress": True, "output": tmp_path / "chain"})
     data = outcome.result.details["data"]
-    shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records share a text"
+    shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records share a text,"
     assert data["holdout_trained_on"] > 0
-    assert f"{shared} with a training record" in capsys.readouterr().err
+    assert f"{shared} such as the answer, with a training record" in capsys.readouterr().err
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(
@@ -106,7 +106,8 @@ def test_the_time_left_is_that_of_both_trainings(
     progress.begin(0)
     for step in range(1, 11):
         now[0] += 20
-        progress.step(step)  # a line a minute, although no step is logged
+        progress.step(step)
+        progress.silence(step)  # a line a minute, although no step is logged
     progress.logged(10, 0.5)  # ten steps took 200 seconds, and ten more will follow
     both = "left for both trainings"
     assert capsys.readouterr().err.splitlines() == [
@@ -129,11 +130,13 @@ def test_a_loss_has_its_own_step_and_lines_are_in_order(
         now[0] += 60
         progress.step(step)
         if step == 5:
-            progress.logged(4, 0.5)  # known when the next step has ended
+            progress.logged(4, 0.5)
+        progress.silence(step)
     told = [line.split(", ")[0] for line in capsys.readouterr().err.splitlines()]
     assert told == [
         "step 0 of 9: loss 3.5",
-        *(f"step {step} of 9: loss 3.5 at step 0" for step in range(1, 6)),
+        *(f"step {step} of 9: loss 3.5 at step 0" for step in range(1, 5)),
+        "step 4 of 9: loss 0.5",
         "step 6 of 9: loss 0.5 at step 4",
     ]
 

@@ -41,9 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def pace_of(clock: Clock, minutes: float, most: int) -> Pace:
-    return Pace(
-        TimeLimit(minutes, {"epochs": 1.0}, began=clock.now), most, replan=lambda steps: None
-    )
+    return Pace(TimeLimit(minutes, {"epochs": 1.0}, began=clock.now), most, replan=lambda steps: [])
 
 
 def test_a_plan_that_was_too_short_becomes_longer(clock: Clock) -> None:
@@ -118,7 +116,7 @@ def test_a_run_is_corrected_by_its_steps(
     given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)  # a record: one step at most
-    settings = TrainSettings.read(given)
+    settings = TrainSettings.read({**given, "refit": True})
     planned, _ = with_recipe(settings, resume=False)
     assert planned.epochs < 0.1
     outcome = train(settings)
@@ -127,8 +125,10 @@ def test_a_run_is_corrected_by_its_steps(
     steps = outcome.result.metrics["steps"]
     assert steps == 2 * (outcome.result.details["data"]["records"] // 8)
     assert "train longer" not in outcome.result.details["next"]
+    assert "refit" in outcome.result.details  # there is time for it after all
     # the remaining rates are those of a run that was planned with all steps
-    whole = train(TrainSettings.read({**config, "output": str(tmp_path / "whole")}))
+    other = {"output": str(tmp_path / "whole"), "refit": False}
+    whole = train(TrainSettings.read({**config, **other}))
     assert rates(outcome)[-3:] == pytest.approx(rates(whole)[-3:])
     assert whole.result.metrics["steps"] == steps
 

@@ -36,10 +36,10 @@ from isotrope.training.recipe_facts import (
 from isotrope.training.refit import without_mean
 from isotrope.training.settings import CHOSEN, LIMITED, TrainSettings
 from isotrope.training.text_encoder import encoder_of
-from isotrope.training.time_limit import PLANNED, TimeLimit, of_steps
+from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
-_SHORTEST = 64  # tokens to which --minutes may shorten texts, so that an epoch is possible
+_STEPS = 0.6  # share of --minutes for reading and steps, as planned at first; the rest: scores
 _REJECTED = {"best": "not better, because so few steps change little,"}  # by --prefer
 _REJECTED |= {"original": "not better by more than two standard errors"}
 _REJECTED |= {"trained": "worse by more than two standard errors"}
@@ -100,8 +100,8 @@ def with_recipe(
         return chosen, None
     whole = settings.model_copy(update={"minutes": None})
     wanted = {choice.name: choice.value for choice in rule(facts, encoder, whole)}
-    lengths = [wanted["max_length"], chosen.max_length]
-    tokens = [float(np.minimum(facts.tokens, length).sum()) for length in lengths]
+    lengths = [chosen.max_length, wanted["max_length"], SHORTEST]
+    own, longer, shorter = (np.minimum(facts.tokens, length).sum() for length in lengths)
     derived = {"prefer"} & wanted.keys() - given if chosen.prefer != "original" else set[str]()
     if facts.columns > 1 and "log_every" not in given:
         derived.add("log_every")
@@ -110,7 +110,8 @@ def with_recipe(
         {name: wanted[name] for name in LIMITED & wanted.keys()},
         frozenset(derived),
         second=wanted.get("refit", settings.refit),
-        longer=tokens[0] / tokens[1],
+        longer=float(longer / own),
+        shorter=float(shorter / own),
         began=began,
     )
 
@@ -159,7 +160,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     wanted = _wanted(float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings)
     longest = limit_of(settings, encoder)
     length = _length(longest, min(1.0, wanted), facts, settings)
-    steps, whole, until = _until(wanted, facts, settings, length, why)
+    steps, until = _until(wanted, facts, settings, length, why)
     often = [Choice("log_every", of_steps(steps)["log_every"], "the training has few steps")]
     return [
         Choice("objective", OBJECTIVE, both),
@@ -169,7 +170,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
         *_watched(facts, settings, str(of_steps(steps)["prefer"])),
-        *(_twice(facts, settings) if whole else []),
+        *_twice(facts, settings),
         *(often if often[0].value != settings.log_every else []),
         Choice(
             "batch_size",
@@ -198,7 +199,7 @@ def _length(longest: int, epochs: float, facts: Facts, settings: TrainSettings) 
     length = longest
     if "max_length" in settings.model_fields_set:
         return length
-    while length >= 2 * _SHORTEST and _within(epochs, facts, settings, length) < epochs:
+    while length >= 2 * SHORTEST and _within(epochs, facts, settings, length) < epochs:
         length //= 2
     return length
 
@@ -213,7 +214,7 @@ def _within(epochs: float, facts: Facts, settings: TrainSettings, length: int) -
     """Return the epochs that fit into ``--minutes``, a first estimate; scores are not counted."""
     if settings.minutes is None:
         return epochs
-    planned = 60 * settings.minutes * PLANNED
+    planned = 60 * settings.minutes * _STEPS
     shorter = np.minimum(facts.tokens, length).sum() / facts.tokens.sum()
     epoch = max(float(facts.trained * shorter * facts.seconds), 1e-9)
     return min(epochs, float(f"{max(planned - facts.spent, planned / 10) / epoch:.3g}"))
@@ -228,19 +229,18 @@ def _wanted(epochs: float, facts: Facts, settings: TrainSettings) -> float:
 
 def _until(
     wanted: float, facts: Facts, settings: TrainSettings, length: int, why: str
-) -> tuple[int, bool, Choice]:
-    """Return the steps that fit into ``--minutes``, whether all do, and the choice that says so."""
+) -> tuple[int, Choice]:
+    """Return the steps that fit into ``--minutes``, and the choice that says so."""
     epochs = _within(wanted, facts, settings, length)
     steps, whole = max(1, int(epochs * _steps_per_epoch(facts, settings))), epochs >= wanted
     most = settings.max_steps
     fits = f"{epochs:g} of {wanted:g} epochs" if most is None else f"{steps:,} of {most:,} steps"
-    second = ", and for no second training" * bool(facts.columns > 1 and _twice(facts, settings))
-    fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}{second}"
+    fits = "" if whole else f"--minutes {settings.minutes:g} has time for {fits}"
     why = f"{why}; {fits}; the first steps correct this estimate" if fits else why
     if most is None:
-        return steps, whole, Choice("epochs", epochs, why)
+        return steps, Choice("epochs", epochs, why)
     steps = most if whole else steps
-    return steps, whole, Choice("max_steps", steps, why)
+    return steps, Choice("max_steps", steps, why)
 
 
 def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
@@ -291,6 +291,7 @@ def _twice(facts: Facts, settings: TrainSettings) -> list[Choice]:
     if several or not facts.split.share or "dev" in settings.model_fields_set:
         return []
     why = "a second training, about as long, has the held-out pairs too; both models are averaged"
+    why += ", if --minutes has time for it" * (settings.minutes is not None)
     return [Choice("refit", True, why)]
 
 

@@ -440,11 +440,11 @@ class Between(TrainerCallback):
             steps = pace.fitting(state.global_step, before, self.dev.seconds)
         steps = all_reduce_max(steps, device)
         if steps != before:
-            pace.replan(steps)
+            why = pace.correct(steps)
             self.checkpoints.last = state.max_steps = steps
             control.should_training_stop = False
             if self.metrics is not None:
-                self.metrics.progress.replan(steps, pace.explained(steps))
+                self.metrics.progress.replan(steps, why)
 
     def on_optimizer_step(self, *_: object, **__: object) -> None:
         """Update moving averages, queues and centres."""
@@ -459,6 +459,7 @@ class Between(TrainerCallback):
         if self.metrics is not None:
             self.metrics.progress.step(step)
             self.metrics.step(step - 1)
+            self.metrics.progress.silence(step)
         if self.pace is not None:
             self._correct(self.pace, state, control, args.device)
         if self.metrics is not None:

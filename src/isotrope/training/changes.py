@@ -60,7 +60,7 @@ def general_sentences() -> tuple[str, ...]:
 def similarities(encoder: Encoder) -> NDArray[np.float64]:
     """Return the cosines of all pairs of general sentences, embedded by ``encoder``."""
     vectors = embed(encoder, list(general_sentences())).astype(np.float64)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)  # 0 stays 0
     return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
 
 

@@ -145,7 +145,9 @@ class TrainingTask(ABC):
         output, module, first = self.output, self.module, rank() == 0
         module.train()  # the encoder is in evaluation mode, and the trainer does not change it
         bar = self.settings.progress
-        progress = Progress(steps=module.steps, bar=bar, lines=lines, twice=self.twice)
+        progress = Progress(
+            steps=module.steps, most=self.most, bar=bar, lines=lines, twice=self.twice
+        )
         trainer = trainer_of(self.settings, module, output, self.clip, self.most)
         between = self._between(progress, trainer)
         if first and "tensorboard" in self.settings.logger:

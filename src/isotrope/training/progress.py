@@ -27,14 +27,21 @@ class Progress:
         shown: Whether the bar is shown.
     """
 
-    def __init__(self, *, steps: int, bar: bool, lines: bool, twice: bool = False) -> None:
-        self.steps, self._twice = steps, twice
+    def __init__(
+        self, *, steps: int, bar: bool, lines: bool, twice: bool = False, most: int | None = None
+    ) -> None:
+        self.steps, self._asked, self._most = steps, twice, most
         self.shown = bar and sys.stderr.isatty() and rank() == 0
         self._lines = (bar or lines) and not self.shown
         self._done, self._first, self._logged, self._newest = 0, 0, 0, 0
         self._began = self._told = time.monotonic()
         self._loss = self._dev = ""
         self._bar: Any = None
+
+    @property
+    def _twice(self) -> bool:
+        """Whether a second training follows; it does not if ``--minutes`` shortens the first."""
+        return self._asked and self._most in (None, self.steps)
 
     def say(self, message: str) -> None:
         """Print a line of information if the run shows its progress."""
@@ -59,6 +66,9 @@ class Progress:
         """Advance by one step."""
         self._done = step
         self._bar.update(1)
+
+    def silence(self, step: int) -> None:
+        """Print a line for a step if none was printed for a minute."""
         if self._lines and time.monotonic() - self._told >= _SILENT:
             self._line(step, self._loss and f"{self._loss} at step {self._logged:,}")
 

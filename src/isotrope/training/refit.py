@@ -5,6 +5,7 @@ records, with another seed. In our trials, the mean of the weights scored higher
 data than the first model (docs/LOG.md). A run cannot score the mean: no held-out record is left.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -32,11 +33,15 @@ def without_mean(settings: TrainSettings) -> bool:
 
 
 def refitted(
-    settings: TrainSettings, outcome: Outcome, train: Callable[[TrainSettings], Outcome]
+    settings: TrainSettings,
+    outcome: Outcome,
+    train: Callable[[TrainSettings], Outcome],
+    began: float | None = None,
 ) -> Outcome:
     """Train a second model on all records, and save the mean of both models' weights.
 
-    Nothing is done if the run was stopped, or if the original model was better.
+    Nothing is done if the run was stopped, if the original model was better, or if ``--minutes``
+    has no time for it. ``began`` is the time at which the command began (``time.time``).
     """
     result, folder = outcome.result, RunFolder(settings.output)
     kept = result.metrics.get("dev_best_step")
@@ -45,10 +50,9 @@ def refitted(
     if outcome.exit_code or not kept or "refit" in result.details:
         return outcome
     took = float(result.metrics["seconds"] or 0)
-    if (
-        settings.minutes is not None and took > 60 * SECOND * settings.minutes
-    ):  # scoring takes time, too
-        warn(f"no second training: the first took {took / 60:.1f} of {settings.minutes:g} minutes")
+    spent = took if began is None else time.time() - began
+    if settings.minutes is not None and max(took / SECOND, spent + took) > 60 * settings.minutes:
+        warn(f"no second training: the first took {spent / 60:.1f} of {settings.minutes:g} minutes")
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
     second = train(

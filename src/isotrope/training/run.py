@@ -58,6 +58,7 @@ from isotrope.training.launch import (
     launch,
     launched,
 )
+from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -233,6 +234,8 @@ def _here(
     with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
             with taken as finished:
+                if finished is not None and lines:
+                    warn(f"nothing to train: the run in {output} is finished")
                 if all_reduce_max(finished is not None):
                     return finished or Outcome(empty_result(output), output, first=False)
                 return work(settings, lines)

@@ -24,6 +24,7 @@ from isotrope.core.files import write_text
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.spelling import named
 from isotrope.data.sources import digests, named_errors
 from isotrope.data.text.batches import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
@@ -108,7 +109,7 @@ def train(
         work = functools.partial(_train, callbacks=callbacks, limit=limit)
         outcome = run(settings, work, resume=resume, lines=lines)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
-    return refitted(as_begun(settings), outcome, again)
+    return refitted(as_begun(settings), outcome, again, None if limit is None else limit.began)
 
 
 def _train(
@@ -278,17 +279,23 @@ class TextTask(TrainingTask):
         """Return the object that corrects the number of steps."""
         return None if self.limit is None else Pace(self.limit, self.most, self._replan)
 
-    def _replan(self, steps: int) -> None:
-        """Change the number of steps, also in config.yaml, from which a resumed run reads it."""
+    def _replan(self, steps: int) -> list[str]:
+        """Change the number of steps, also in config.yaml, from which a resumed run reads it.
+
+        Returns: The settings that change with it, as they are named in messages.
+        """
         assert self.limit is not None
         per_epoch = self.module.plan.steps_per_epoch
         changed = self.limit.changes(steps, self.most, per_epoch)
+        before = self.settings
         settings = self.settings = self.settings.model_copy(update=changed)
         if rank() == 0:
             ensure_not_replaced(self.output)
             RunFolder(self.output).write_settings(settings.to_yaml())
         self.module.replan(plan_of(settings, per_epoch), settings.log_every)
         self.dev.history.saved = settings.prefer
+        derived = sorted(self.limit.derived)
+        return [named(n, new) for n in derived if (new := changed[n]) != getattr(before, n)]
 
     def loader(self, start: int) -> DataLoader[dict[str, Any]]:
         """Return a loader of the batches from step ``start`` on."""
@@ -335,7 +342,8 @@ class TextTask(TrainingTask):
         if self.watch is not None and self.watch.trained_on:
             known = all(store.answers() for store in self.batches.stores.values())
             warn(seen_in_training(self.watch, settings, known=known))
-        twice = ", and about as many for a second training" if self.twice else ""
+        whole = self.twice and self.most == self.module.steps
+        twice = ", and about as many for a second training" if whole else ""
         say(
             f"{self.module.steps:,} steps with batches of {settings.batch_size}{pieces}{twice}; "
             f"views: {report.views}; dropout {dropout}; pooling {encoder.pooling}"

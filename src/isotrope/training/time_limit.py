@@ -11,6 +11,9 @@ from isotrope.training.settings import TrainSettings
 PLANNED = 0.9
 """Share of ``--minutes`` for reading, steps and scores; the rest: imports and saving."""
 
+SHORTEST = 64
+"""Tokens to which ``--minutes`` may shorten texts, so that an epoch is possible."""
+
 FEW = 10
 """Steps; after fewer, the trained model must be better to be saved."""
 
@@ -47,6 +50,7 @@ class TimeLimit:
         derived: Names of the settings that change with the number of steps (:func:`of_steps`).
         second: Whether a second training follows if time suffices.
         longer: Time of a step with whole texts, as a multiple of its time with texts cut for time.
+        shorter: The same for texts that are cut after :data:`SHORTEST` tokens.
         began: When the command began (``time.time``).
     """
 
@@ -55,6 +59,7 @@ class TimeLimit:
     derived: frozenset[str] = frozenset()
     second: bool = False
     longer: float = 1.0
+    shorter: float = 1.0
     began: float = field(default_factory=time.time)
 
     def changes(self, steps: int, most: int, steps_per_epoch: int) -> dict[str, float | str]:
@@ -64,22 +69,24 @@ class TimeLimit:
             return {**self.whole, **derived}
         if "max_steps" in self.whole:
             return {"max_steps": steps, **derived}
-        # the number of steps is rounded up from the epochs
-        return {"epochs": float(f"{(steps - 0.5) / steps_per_epoch:.9g}"), **derived}
+        # rounded down, because the number of steps is rounded up from the epochs
+        return {"epochs": math.floor(steps / steps_per_epoch * 1e7) / 1e7, **derived}
 
     def advice(self, steps: int, most: int, seconds: float) -> str:
         """Return the advice after a run of so many steps and seconds; "" if time sufficed."""
         if steps >= _NEARLY * most:
             return ""
         rest = time.time() - self.began - seconds
-        return f"train longer: {self.shortage(steps, most, seconds / steps, rest)}"
+        cut = f"; with `--max-length {SHORTEST}`, a step takes {self.shorter:.0%} of the time"
+        advice = self.shortage(steps, most, seconds / steps, rest)
+        return f"train longer: {advice}" + cut * (self.shorter < _NEARLY)
 
     def shortage(self, steps: int, most: int, each: float, rest: float) -> str:
         """Return how many steps there is time for, and the ``--minutes`` that suffice for all."""
         enough = minutes_for(self.longer * most * each, rest, second=self.second)
         return (
             f"--minutes {self.minutes:g} has time for {steps:,} of {most:,} steps; "
-            f"about `--minutes {enough}` has time for all"
+            f"about `--minutes {enough}` has time for all" + ", twice (`--refit`)" * self.second
         )
 
 
@@ -89,10 +96,10 @@ class Pace:
     Args:
         limit: Plan of the run.
         most: Number of steps if time suffices.
-        replan: Function that changes the number of steps.
+        replan: Function that changes the number of steps, and returns the settings that change.
     """
 
-    def __init__(self, limit: TimeLimit, most: int, replan: Callable[[int], None]) -> None:
+    def __init__(self, limit: TimeLimit, most: int, replan: Callable[[int], list[str]]) -> None:
         self.limit, self.most, self.replan = limit, most, replan
         self.until = limit.began + 60 * limit.minutes * PLANNED
         self._step, self._since, self.each = 0, time.time(), 0.0
@@ -124,9 +131,11 @@ class Pace:
         found = min(self.most, step + max(1, int(left / max(self.each, 1e-9))))
         return found if abs(found - steps) > _CHANGE * steps else steps
 
-    def explained(self, steps: int) -> str:
-        """Return the line that says why the run has now so many steps."""
+    def correct(self, steps: int) -> str:
+        """Change the number of steps; return the line that says why."""
+        changed = self.replan(steps)
+        now = f"; now {' '.join(changed)}" if changed else ""
         if steps == self.most:
-            return f"--minutes {self.limit.minutes:g} has time for all {steps:,} steps"
+            return f"--minutes {self.limit.minutes:g} has time for all {steps:,} steps{now}"
         rest = self._since - self.limit.began - self.each * self._step
-        return self.limit.shortage(steps, self.most, self.each, max(0.0, rest))
+        return self.limit.shortage(steps, self.most, self.each, max(0.0, rest)) + now
