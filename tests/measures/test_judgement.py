@@ -1,5 +1,6 @@
 """The judgement on a training: three outcomes and their words, by the paired bootstrap."""
 
+import io
 from dataclasses import asdict
 from pathlib import Path
 
@@ -215,7 +216,10 @@ def test_three_looks_are_kept_at_most() -> None:
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     history(0.5, 0.6).save(RunFolder(tmp_path).dev)
     whole = RunFolder(tmp_path).dev.read_bytes()
-    for content in (b"", b"no archive", whole[: len(whole) // 2]):
+    with np.load(RunFolder(tmp_path).dev) as archive:
+        other = io.BytesIO()
+        np.savez(other, **{**archive, "scores": np.float64(1)})
+    for content in (b"", b"no archive", whole[: len(whole) // 2], other.getvalue()):
         RunFolder(tmp_path).dev.write_bytes(content)
         with pytest.raises(InputError, match=r"remove .*dev\.npz: it cannot be read \("):
             judgement_of(tmp_path, None)

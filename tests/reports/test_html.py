@@ -438,7 +438,7 @@ def test_what_training_changed_is_shown(tmp_path) -> None:
     _, page = report(tmp_path, run)
     assert "What training changed" in page.text
     assert "4 have a higher rank than before and 1 a lower one; the largest falls:" in page.text
-    assert "rank 2 to below 10: how to row?" in page.text
+    assert "rank 2 to beyond rank 10: how to row?" in page.text
     assert "correlation 0.87" in page.text
     assert f"next, score {run} on all" in page.text
     file.write_text(json.dumps({**record, "details": {**record["details"], "queries": [1]}}))

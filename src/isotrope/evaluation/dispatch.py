@@ -113,7 +113,8 @@ def evaluate(
         finished = {name: result for name, result in stored.items() if result is not None}
         if progress and finished:
             names = f"{', '.join(finished)} (to repeat: --again)"
-            print(f"already scored, see {store.folder}: {names}", file=sys.stderr)
+            scored = f"{encoder_name(encoder)} is already scored, see {store.folder}: {names}"
+            print(scored, file=sys.stderr)
     # STS-B has sentences of the years STS12 to STS16, which are embedded once
     memory, results = CachedEncoder(encoder, **loop), []
     for task in tasks:

@@ -119,8 +119,8 @@ def comparison(result: Result, *, queries: bool = True) -> str:
     changed = TitledTable(f"differences from {models[0]}", "", named, differences)
     heads = ["\n".join(title).strip() for title in titles.values()]
     further = (
-        "to see the differences from another model, repeat the command with that model as the "
-        "first after --compare; the stored scores are used again\n"
+        "these are the differences from the first model; for those from another one, name it "
+        "first; the stored scores are used again\n"
         if len(models) > 2 and queries
         else ""
     )

@@ -137,6 +137,9 @@ class DevHistory:
                 raise ValueError("its arrays do not fit")
             rows = zip(arrays["steps"], arrays["values"], items, strict=True)
             evaluations = {int(step): DevEvaluation(float(v), row, gold) for step, v, row in rows}
+            known = {step: evaluation.value for step, evaluation in evaluations.items()}
+            if "scores" in arrays:
+                known = {int(step): float(value) for step, value in arrays["scores"].T}
         except _UNREADABLE as error:
             raise InputError(
                 f"remove {path}: it cannot be read ({type(error).__name__}: {error})"
@@ -144,9 +147,6 @@ class DevHistory:
         stored = str(arrays.get("saved"))
         saved: Saved = next((kind for kind in get_args(Saved) if kind == stored), "best")
         name = str(arrays.get("name"))
-        known = {step: evaluation.value for step, evaluation in evaluations.items()}
-        if "scores" in arrays:
-            known = {int(step): float(value) for step, value in arrays["scores"].T}
         return cls(name, saved, known, evaluations, bool(arrays.get("ended", True)))
 
 
@@ -255,9 +255,9 @@ def learnt(details: Mapping[str, Any], run: str) -> Iterator[str]:
         )
         for one in queries["worst"]:
             scores = [one[at] for at in _SIDES]
-            ranks = [f"{1 / score:.0f}" if score else "below 10" for score in scores if ranked]
+            ranks = [f"rank {1 / s:.0f}" if s else "beyond rank 10" for s in scores if ranked]
             before, after = ranks or [f"{score:.2f}" for score in scores]
-            yield f"  {'rank ' * ranked}{before} to {after}: {shortened(one['query'])}"
+            yield f"  {before} to {after}: {shortened(one['query'])}"
     share = details.get("kept")
     if share is not None:
         correlation = f"correlation {share / 100:.2f} (1: no change; a lower --between raises it)"
