@@ -12,6 +12,8 @@ from isotrope.core.run_folder import LOCK
 from isotrope.training import launch as launching
 from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
+from isotrope.training.run import trained
+from isotrope.training.settings import TrainSettings
 from tests.core.test_lock import held, is_free
 from tests.training.conftest import IMAGES
 
@@ -142,3 +144,13 @@ def test_of_several_processes_the_starter_and_the_first_have_the_folder(
     with held(output, "starter"):
         assert fit(**{**quick, "max_steps": 1}).exit_code == 0
         assert (output / LOCK).exists()
+
+
+def test_a_folder_of_other_files_is_not_removed(quick: dict) -> None:
+    output = Path(quick["output"])
+    output.mkdir()
+    (output / "thesis.txt").write_text("years of work")
+    settings = TrainSettings.read({**quick, "output": str(output)})
+    with pytest.raises(InputError, match="to resume"):
+        trained(settings)  # as a sweep does
+    assert (output / "thesis.txt").exists()

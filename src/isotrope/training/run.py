@@ -367,14 +367,14 @@ def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) 
     """
     if train is None:
         train = importlib.import_module(settings.module).train
-    run = Path(settings.output)
-    if not RunFolder(run).config.is_file():
-        shutil.rmtree(run, ignore_errors=True)  # the process was killed before it wrote settings
+    begun = RunFolder(settings.output).config.is_file()
     try:
         outcome = train(settings, resume=True)
     except CannotResume:
+        if not begun:
+            raise  # the files in the folder are not those of a run
         # other settings, or damaged checkpoints: the folder is ours, so train from the start
-        shutil.rmtree(run, ignore_errors=True)
+        shutil.rmtree(settings.output, ignore_errors=True)
         outcome = train(settings, resume=True)
     if outcome.exit_code == 128 + signal.SIGINT:
         raise KeyboardInterrupt
