@@ -103,9 +103,7 @@ def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
 def test_embeddings_that_are_not_finite_and_one_row_are_refused() -> None:
     broken = torch.ones(3, 4)
     broken[1, 2] = torch.nan
-    with pytest.raises(
-        InputError, match=r"use another encoder: .* \(some embeddings are NaN or infinite\)"
-    ):
+    with pytest.raises(InputError, match="the embedding of positive 1 is NaN or infinite"):
         of(torch.ones(3, 4), broken)
     with pytest.raises(InputError, match="at least 2 rows; found 1"):
         of(torch.ones(1, 4), torch.ones(1, 4))

@@ -93,11 +93,16 @@ class Embedded:
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
             raise InputError(f"give at least 2 rows; found {len(self.anchors)}")
-        views = (self.anchors, self.positives, self.negatives)
-        if not all(rows is None or bool(rows.isfinite().all()) for rows in views):
-            raise InputError(
-                "use another encoder: its weights are broken (some embeddings are NaN or infinite)"
-            )
+        views = {"anchor": self.anchors, "positive": self.positives}
+        if self.negatives is not None:
+            views["hard negative"] = self.negatives
+        for name, rows in views.items():
+            broken = (~rows.isfinite().all(dim=1)).nonzero().flatten()
+            if len(broken):
+                raise InputError(
+                    f"use another encoder: the embedding of {name} {int(broken[0])} is NaN or "
+                    "infinite, so the encoder's weights are broken"
+                )
 
     def __len__(self) -> int:
         return len(self.anchors)
