@@ -118,6 +118,10 @@ def test_what_a_run_has_done_is_written_instead_of_settings_without_effect(tmp_p
     assert not {"epochs: 7.0", "holdout: 0.0", "holdout trained on"} & set(
         re.findall("epochs: 7.0|holdout: 0.0|holdout trained on", page.text)
     )
+    record["details"]["data"] |= {"holdout": 0, "holdout_trained_on": 7}  # of a file
+    (run / "result.json").write_text(json.dumps(record))
+    _, page = report(tmp_path, run)
+    assert "Dev set 7 of its texts are in the training data" in page.text
 
 
 def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:

@@ -252,8 +252,10 @@ def _origin(run: Run) -> list[tuple[str, str]]:
         rest = {key: value for key, value in data.items() if not key.startswith("holdout")}
         words = _parameters({key.replace("_", " "): value for key, value in rest.items()})
         facts.append(("Images" if run.of_images else "Text", words))
-        if held := data.get("holdout"):
-            both = data.get("holdout_trained_on")
+        held, both = data.get("holdout"), data.get("holdout_trained_on")
+        if both and not held:  # of a file of the user
+            facts.append(("Dev set", f"{_plain(both)} of its texts are in the training data"))
+        if held:
             shared = f"; {_plain(both)} of them share a text with a training record" if both else ""
             facts.append(("Held out", f"{_plain(held)} records{shared}"))
     if isinstance(versions := origin.get("versions"), Mapping):
