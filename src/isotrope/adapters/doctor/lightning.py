@@ -80,9 +80,11 @@ class LightningEvents:
         row = self.doctor.rows[-1] if self.doctor.rows else None
         if row is None or row["step"] != self._step or row["learning_rate"] is not None:
             return
-        gradients = [norm(p.grad) for p in pl_module.parameters() if p.grad is not None]
+        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        sharded = any(hasattr(x, "to_local") for x in gradients)  # this process has only a part
+        total = None if sharded else math.hypot(*map(norm, gradients))
         rate = max(group["lr"] for group in optimizer.param_groups)
-        self.doctor.anatomy.note(gradient_norm=math.hypot(*gradients), learning_rate=rate)
+        self.doctor.anatomy.note(gradient_norm=total, learning_rate=rate)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=self._step)
 
