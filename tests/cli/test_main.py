@@ -160,3 +160,5 @@ def test_a_slow_import_is_not_silent(
     monkeypatch.setattr("isotrope.cli.command.load", lambda verb: Slow())
     assert run("train").err == "loading libraries, such as torch and transformers\n"
     assert run("train").err == ""  # loaded already
+    sys.modules.pop("slow_library")
+    assert run("train", "--no-progress").err == ""

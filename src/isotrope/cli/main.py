@@ -97,8 +97,9 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
 
     timer = threading.Timer(_SILENT, _say_loading)
     timer.daemon = True
-    timer.start()
-    stack.callback(timer.cancel)
+    if "--no-progress" not in rest:
+        timer.start()
+        stack.callback(timer.cancel)
     command = load(verb)
     stack.enter_context(spelled(command.spelling))
     return command(rest)
