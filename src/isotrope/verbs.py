@@ -103,7 +103,8 @@ def audit(
     from isotrope.diagnostics.audit.run import audit_texts
 
     own = None if isinstance(objective, str) else objective
-    encoder = encoder or TrainSettings.model_fields["encoder"].default
+    if encoder is None:
+        encoder = TrainSettings.model_fields["encoder"].default
     with showing(show=progress):
         audited = audit_texts(data, read, encoder=encoder, objective=own)
     if output is not None:

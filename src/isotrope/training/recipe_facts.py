@@ -62,7 +62,7 @@ class PairFacts:
 
 @dataclass(frozen=True)
 class Split:
-    """The held-out records; if there are none, also the reason."""
+    """The held-out records. If they are too few for a score, ``lacks`` says why."""
 
     texts: Sequence[Sequence[str]]
     share: float  # share of the records to hold out; 0 if too few can be ranked for a score
