@@ -107,7 +107,7 @@ def test_what_cannot_be_used_is_begun_again(stopped: Path, steps: list[int], wha
         more["learning_rate"] = 1e-4
     else:
         shutil.rmtree(run)
-        (run / ".config.yaml.abc").mkdir(parents=True)
+        (run / ".config.yaml.abcd1234").mkdir(parents=True)  # killed while it wrote settings
     assert trained(settings(stopped, **more)).result.metrics["steps"] == 6
     assert steps == [0, 1, 2, 3, 4, 5]
 
