@@ -68,7 +68,10 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     data = outcome.result.details["data"]
     shared = f"{data['holdout_trained_on']} of {data['holdout']} held-out records share a text,"
     assert data["holdout_trained_on"] > 0
-    assert f"{shared} such as the answer, with a training record" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"{shared} such as the answer, with a training record" in told
+    queries, *_ = re.findall(r"MRR@10 of (\d+) queries", told)
+    assert f"{data['holdout']} held out, {queries} different queries)" in told
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(
@@ -85,7 +88,7 @@ def test_without_a_terminal_a_line_for_each_logged_step_and_score(
     loss = r"loss \d\S*"
     expected = [
         rf"step 0 of 6: {dev}",
-        rf"step 0 of 6: {loss}",
+        rf"step 0 of 6: {loss}, {left}",
         rf"step 2 of 6: {dev}, {left}",
         rf"step 3 of 6: {loss}, {left}",
         rf"step 4 of 6: {dev}, {left}",

@@ -104,7 +104,7 @@ class Progress:
         left, done = self.steps * (1 + self._twice) - self._done, self._done - self._first
         each = (time.monotonic() - self._began) / max(done, 1)
         both = " for both trainings" if self._twice else ""
-        still = f"{tqdm.format_interval(left * each)} left{both}" if left and done > 1 else ""
+        still = f"{tqdm.format_interval(left * each)} left{both}" if left and done else ""
         self._told, self._newest = time.monotonic(), step
         told = ", ".join(filter(None, (state, still)))
         warn(f"step {step:,} of {self.steps:,}{told and f': {told}'}")

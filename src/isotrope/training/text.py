@@ -322,6 +322,9 @@ class TextTask(TrainingTask):
             negatives = f", {own.negatives_dropped:,} negatives dropped, which are held out"
             ranked = own.held_out and settings.groups
             held = " and ranked with all answers of the group as correct" if ranked else ""
+            queries = len(self.watch.queries) if self.watch and not name else 0
+            if self.watch and self.watch.records and queries not in (0, own.held_out):
+                held = f", {queries:,} different queries{held}"  # equal texts are one query
             if own.understood:  # a line on skipped data is always printed
                 (warn if "; " in own.understood else say)(own.understood)
             say(
