@@ -1,15 +1,16 @@
 """Nine real retrieval tasks: a model untrained, trained as documented, tuned, and by isotrope.
 
 Each training sees 1,000 pairs (all of them where there are fewer), drawn by the seed. The score is
-nDCG@10 on the task's test part. Four settings are compared:
+nDCG@10 on the task's test part. The settings:
 
 A. the model before training;
 B. sentence-transformers as its documentation shows it: multiple-negatives ranking loss at scale 20,
    batches of 64 without duplicates, 2e-5 with 10% warm-up and linear decay, one epoch;
 C. the same trainer tuned by hand: the setting of GRID that is best on the dev part at seed 0;
-D. ``isotrope train PAIRS`` without a flag.
+D. ``isotrope train PAIRS`` without a flag;
+E. what ``isotrope audit PAIRS`` finds is masked: ``isotrope train grouped.jsonl --groups label``.
 
-    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D] [--seeds 0 1 2]
+    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D E] [--seeds 0 1 2]
         [--data DIR] [--device cuda] [--pairs N]
     python -m benchmarks.tasks show [--encoder NAME] [--device cuda] [--pairs N]
 
@@ -183,7 +184,10 @@ def by_hand(
 def by_isotrope(
     encoder: str, pairs: Sequence[Sequence[str]], cell: Cell, device: str
 ) -> tuple[Any, float]:
-    """Run ``isotrope train PAIRS``; return the saved model and the command's processor seconds."""
+    """Run ``isotrope train PAIRS``, or also ``isotrope audit`` before it.
+
+    Returns the saved model and the processor seconds of the commands.
+    """
     from sentence_transformers import SentenceTransformer
 
     from isotrope.core import RunFolder
@@ -191,10 +195,16 @@ def by_isotrope(
     with tempfile.TemporaryDirectory() as folder:
         table, run = Path(folder) / "pairs.tsv", Path(folder) / "run"
         table.write_text("".join("\t".join(row) + "\n" for row in pairs), encoding="utf-8")
-        command = [sys.executable, "-m", "isotrope", "train", str(table), "--encoder", encoder]
-        command += ["--device", device] if device != "cpu" else []
+        program, audit = [sys.executable, "-m", "isotrope"], Path(folder) / "audit"
+        options = ["--encoder", encoder, *(["--device", device] if device != "cpu" else [])]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([*command, "--seed", str(cell["seed"]), "--output", str(run)], check=True)
+        train = ["train", str(table)]
+        if cell["by"] == AUDITED:
+            command = [*program, "audit", str(table), *options, "--output", str(audit)]
+            subprocess.run(command, check=True)
+            train = ["train", str(audit / "grouped.jsonl"), "--groups", "label"]
+        command = [*program, *train, *options, "--seed", str(cell["seed"]), "--output", str(run)]
+        subprocess.run(command, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return SentenceTransformer(str(RunFolder(run).model), device=device), spent
@@ -203,7 +213,7 @@ def by_isotrope(
 KEY = ("by", "rate", "epochs", "seed")
 EARLIER, CPU = "earlier rules", "cpu"
 MOST_OF_GRID = 0.6
-UNTRAINED, THEIRS, OURS = "nothing", "sentence-transformers", "isotrope"
+UNTRAINED, THEIRS, OURS, AUDITED = "nothing", "sentence-transformers", "isotrope", "isotrope audit"
 
 
 def stored(file: Path) -> list[Cell]:
@@ -223,6 +233,7 @@ def compared(
         "B": [(THEIRS, *DOCUMENTED, seed) for seed in SEEDS],
         "C": [(THEIRS, *best, seed) for seed in SEEDS] if best else [],
         "D": [(OURS, 0, 0, seed) for seed in SEEDS],
+        "E": [(AUDITED, 0, 0, seed) for seed in SEEDS],
     }
 
 
@@ -272,7 +283,7 @@ def run(
         pairs, start = sample(data / "tasks" / task, cell["seed"], count), time.perf_counter()
         if cell["by"] == UNTRAINED:
             model, spent = SentenceTransformer(path, device=device), 0.0
-        elif cell["by"] == OURS:
+        elif cell["by"] in (OURS, AUDITED):
             model, spent = by_isotrope(path, pairs, cell, device)
         else:
             model, spent = by_hand(path, pairs, cell, device)
@@ -327,7 +338,7 @@ def mean(cells: list[Cell], keys: Sequence[tuple[str, float, int, int]], of: str
 
 def row(task: str, cells: list[Cell]) -> list[str]:
     """Return a task's line of the table: scores, D less C, STS-B, processor seconds."""
-    keys = compared(task, cells, MOST_OF_GRID)
+    keys = {s: of for s, of in compared(task, cells, MOST_OF_GRID).items() if s != "E"}
     there = {tuple(cell[key] for key in KEY) for cell in cells}
     keys = {s: [key for key in of if key in there] for s, of in keys.items()}
     texts = ["" if not of else f"{mean(cells, of, 'test'):.1f} ({len(of)})" for of in keys.values()]
@@ -372,6 +383,19 @@ def show(encoder: str, folder: Path, on_cpu: Path) -> None:
         if cells := stored(folder / f"{task}.jsonl"):
             cells = with_current(cells, stored(on_cpu / f"{task}.jsonl"))
             print(f"| {' | '.join([task, *row(task, cells)])} |")
+    for task in (*SHORT, *LONG):
+        cells = stored(folder / f"{task}.jsonl")
+        audited, plain = (of := compared(task, cells))["E"], of["D"]
+        here = [cell["seed"] for cell in cells if cell["by"] == AUDITED]
+        pair = [[key for key in keys if key[3] in here] for keys in (audited, plain)]
+        scores = [by_query(cells, keys) for keys in pair]
+        if all(score is not None for score in scores):
+            gap, low, high = difference(*scores)
+            prices = [f"{mean(cells, keys, 'stsb'):.1f}" for keys in pair]
+            print(
+                f"{task}: E - D {gap:+.1f} ({low:+.1f} to {high:+.1f}), {len(here)} seeds, "
+                f"STS-B of E and D: {', '.join(prices)}"
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -382,7 +406,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("action", choices=("run", "show"))
     parser.add_argument("task", nargs="*")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="name or folder")
-    parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCD"))
+    parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCDE"))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, choices=SEEDS)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help="pairs to train on")
