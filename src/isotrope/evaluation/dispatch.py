@@ -106,7 +106,12 @@ def evaluate(
     store = None
     if settings.results is not None and identity is not None:
         own = settings.results == "auto"
-        store = Store(store_folder(model) if own else Path(settings.results))
+        try:
+            store = Store(store_folder(model) if own else Path(settings.results))
+        except (InputError, RuntimeError) as error:  # RuntimeError: there is no home folder
+            if not own:
+                raise
+            print(f"to store the scores, choose a folder with --results: {error}", file=sys.stderr)
     finished: dict[str, Result] = {}
     if store is not None and not settings.again:
         stored = {task.name: store.find(task.key(identity)) for task in tasks}

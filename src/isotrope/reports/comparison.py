@@ -157,7 +157,7 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
 
 def _original(key: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the stored scores of a task for the model before training; empty if not stored."""
-    with suppress(InputError):
+    with suppress(InputError, RuntimeError):  # RuntimeError: there is no home folder
         return Result.load(stored_file(store_folder(None), key)).metrics
     return {}
 
