@@ -135,24 +135,28 @@ def write(
     mean: Sequence[float],
     std: Sequence[float],
     card: str,
+    *,
+    own: bool,
 ) -> None:
-    """Write the folder of an image encoder. A failure changes no existing folder."""
+    """Write the folder of an image encoder; ``own``: ``model`` is a user's module, not a network.
+
+    A failure changes no existing folder.
+    """
     with model_written(folder) as temporary:
-        _write_model(model, temporary)
+        _write_model(model, temporary, own=own)
         _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))
         (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
-def _write_model(model: nn.Module, folder: Path) -> None:
+def _write_model(model: nn.Module, folder: Path, *, own: bool) -> None:
     """Write weights and configuration."""
-    config = getattr(model, "config", None)
-    kind = getattr(config, "model_type", None)
-    if kind not in READERS:
+    if own:
         from safetensors.torch import save_model
 
         save_model(model, str(folder / "model.safetensors"), {"format": "pt"})
         _write_json(folder / "config.json", {"model_type": MODULE, "module": type(model).__name__})
         return
+    kind = cast("Any", model).config.model_type
     net: Any = _with_pooler(cast("ViTModel", model)) if kind == "vit" else model
     net.save_pretrained(folder)
     if kind == "resnet" and isinstance(net.embedder.pooler, nn.Identity):
