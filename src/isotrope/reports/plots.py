@@ -76,7 +76,12 @@ def styles(count: int) -> list[Style]:
 
 def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
     """Return whether runs cannot share an axis, because their objectives differ."""
-    objectives = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
+    if not all(run.finished for run in runs):  # config.yaml has only the values that were set
+        runs = [replace(run, result=None) for run in runs]
+    objectives = {
+        (run.objective, run.objective == "?" and run.method, repr(sorted(run.parameters.items())))
+        for run in runs
+    }
     return quantity.key == "loss" and len(objectives) > 1
 
 
@@ -323,8 +328,7 @@ def _logarithmic(axes: Axes, low: float, high: float) -> None:
 
 def _tick(value: float) -> str:
     """Return the text of a tick: rounded, with thousands separators and a real minus sign."""
-    short = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
-    return short.replace("-", "\N{MINUS SIGN}")
+    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
 
 
 def multiple(angle: float) -> str:
