@@ -180,9 +180,6 @@ def modify(
         dissipation: A part, or its short form (``"margin:0.3"``).
         weight: A part, or its short form (``"softmax:0.05"``).
         ratio: A part, its short form, or a number.
-
-    Raises:
-        NoTerms: the gradient needs components of ``parent``, which has none.
     """
     if not parent.has_terms and None in (dissipation, weight, ratio):
         raise NoTerms(type(parent).__name__, parent.space)

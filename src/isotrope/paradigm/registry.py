@@ -64,7 +64,19 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         InputError: a setting is unknown, or a value is out of its bounds.
     """
     cls = find(name)
-    hyperparameters, parts, forms = _sorted(name, hypers(cls), settings or {})
+    fields = hypers(cls)
+    hyperparameters, parts, forms = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for key, value in (settings or {}).items():
+        if key in PARTS and (key not in fields or not is_number(value)):
+            parts[key] = value
+        elif key in fields:
+            hyperparameters[key] = _setting(name, key, fields[key], value)
+        elif key == "preset" and not isinstance(value, str):
+            raise InputError(f"objective {name}: give preset as a name; found {brief(value)}")
+        elif key in FORMS:
+            forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
+        else:
+            raise unknown_setting(name, key, {*fields, *PARTS, *FORMS})
     from isotrope.paradigm.compose import pushes  # compose defines an Objective itself
 
     try:
@@ -79,25 +91,6 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         return objective if part == "both" else getattr(objective.parts, part)
     except (ValueError, NoTerms) as error:
         raise InputError(f"objective {name}: {error}") from error
-
-
-def _sorted(
-    name: str, fields: Mapping[str, Hyper], settings: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the hyperparameters, the components and the forms that ``settings`` set."""
-    hyperparameters, parts, forms = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-    for key, value in settings.items():
-        if key in PARTS and (key not in fields or not is_number(value)):
-            parts[key] = value
-        elif key in fields:
-            hyperparameters[key] = _setting(name, key, fields[key], value)
-        elif key == "preset" and not isinstance(value, str):
-            raise InputError(f"objective {name}: give preset as a name; found {brief(value)}")
-        elif key in FORMS:
-            forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
-        else:
-            raise unknown_setting(name, key, {*fields, *PARTS, *FORMS})
-    return hyperparameters, parts, forms
 
 
 def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
@@ -159,14 +152,14 @@ def run_file(path: Path) -> ModuleType:
     if path.suffix != ".py":
         raise InputError(f"give a Python file: the name of plugin {path} must end in .py")
     name = f"isotrope_plugin_{path.stem}_{fingerprint(str(path.resolve()))}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, str(path)))
+    loader = _Uncached(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
     module, earlier = importlib.util.module_from_spec(spec), sys.modules.get(name)
     own = {objective: Objective.registered.pop(objective) for objective in _defined_in(path)}
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         for objective in _defined_in(path):
             del Objective.registered[objective]
