@@ -98,8 +98,7 @@ def rank_limit(case: RunEvidence) -> int | None:
     """Return the largest effective rank that n rows in d dimensions can have, min(n - 1, d)."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
-    if d is None and case.probe is not None:
-        d = case.probe.get("dimension")
+    d = (case.probe or {}).get("dimension") if d is None else d
     limits = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
     return min(limits) if limits else None
 
@@ -229,12 +228,12 @@ def harder_negatives(case: RunEvidence) -> str:
     return f"{case.words.of_temperature(2 * tau, tau)}, or {case.words.harder}"
 
 
-def slower(case: RunEvidence) -> str:
-    """Propose a tenth of the learning rate, in the words of the trainer."""
+def rate_in_words(case: RunEvidence, factor: float = 0.1) -> str:
+    """Propose ``factor`` times the learning rate, in the words of the trainer."""
     rate = case.settings.get("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")
-    return f"{case.words.rate.format(f'{float(rate) / 10:.2g}')} (now {float(rate):g})"
+    return f"{case.words.rate.format(f'{factor * float(rate):.2g}')} (now {float(rate):g})"
 
 
 def is_contrastive(case: RunEvidence) -> bool:

@@ -13,7 +13,7 @@ embedding is the class token after the last layer norm.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,13 @@ class ImageEncoder(nn.Module):
     Make an encoder with :meth:`build`, :meth:`load` or :meth:`wrap`.
 
     Args:
-        model: The network.
+        model: The network, which has all weights of the encoder.
         read: Function that takes the model and normalised pixels, and returns embeddings (n x d).
         name: Name or path that the user gave.
         dimension: Number d of values in an embedding.
         image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
         mean: Mean of red, green and blue, for pixels in [0, 1].
         std: Standard deviation of red, green and blue, for pixels in [0, 1].
-
-    Attributes:
-        model: The network, which has all weights of the encoder.
-        dimension: Number d of values in an embedding.
-        image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
     """
 
     mean: Tensor
@@ -195,9 +190,8 @@ class ImageEncoder(nn.Module):
         shape, right = getattr(h, "shape", type(h).__name__), (len(x), self.dimension)
         if shape != right:
             raise InputError(
-                f"give a module that returns n x d embeddings, for example nn.Sequential(module, "
-                f"nn.Flatten()), and their dimension d: {self.name} returned {brief(shape)} in "
-                f"place of {right}"
+                "give a module that returns n x d embeddings, for example nn.Sequential(module, "
+                f"nn.Flatten()): {self.name} returned {brief(shape)} in place of {right}"
             )
         return h
 
@@ -224,8 +218,7 @@ class ImageEncoder(nn.Module):
         """
         if batch_size < 1:
             raise InputError(f"give a batch size of at least 1; found {batch_size}")
-        single = isinstance(images, str | Path) or hasattr(images, "read")
-        if single or not isinstance(images, Iterable):
+        if isinstance(images, str) or hasattr(images, "read") or not hasattr(images, "__iter__"):
             raise InputError(
                 f"give a list of pictures, even for a single picture; found {images!s:.60}"
             )

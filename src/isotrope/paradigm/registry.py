@@ -208,10 +208,8 @@ def load_plugins(files: Iterable[str | Path]) -> None:
 def check_plugins(plugins: object, folder: Path) -> None:
     """Raise an error if ``folder`` names a plugin that the user has not loaded (``--plugin``)."""
     for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
-        path = Path(str(plugin))
-        if path.resolve() not in _plugin_files and path.name not in {
-            file.name for file in _plugin_files
-        }:
+        path, loaded = Path(str(plugin)), {file.name for file in _plugin_files}
+        if path.resolve() not in _plugin_files and path.name not in loaded:
             raise InputError(
                 f"add `--plugin {path}` if you trust the code in this file: {folder} needs this "
                 "file, and isotrope does not run code that only a folder names"

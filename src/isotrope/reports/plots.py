@@ -96,15 +96,15 @@ def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quanti
         if not run.of_images and np.isfinite(run.scores).any():
             name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
             places.setdefault(name, set()).add(i)
-    quantities_ = []
+    pictures = []
     for quantity in quantities:
         if quantity.key != "dev" or len(places) < 2:
-            quantities_.append(quantity)
+            pictures.append(quantity)
             continue
         for number, some in enumerate(places.values(), 1):
             key = "dev" if number == 1 else f"dev{number}"
-            quantities_.append(replace(quantity, key=key, runs=frozenset(some)))
-    return quantities_
+            pictures.append(replace(quantity, key=key, runs=frozenset(some)))
+    return pictures
 
 
 def _own(quantity: Quantity, runs: Sequence[Run]) -> list[tuple[int, Run]]:
@@ -214,11 +214,10 @@ def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
     """Return groups of lines that hide each other, so that only the last would be seen."""
     groups: list[list[Line2D]] = []
     for line in lines:
-        group = next((some for some in groups if _hides(line, some[0])), None)
-        if group is None:
-            groups.append([line])
-        else:
-            group.append(line)
+        group = next((some for some in groups if _hides(line, some[0])), list[Line2D]())
+        if not group:
+            groups.append(group)
+        group.append(line)
     return [group for group in groups if len(group) > 1]
 
 

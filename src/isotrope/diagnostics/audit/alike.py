@@ -56,8 +56,7 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     keys, values, count = torch.empty(room, dtype=torch.long), nearest.new_empty(room), 0
     for rows, others, cosines in beside(embedded, near):
         above = 2 * cosines - usual[:, rows, None] - usual[_FROM_THE_OTHER][:, others]
-        evidence = (above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above))
-        evidence *= _TEMPERATURE
+        evidence = _TEMPERATURE * ((above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above)))
         some = (others >= 0) & (evidence >= least)
         rows = rows[:, None].expand_as(others)
         new = slice(count, count + int(some.sum()))

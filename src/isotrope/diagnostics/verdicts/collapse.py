@@ -19,8 +19,8 @@ from isotrope.diagnostics.readings import (
     negatives,
     pushing,
     rank_limit,
+    rate_in_words,
     separation,
-    slower,
     temperature,
     weight_decay,
 )
@@ -279,7 +279,7 @@ DIVERGING = Verdict(
             unit="times the first value",
         ),
     ),
-    change=Change(loop=slower),
+    change=Change(loop=rate_in_words),
     explains=("diverging", "collapsed", *DONE, *EFFECTS),
     when=_diverging,
     before_all=_not_finite,
@@ -368,7 +368,7 @@ COLLAPSED = Verdict(
             above=5e-3,
         ),
     ),
-    change=Change(loop=slower),
+    change=Change(loop=rate_in_words),
     explains=(*DONE, *EFFECTS),
     when=_collapsed,
 )

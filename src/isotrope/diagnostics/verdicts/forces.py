@@ -262,10 +262,8 @@ def _unreachable(case: RunEvidence) -> Found | None:
 
 
 def _stopping(objective: Objective) -> str:
-    for form in (f"modified{objective.name}", f"{objective.name}plus"):
-        if form in names():
-            return f"--objective {form}"
-    return "--objective.dissipation margin:0.3"
+    forms = {f"modified{objective.name}", f"{objective.name}plus"}.intersection(names())
+    return f"--objective {forms.pop()}" if forms else "--objective.dissipation margin:0.3"
 
 
 def _reachable(case: RunEvidence) -> str:

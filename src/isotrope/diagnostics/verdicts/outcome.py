@@ -16,6 +16,7 @@ from isotrope.diagnostics.readings import (
     learning_rate,
     lower_rate_flag,
     measured_steps,
+    rate_in_words,
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
@@ -216,10 +217,8 @@ def _contrastive_training(case: RunEvidence) -> str:
 def _short_training(case: RunEvidence) -> str:
     if not is_contrastive(case):
         return f"a short training with {case.words.contrastive}"
-    rate = case.settings.get("learning-rate")
-    if rate is None:
-        return "ten times the learning rate"
-    return f"{case.words.rate.format(f'{10 * float(rate):.2g}')} (now {float(rate):g})"
+    known = case.settings.get("learning-rate") is not None
+    return rate_in_words(case, 10) if known else "ten times the learning rate"
 
 
 ANISOTROPIC_START = Verdict(
