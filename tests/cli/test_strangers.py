@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
@@ -270,6 +271,10 @@ def test_pictures_that_only_a_strangers_run_names_are_not_opened(
     assert "images, two crops of each" in run("diagnose", folder, "--data", data).out
 
 
+def _full(**_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "isotrope" / "key"
 
@@ -282,6 +287,9 @@ def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (first, len(first), file.stat().st_mode & 0o777) == (file.read_bytes(), 32, 0o600)
     assert key() == first
     assert [*file.parent.iterdir()] == [file]
+    with monkeypatch.context() as full:
+        full.setattr(tempfile, "NamedTemporaryFile", _full)
+        assert key() == first, "a full or read-only disk keeps no one from reading the key"
     for spoilt in (lambda: file.chmod(0o644), lambda: file.write_bytes(b"")):
         spoilt()
         assert key() not in (first, b"")
