@@ -9,11 +9,8 @@ minimise a penalised loss exactly, use scikit-learn's ``LogisticRegression``.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -49,6 +46,10 @@ class Probe:
     learning_rate: float = 3.0
     weight_decay: float = 0.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch_size) < 1:
+            raise InputError(f"give at least one epoch and rows in each batch; found {self}")
 
 
 @dataclass(frozen=True)
@@ -129,36 +130,30 @@ def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(scatter / count)
 
 
+@np.errstate(all="ignore")
 def _by_sgd(
     learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit by SGD; return W (d x C) and b (C)."""
-    weight = torch.zeros(shape, requires_grad=True)
-    bias = torch.zeros(shape[1], requires_grad=True)
-    groups: list[dict[str, Any]] = [
-        {"params": [weight], "weight_decay": probe.weight_decay},
-        {"params": [bias]},
-    ]
-    optimiser = torch.optim.SGD(groups, lr=probe.learning_rate, momentum=_MOMENTUM)
+    fitted = np.zeros((shape[0] + 1, shape[1]), np.float32)  # the last row is the bias
+    velocity = np.zeros_like(fitted)
     steps = probe.epochs * math.ceil(len(labels) / probe.batch_size)
-    cosine = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: (1 + math.cos(math.pi * step / steps)) / 2
-    )
-    for index in _batches(len(labels), probe):
-        rows = torch.from_numpy(learn.rows(index)).float()
-        logits = rows @ weight + bias
-        truth = torch.from_numpy(labels[index])
-        loss: Tensor = torch.nn.functional.cross_entropy(logits, truth)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        cosine.step()
-    fitted = [part.detach().double().numpy() for part in (weight, bias)]
-    if not all(np.isfinite(part).all() for part in fitted):
+    for step, index in enumerate(_batches(len(labels), probe)):
+        rows = np.ones((len(index), len(fitted)), np.float32)
+        rows[:, :-1] = learn.rows(index)
+        logits = rows @ fitted
+        error = np.exp(logits - logits.max(axis=1, keepdims=True))
+        error /= error.sum(axis=1, keepdims=True)
+        error[np.arange(len(index)), labels[index]] -= 1
+        slope = rows.T @ (error / len(index))
+        slope[:-1] += probe.weight_decay * fitted[:-1]
+        velocity = _MOMENTUM * velocity + slope
+        fitted -= probe.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2 * velocity
+    if not np.isfinite(fitted).all():
         raise InputError(
             f"lower the learning rate of the linear probe: at {probe.learning_rate}, it diverges"
         )
-    return fitted[0], fitted[1]
+    return fitted[:-1].astype(np.float64), fitted[-1].astype(np.float64)
 
 
 def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
