@@ -164,7 +164,7 @@ def test_no_steps(settings):
 
 
 def test_rows_without_labels():
-    with pytest.raises(InputError, match="one label for each row; 600 rows have 599 labels"):
+    with pytest.raises(InputError, match="one label per row; 600 rows have 599 labels"):
         Features(TRAIN.vectors, TRAIN.labels[1:])
 
 

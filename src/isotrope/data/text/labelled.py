@@ -61,7 +61,7 @@ class Features:
 
     def __post_init__(self) -> None:
         if (n := len(self.vectors)) != len(self.labels):
-            raise InputError(f"give one label for each row; {n} rows have {len(self.labels)} labels")
+            raise InputError(f"give one label per row; {n} rows have {len(self.labels)} labels")
 
 
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
