@@ -182,11 +182,11 @@ def test_a_failed_run_keeps_the_models_of_its_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trial may be the best one after the same command has trained the run again."""
-    pretend(monkeypatch, lambda s: -1.0 if "1e-4,seed=1" in str(s.output) else score(s))
+    pretend(monkeypatch, lambda s: -1.0 if "1e-5,seed=1" in str(s.output) else score(s))
     sweep(spec(tmp_path, RATES, keep="best"))
     pretend(monkeypatch, lambda s: 100.0)
-    sweep(spec(tmp_path, ["learning-rate=1e-4"], keep="best"))
-    models = (tmp_path / "sweep" / "runs").glob("learning-rate=1e-4*/model")
+    sweep(spec(tmp_path, ["learning-rate=1e-5"], keep="best"))
+    models = (tmp_path / "sweep" / "runs").glob("learning-rate=1e-5*/model")
     assert sorted(folder.parent.name[-6:] for folder in models) == ["seed=0", "seed=1"]
 
 
