@@ -95,16 +95,18 @@ def linear_probe(
     check_finite(test.vectors, "test")
     scale = _scale(train.vectors)
     learn, judge = (_Scaled(part.vectors, *scale) for part in (train, test))
-    shape = (learn.vectors.shape[1], len(classes.names))
-    weight, bias = _by_sgd(learn, classes.train, shape, probe)
-    items = _right(judge, classes.test, weight, bias)
-    learnt = float(_right(learn, classes.train, weight, bias)["top1"].mean())
+    weights = _by_sgd(learn, classes.train, len(classes.names), probe)
+    items = _right(judge, classes.test, weights)
+    learnt = float(_right(learn, classes.train, weights)["top1"].mean())
     return classified("linear", name, items, classes, train_top1=learnt, **asdict(probe))
 
 
 def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return shift and factor of :class:`_Scaled`, d values each."""
-    mean, std = _moments(vectors)
+    n = len(vectors)
+    with np.errstate(all="ignore"):
+        mean = sum(rows.sum(axis=0) for rows in _blocks(vectors)) / n
+        std = np.sqrt(sum(((rows - mean) ** 2).sum(axis=0) for rows in _blocks(vectors)) / n)
     if not np.isfinite(std).all():
         raise InputError(
             "encode the training examples again, or remove those whose features are not finite: "
@@ -115,27 +117,15 @@ def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(len(std))
 
 
-@np.errstate(all="ignore")
-def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of each dimension, computed in blocks of rows."""
-    mean, scatter, count = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1]), 0
+def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
     for first in range(0, len(vectors), _ROWS):
-        rows = np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
-        share = len(rows) / (count + len(rows))
-        # the update of Chan, Golub and LeVeque 1983 subtracts no large numbers from each other
-        step = rows.mean(axis=0) - mean
-        scatter += ((rows - rows.mean(axis=0)) ** 2).sum(axis=0) + count * share * step**2
-        mean += share * step
-        count += len(rows)
-    return mean, np.sqrt(scatter / count)
+        yield np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
 
 
 @np.errstate(all="ignore")
-def _by_sgd(
-    learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fit by SGD; return W (d x C) and b (C)."""
-    fitted = np.zeros((shape[0] + 1, shape[1]), np.float32)  # the last row is the bias
+def _by_sgd(learn: _Scaled, labels: np.ndarray, classes: int, probe: Probe) -> np.ndarray:
+    """Fit by SGD; return the weights, (d + 1) x C. The last row is the bias."""
+    fitted = np.zeros((learn.vectors.shape[1] + 1, classes), np.float32)
     velocity = np.zeros_like(fitted)
     steps = probe.epochs * math.ceil(len(labels) / probe.batch_size)
     for step, index in enumerate(_batches(len(labels), probe)):
@@ -153,7 +143,7 @@ def _by_sgd(
         raise InputError(
             f"lower the learning rate of the linear probe: at {probe.learning_rate}, it diverges"
         )
-    return fitted[:-1].astype(np.float64), fitted[-1].astype(np.float64)
+    return fitted.astype(np.float64)
 
 
 def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
@@ -164,14 +154,12 @@ def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
             yield np.sort(order[first : first + probe.batch_size])
 
 
-def _right(
-    judge: _Scaled, labels: np.ndarray, weight: np.ndarray, bias: np.ndarray
-) -> dict[str, np.ndarray]:
+def _right(judge: _Scaled, labels: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
     """Return, for each row, whether its class is first, and whether it is among the first five."""
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for first in range(0, len(labels), _ROWS):
         block = slice(first, first + _ROWS)
-        logits = judge.rows(block) @ weight + bias
+        logits = judge.rows(block) @ weights[:-1] + weights[-1]
         correct["top1"].append(label_in_top_k(logits, labels[block], 1))
         correct["top5"].append(label_in_top_k(logits, labels[block], 5))
     return {key: np.concatenate(right) for key, right in correct.items()}

@@ -187,12 +187,12 @@ class Tiles:
         return self._buffer[: rows * columns].view(rows, columns)
 
 
-def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of B anchors and their s / temperature, B x c; -inf where not a negative."""
+def similarity_tiles(mask: Mask) -> Iterator[Tensor]:
+    """Yield the similarities of B anchors, B x c; -inf where a column is not a negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
-    for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
-        yield rows, tile
+    for _, _, tile in Tiles().of(anchors, columns, mask):
+        yield tile
 
 
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
