@@ -62,8 +62,7 @@ class _Scaled:
 
     def rows(self, index: slice | np.ndarray) -> np.ndarray:
         features = np.asarray(self.vectors[index], dtype=np.float64)
-        scaled: np.ndarray = (features - self.shift) * self.factor
-        return scaled
+        return np.asarray((features - self.shift) * self.factor)
 
 
 def linear_probe(
@@ -107,11 +106,7 @@ def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(all="ignore"):
         mean = sum(rows.sum(axis=0) for rows in _blocks(vectors)) / n
         std = np.sqrt(sum(((rows - mean) ** 2).sum(axis=0) for rows in _blocks(vectors)) / n)
-    if not np.isfinite(std).all():
-        raise InputError(
-            "encode the training examples again, or remove those whose features are not finite: "
-            "some features are NaN, infinite or too large"
-        )
+    check_finite(std[None], "training")
     # a dimension that varies by rounding only would be noise if it were scaled up
     live = std > 1e-6 * np.hypot(mean, std).max()
     return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(len(std))

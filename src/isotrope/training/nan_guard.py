@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod
     from isotrope.training.text_module import TextModule
 
-_FAULTS = "", "an embedding", "the loss"  # of a forward pass; the last of all processes counts
-
+_FAULTS = "", "an embedding", "the loss"  # the worst is last: what any process has is named
 
 Trained: TypeAlias = "TextModule | ImageMethod"
 """A module in training."""

@@ -118,9 +118,8 @@ def _load_folder(folder: Path) -> RetrievalSet:
     corpus_path, queries_path = (_present(folder, f"{n}.jsonl") for n in ("corpus", "queries"))
     corpus_ids, corpus = _texts(corpus_path)
     query_ids, queries = _texts(queries_path)
-    for number, query in enumerate(queries):
-        if not query:
-            name = list(query_ids)[number]
+    for name, number in query_ids.items():
+        if not queries[number]:
             raise InputError(f"{place(queries_path)}: remove the query {name!r}, which has no text")
     one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
     qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
@@ -147,10 +146,7 @@ def _load_folder(folder: Path) -> RetrievalSet:
 
 
 def _relevant(qrels_path: Path, *known: tuple[str, Path, dict[str, int]]) -> list[dict[int, float]]:
-    """Return for each query the scores of its relevant documents.
-
-    ``known`` has a kind, a file, and the position of each id: first of queries, then of documents.
-    """
+    """Return each query's relevant documents; ``known`` has the ids of queries, of documents."""
     (*_, queries), (*_, documents) = known
     relevant: list[dict[int, float]] = [{} for _ in queries]
     for line, *pair, score in _judgements(qrels_path):
