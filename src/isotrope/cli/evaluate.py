@@ -137,9 +137,10 @@ def evaluate(settings: EvaluateSettings) -> int:
     _tell_known(models, [] if searched is None else searched.queries)
     result = _compared(results, settings, searched) if len(results) > 1 else results[0]
     if settings.queries is not None and searched is not None:
+        from isotrope.evaluation.compare import named_apart
         from isotrope.evaluation.retrieval import by_query
 
-        of_queries = by_query(results, searched)
+        of_queries = by_query(named_apart(results), searched)
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
         from isotrope.evaluation.tables import comparison

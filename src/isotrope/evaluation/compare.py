@@ -87,7 +87,7 @@ def compare_results(
 ) -> Scores:
     """Compare results of ``isotrope.evaluate``; :func:`compare` describes the Result."""
     _check(results)
-    results = _named_apart(results)
+    results = named_apart(results)
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
     columns = {name: _column(name, results, drawn) for name, drawn in draws.items()}
@@ -123,7 +123,7 @@ def compare_results(
     )
 
 
-def _named_apart(results: Sequence[Result]) -> list[Result]:
+def named_apart(results: Sequence[Result]) -> list[Result]:
     """Return the results; the second one of a name NAME is called ``NAME (2)``, and so on."""
     names: list[str] = []
     for result in results:
