@@ -6,7 +6,7 @@ import torch
 
 from isotrope.core.views import Views
 from isotrope.diagnostics.audit import push as subject
-from isotrope.diagnostics.audit.push import groups_of, ledger
+from isotrope.diagnostics.audit.push import ledger
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.modified import ModifiedMHE
 from isotrope.objectives.ntxent import NTXent
@@ -164,9 +164,3 @@ def test_two_rows_are_enough() -> None:
     found = mutual(ledger(embedded(2), InfoNCE()))
     assert found.rows.tolist() == [[0, 1]]
     assert found.share.tolist() == pytest.approx([1])
-
-
-def test_groups_are_connected_through_other_rows() -> None:
-    chain = np.array([[5, 6], [4, 5], [3, 4], [0, 9]])
-    assert groups_of(chain, 10).tolist() == [0, 1, 2, 3, 3, 3, 3, 7, 8, 0]
-    assert groups_of(np.zeros((0, 2), np.int64), 3).tolist() == [0, 1, 2]

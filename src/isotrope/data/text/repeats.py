@@ -86,15 +86,29 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
     names, nodes = np.unique(marks, return_inverse=True)
     nodes = nodes.reshape(marks.shape)
-    label = np.arange(len(names))
+    joined: NDArray[np.int64] = names[groups_of(nodes, len(names))[nodes[:, 0]]].view(np.int64)
+    return joined
+
+
+def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Group ``count`` numbers. Return for each number the lowest number in its group.
+
+    >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
+    array([0, 1, 2, 0, 0, 5])
+
+    Args:
+        links: Numbers below ``count``, m x k; the k numbers of a row are in one group.
+        count: How many numbers there are.
+    """
+    group = np.arange(count)
     while True:
-        rows = label[nodes].min(axis=1)
-        lower = label.copy()
-        np.minimum.at(lower, nodes, rows[:, None])
-        if (lower == label).all():
-            joined: NDArray[np.int64] = names[rows].view(np.int64)
-            return joined
-        label = lower
+        # a group is renamed as a whole, so that a long chain takes few rounds
+        lower, names = group.copy(), group[links]
+        np.minimum.at(lower, names, names.min(axis=1, keepdims=True))
+        lower = lower[lower]
+        if (lower == group).all():
+            return group
+        group = lower
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:

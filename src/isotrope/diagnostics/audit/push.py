@@ -230,24 +230,6 @@ def between(
     return np.sqrt(push), force / max(float(book.row_force.sum()), 1e-300)
 
 
-def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Group the rows that ``pairs`` connect. Return for each row the lowest number in its group.
-
-    >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
-    array([0, 1, 2, 0, 0, 5])
-    """
-    group = np.arange(count)
-    while True:
-        lower = group.copy()
-        if len(pairs):
-            smallest = group[pairs].min(axis=1)
-            np.minimum.at(lower, pairs, smallest[:, None])
-        lower = lower[lower]
-        if (lower == group).all():
-            return group
-        group = lower
-
-
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
