@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
-from isotrope.data.images.folder import readable_pictures
+from isotrope.data.images.folder import below, load_folder, readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet, matched
 from isotrope.data.lines import quoted
 from isotrope.data.table import TRAIN, check_saved, named_split
@@ -101,6 +101,8 @@ def load_table(folder: Path) -> ImageSet:
             f"{place(folder)}: rename the training split to 'train'; splits: {', '.join(splits)}"
         )
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
+    if _column(train_rows, datasets.Image, _IMAGE) is None and next(below(folder), None):
+        return load_folder(folder)  # a table beside pictures, as img2dataset writes
     train, names, skipped = _part(train_rows, folder)
     tests = [splits[name] for name in _TEST if name in splits and len(splits) > 1]
     if not tests:
