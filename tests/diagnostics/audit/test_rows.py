@@ -35,6 +35,16 @@ def test_rows_keep_their_lines_where_others_are_left_out(tmp_path: Path) -> None
     assert rows.marks[0, 0] == rows.marks[2, 0]
 
 
+def test_each_reason_for_which_rows_are_left_out_is_kept(tmp_path: Path) -> None:
+    rows = "text,label\na,1\nb,1\n,1\nc,2\nd,\ntext,label\n"
+    rows = read_rows(written(tmp_path, "labelled.csv", rows))
+    assert rows.empty == 1
+    assert rows.left_out == (
+        "1 row with an empty text (line 4), 1 row with no label (line 6), 1 row with a repeated "
+        "header (line 7), 1 row with a label that no other row has (line 5)"
+    )
+
+
 def test_adjacent_texts_have_the_line_of_the_second(tmp_path: Path) -> None:
     file = written(tmp_path, "texts.txt", "one\ntwo\n\nthree\nfour\nfive\n")
     rows = read_rows(file, views="adjacent")

@@ -32,7 +32,7 @@ from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace, file_digest
 from isotrope.core.run_folder import MANIFEST
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.schemas import EMPTY, Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,
     group_mark,
@@ -436,7 +436,7 @@ def _finish(
     repeated_file, width = folder / "repeated.all", written + writer.shape[1] + writer.grouped
     chosen = [*range(_WIDTHS[columns]), *range(written, width)]
     reading = records if isinstance(records, Reading) else None
-    empty_rows = 0 if reading is None else reading.left.total()
+    empty_rows = 0 if reading is None else reading.left[EMPTY]
     mark_repeated(hashes, repeated_file, writer.records)
     fingerprint = hashlib.blake2b(digest_size=8)
     kept = held_out = duplicates = 0

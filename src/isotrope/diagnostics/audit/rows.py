@@ -22,7 +22,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.progress import embedding
 from isotrope.core.views import Views
-from isotrope.data.schemas import Reading
+from isotrope.data.schemas import EMPTY, Reading
 from isotrope.data.sources import is_in_memory, read_all
 from isotrope.data.table import is_saved
 from isotrope.data.text.batches import unseen
@@ -42,6 +42,7 @@ class PairedRows:
         lines: Line of each record in the file, counted from 1, int64 (n).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records that were skipped because a text is empty.
+        left_out: What was skipped and why; an empty text if nothing was.
         marks: Hashes of the texts, uint64 (n x columns). Texts that differ only in case and
             punctuation have the same hash. A third column has one hash of all hard negatives.
         grouped: Hash of each record's group, uint64 (n). Without a group, the anchor is hashed.
@@ -52,6 +53,7 @@ class PairedRows:
     views: str
     name: str
     empty: int
+    left_out: str
     marks: NDArray[np.uint64]
     grouped: NDArray[np.uint64]
 
@@ -207,7 +209,8 @@ def pair_rows(
         np.array([formed.line for formed in kept]),
         former.views,
         name,
-        reading.left.total(),
+        reading.left[EMPTY],
+        reading.left_out,
         np.array(marks, np.uint64),
         np.array(grouped, np.uint64),
     )

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.legible import counted, shortened
+from isotrope.core.legible import shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import joined_groups
@@ -134,8 +134,7 @@ class TextAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
-        empty = self.rows.empty
-        note = f"Skipped: {counted(empty, 'row')} with an empty text." if empty else ""
+        note = f"Skipped: {self.rows.left_out}." if self.rows.left_out else ""
         if len(linked := self._linked()):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
@@ -243,7 +242,9 @@ class TextAudit(Audit):
         texts = self.rows.texts[row]
         if negative is not None:
             texts = (*texts[:2], self.rows.texts[negative][1])
-        return record_line(texts, {"label": int(self.groups[row])})
+        # every line has all keys, because the first lines name the columns
+        none = {"negative": []} if len(texts) == 2 < self.rows.columns else {}
+        return record_line(texts, {**none, "label": int(self.groups[row])})
 
     def _sound(self) -> NDArray[np.int64]:
         """Return the rows of ``cleaned.jsonl``: of each group, only the first pair."""
