@@ -119,7 +119,7 @@ def test_texts_without_tokens_are_left_out(make: Make) -> None:
 
 def test_rows_left_out_for_other_reasons_are_not_counted_as_empty(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\na,1\nb,1\n,1\nc,\nd,2\ne,2\n")
-    settings = StoreSettings(vocabulary=VOCABULARY)
+    settings = StoreSettings(vocabulary=VOCABULARY, max_length=16)
     store = build(tmp_path / "store", read([tmp_path / "a.csv"]), tokenize, settings)
     assert (len(store), store.report.empty_skipped) == (4, 1)
 
