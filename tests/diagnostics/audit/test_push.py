@@ -160,6 +160,21 @@ def test_rows_that_are_all_the_same_and_rows_of_zeros(
     assert np.isfinite(nothing.push).all()
 
 
+@pytest.mark.parametrize("exact", [0, 30_000])
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.name)
+def test_rows_that_share_a_text_are_as_rows_of_a_group(
+    objective: Objective, exact: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "_EXACT", exact)
+    plain, owns = embedded(60, noise=1.5), torch.arange(60) // 3
+    texts = torch.stack([torch.arange(60) + 100, owns], dim=1)
+    texts[::2] = texts[::2].flip(1)  # the anchor of a row may be the positive of another
+    groups = ledger(of(plain.anchors, plain.positives, groups=owns), objective)
+    shared = ledger(of(plain.anchors, plain.positives, texts=texts), objective)
+    for name in ("partners", "push", "force", "row_force", "unit"):
+        np.testing.assert_allclose(getattr(shared, name), getattr(groups, name), rtol=1e-4)
+
+
 def test_two_rows_are_enough() -> None:
     found = mutual(ledger(embedded(2), InfoNCE()))
     assert found.rows.tolist() == [[0, 1]]

@@ -90,6 +90,20 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     return joined
 
 
+def linked(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return an id for each pair of texts, uint64 (n). Training does not push equal ids apart.
+
+    Pairs that share a text, directly or through other pairs, have the same id. If these are more
+    than a twentieth of all pairs, few negatives would be left, so each has the hash of its anchor.
+
+    Args:
+        marks: Hashes of the anchors and positives, n x 2.
+    """
+    joined = joined_groups(marks).view(np.uint64)
+    _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
+    return np.where(sizes[place] > max(2, len(marks) // 20), marks[:, 0], joined)
+
+
 def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Group ``count`` numbers. Return for each number the lowest number in its group.
 

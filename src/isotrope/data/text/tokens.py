@@ -38,7 +38,7 @@ from isotrope.data.text.repeats import (
     group_mark,
     hash64,
     have_tokens,
-    joined_groups,
+    linked,
     mark_repeated,
     near_identical,
     new_groups,
@@ -219,12 +219,9 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with one array, an id of each pair. Linked pairs have the same id.
+        """Return a list with one array, an id of each pair; [] without pairs, or above 5 million.
 
-        Two pairs are linked if they share a text, directly or through other pairs of the store. If
-        a set of linked pairs has more than a twentieth of the records, only pairs with the same
-        anchor get the same id, because few negatives would be left. The list is empty if the store
-        does not hold pairs, or holds more than 5 million pairs.
+        Training does not push pairs with equal ids apart (see the function ``linked``).
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -232,11 +229,7 @@ class TokenStore:
     def _links(self) -> NDArray[np.uint64] | None:
         if self.report.views != "pairs" or len(self) > _MOST_LINKED:
             return None
-        marks = self._groups[self._rows[:, :2]]
-        joined = joined_groups(marks).view(np.uint64)
-        _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
-        long = sizes[place] > max(2, len(self) // 20)
-        return np.where(long, marks[:, 0], joined)
+        return linked(self._groups[self._rows[:, :2]])
 
     @property
     def one_group(self) -> bool:

@@ -30,6 +30,7 @@ from isotrope.core.views import Views, unit
 from isotrope.data.order import Order
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import chunked_topk
 from isotrope.paradigm.objective import Objective
@@ -113,8 +114,8 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0) -> Near:
             for columns, rows in visits:
                 if columns is not last:
                     right, last = unit(views[others][columns]).T, columns
-                same = embedded.groups[rows, None] == embedded.groups[columns]
-                tile = (unit(views[mine][rows]) @ right).masked_fill_(same, -torch.inf)
+                tile = unit(views[mine][rows]) @ right
+                tile.masked_fill_(embedded.same(rows, columns), -torch.inf)
                 nearer = tile.amax(dim=1) > best[rows, -1]
                 rows, tile = rows[nearer], tile[nearer]
                 # for a wide tile, this is faster
@@ -170,12 +171,17 @@ def ledger(
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    grouped = len(embedded.groups.unique()) < n  # if not, comparing groups would cost a fifth
+    # without groups, comparing them would cost a fifth
+    grouped = embedded.texts is not None or len(embedded.groups.unique()) < n
     meetings = _rectangles(order) if separable else _squares(order)
     with bar(n * n, "push", "pairs") as done:
         for rows, columns, new in meetings:
             views = _directions(embedded, rows, columns, grouped=grouped)
-            both = [_pushes(objective, objective.compare(of)) for of in views]
+            compared: list[Pairs] = [objective.compare(of) for of in views]
+            if embedded.texts is not None:
+                same = embedded.same(rows, columns)
+                compared = [_Apart(of.views, same) for of in compared]
+            both = [_pushes(objective, of) for of in compared]
             mass += sum(float(of[1].sum()) for of in both) / 2
             met += len(rows)
             first, second = (of[0] for of in both)
@@ -351,6 +357,26 @@ def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
     return places
 
 
+class _Apart(EagerPairs):
+    """Pairs without the negatives in ``same``, booleans for n anchors and at least n positives."""
+
+    def __init__(self, views: Views, same: Tensor) -> None:
+        super().__init__(views)
+        self._same = same
+
+    def of(self, views: Views) -> "_Apart":
+        return _Apart(views, self._same)
+
+    def swapped(self) -> "_Apart":
+        return self.of(self.views.swapped())
+
+    def _excluded(self, against: Against) -> Tensor:
+        if against not in self._masks:
+            sources = [self._same[:, : len(x)] for x in Mask(self.views, against).columns]
+            self._masks[against] = super()._excluded(against) | torch.cat(sources, dim=1)
+        return self._masks[against]
+
+
 class _Beside(EagerPairs):
     """Pairs with other additional negatives for each anchor, given by n x q similarities."""
 
@@ -421,6 +447,8 @@ def _meeting(
     again = torch.ones(len(rows), dtype=torch.bool)
     again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
     twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)
+    if embedded.texts is not None:
+        twice[:, : len(columns)] |= embedded.same(rows, columns) & (rows[:, None] != columns)
     both: list[tuple[Tensor, Tensor]] = []
     for views in _directions(embedded, rows, columns, grouped=True):
         vectors = embedded.positives if not both else embedded.anchors
