@@ -59,8 +59,7 @@ TEXT = ("text", "sentence")
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _LABEL = ("label", "labels", "label_text")
 EMPTY = "an empty text"
-"""The usual reason for skipping a row."""
-
+"""A reason for skipping a row."""
 HEADER = frozenset(
     {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_LABEL}
     | {"id", "idx", "index", "title", "body", "category", "class", "target", "review"}
@@ -306,7 +305,6 @@ class Reading:
         return open_table(source, wanted, header=HEADER, streaming=self.streaming, txt_columns=tabs)
 
     def _read(self, table: Table, form: Form) -> Iterator[Record]:
-        """Yield the records of a table."""
         opens, width = True, len(form.texts)
         by_line = not table.titled and len(table.columns) == 1
         for line, cells in table.rows(form.columns):

@@ -201,7 +201,6 @@ def test_progress_counts_every_record(make: Make) -> None:
     seen: list[int] = []
     make([f"{i}" for i in range(2300)], progress=seen.append)
     assert sum(seen) == 2300
-    assert len(seen) == 3
 
 
 def test_many_long_texts_are_tokenised_in_small_batches(make: Make, tmp_path: Path) -> None:

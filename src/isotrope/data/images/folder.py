@@ -190,10 +190,8 @@ def _inner(folder: Path) -> Path:
 
 def _test_scan(root: Path) -> "_Scan | None":
     """Return the first test folder with classes, or else the first with pictures, or None."""
-    scans = [_Scan(path) for path in _called(root, _TEST)]
-    with_pictures = [scan for scan in scans if scan.names]
-    with_classes = [scan for scan in with_pictures if scan.class_names]
-    return next(iter(with_classes or with_pictures), None)
+    scans = [scan for path in _called(root, _TEST) if (scan := _Scan(path)).names]
+    return next(iter([scan for scan in scans if scan.class_names] or scans), None)
 
 
 def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
@@ -300,9 +298,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
 
 def _has_picture(entry: "os.DirEntry[str]") -> bool:
     """Return whether an entry of a folder is a picture, or a folder with pictures below it."""
-    return (
-        next(below(Path(entry.path)), None) is not None if is_folder(entry) else _is_picture(entry)
-    )
+    return any(below(Path(entry.path))) if is_folder(entry) else _is_picture(entry)
 
 
 def _is_picture(entry: "os.DirEntry[str]") -> bool:

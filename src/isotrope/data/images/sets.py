@@ -101,7 +101,6 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
 def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> ImageSet:
-    """Open a path with the loader for its kind of set."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(
             f"{place(Path(path))}: leave out the list of classes; classes can be chosen only in a "
@@ -111,7 +110,13 @@ def _recognise(
         return load_digits(holdout, seed)
     path = Path(path)
     if not is_folder(path):
-        return _file(path)
+        check_file(path)
+        if path.suffix.lower() == ".npz":
+            return load_npz(path)
+        raise InputError(
+            f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not a "
+            f"file with the ending {path.suffix!r}"
+        )
     if classes is not None:
         return load_folder(path, classes)
     if is_strips(path):
@@ -119,16 +124,6 @@ def _recognise(
     if is_table(path):
         return load_table(path)
     return load_folder(path)
-
-
-def _file(path: Path) -> ImageSet:
-    check_file(path)
-    if path.suffix.lower() != ".npz":
-        raise InputError(
-            f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not a "
-            f"file with the ending {path.suffix!r}"
-        )
-    return load_npz(path)
 
 
 def _side(sizes: NDArray[np.int64], requested: int | None) -> int:

@@ -107,7 +107,9 @@ def load_table(folder: Path) -> ImageSet:
     tests = [splits[name] for name in _TEST if name in splits and len(splits) > 1]
     if not tests:
         return ImageSet(folder.resolve().name, train, None, names, skipped)
-    test_rows = next((rows for rows in tests if _has_labels(rows, folder)), tests[0])
+    numbers = ((rows, _labels(rows, folder)[0]) for rows in tests)
+    labelled = (rows for rows, of in numbers if of is not None and (of >= 0).any())
+    test_rows = next(labelled, tests[0])
     test, test_names, more = _part(test_rows, folder)
     if test.labels is not None and train.labels is not None:
         test = replace(test, labels=matched(test.labels, test_names, names))
@@ -137,11 +139,6 @@ def _part(
     opened = functools.partial(_opened, folder, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
     return part, names, skipped
-
-
-def _has_labels(rows: "Dataset", folder: Path) -> bool:
-    labels, _ = _labels(rows, folder)
-    return labels is not None and bool((labels >= 0).any())
 
 
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:

@@ -91,13 +91,10 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def linked(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return an id for each pair of texts, uint64 (n). Training does not push equal ids apart.
+    """Return an id for each pair of hashes, uint64 (n). Training does not push equal ids apart.
 
     Pairs that share a text, directly or through other pairs, have the same id. If these are more
     than a twentieth of all pairs, few negatives would be left, so each has the hash of its anchor.
-
-    Args:
-        marks: Hashes of the anchors and positives, n x 2.
     """
     joined = joined_groups(marks).view(np.uint64)
     _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
@@ -105,14 +102,10 @@ def linked(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Group ``count`` numbers. Return for each number the lowest number in its group.
+    """Return for each of ``count`` numbers the lowest in its group; a row of ``links`` is in one.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])
-
-    Args:
-        links: Numbers below ``count``, m x k; the k numbers of a row are in one group.
-        count: How many numbers there are.
     """
     group = np.arange(count)
     while True:

@@ -97,7 +97,6 @@ class StoreReport:
         duplicates_dropped: Number of dropped records that are equal to an earlier record.
         empty_skipped: Number of records skipped because a text is empty or has no token.
         held_out: Number of held-out records.
-        neighbours_dropped: Number of adjacent pairs skipped because a held-out pair shares a text.
         negatives_dropped: Number of hard negatives skipped because a held-out pair has the text.
         texts: Number of tokenised texts.
         tokens: Number of tokens of these texts, including special tokens.
@@ -117,7 +116,6 @@ class StoreReport:
     duplicates_dropped: int
     empty_skipped: int
     held_out: int
-    neighbours_dropped: int
     texts: int
     tokens: int
     truncated_share: float
@@ -289,7 +287,7 @@ def build(
     """
     if not 0 <= settings.holdout < 1:
         raise InputError(f"set holdout to a share from 0 to less than 1; found {settings.holdout}")
-    stream = _watched(records, progress)
+    stream = iter(records) if progress is None else _watched(records, progress)
     first = next(stream, None)
     if first is None:
         raise InputError(f"{_MORE}: {_TOO_FEW}; found 0")
@@ -313,18 +311,10 @@ def build(
     return TokenStore.open(folder)
 
 
-def _watched(
-    records: Iterable[Record], progress: Callable[[int], object] | None
-) -> Iterator[Record]:
-    unreported = 0
+def _watched(records: Iterable[Record], progress: Callable[[int], object]) -> Iterator[Record]:
     for record in records:
-        unreported += 1
-        if progress is not None and unreported == _BATCH_TEXTS:
-            progress(unreported)
-            unreported = 0
+        progress(1)
         yield record
-    if progress is not None:
-        progress(unreported)
 
 
 class _Writer:
@@ -465,7 +455,6 @@ def _finish(
         duplicates_dropped=duplicates,
         empty_skipped=empty_rows,
         held_out=held_out,
-        neighbours_dropped=former.neighbours,
         texts=writer.texts,
         tokens=writer.tokens,
         truncated_share=writer.truncated / max(writer.texts, 1),
@@ -485,7 +474,6 @@ def _finish(
 
 
 def _check_enough(report: StoreReport) -> None:
-    """Refuse fewer than two records to train on."""
     if report.kept < 2:
         left = f"{report.duplicates_dropped} repeated, {report.held_out} held out"
         found = f"{report.kept} (of {report.records}: {left}, {report.empty_skipped} empty)"

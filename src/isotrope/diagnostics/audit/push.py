@@ -76,12 +76,10 @@ class Mined:
         rows: Numbers of two rows, int64 (m x 2): of the anchor, and of the row whose positive is
             the negative.
         hardness: Share of the push on the anchor that comes from the hard negative, m values.
-        short: Number of rows that have fewer hard negatives than requested.
     """
 
     rows: NDArray[np.int64]
     hardness: NDArray[np.float64]
-    short: int
 
 
 @dataclass(frozen=True)
@@ -250,7 +248,6 @@ def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float
     return Mined(
         np.stack([row, partners[row, place]], axis=1),
         share[row, place].astype(np.float64),
-        int((taken.sum(axis=1) < count).sum()),
     )
 
 

@@ -6,8 +6,7 @@ the line of the second text. Records with an empty text are skipped, as in train
 
 Rows form a group if they share a text (except for case and punctuation) or a value in the column of
 groups. Training does not push rows of one group apart, so the audit counts no push between them. As
-in training, adjacent texts and large groups of pairs form no group through other rows: then only
-rows that share a text themselves do not push each other.
+in training, adjacent texts and large sets of pairs are not linked through other rows.
 """
 
 from collections.abc import Sequence
@@ -28,13 +27,7 @@ from isotrope.data.schemas import EMPTY, Reading
 from isotrope.data.sources import is_in_memory, read_all
 from isotrope.data.table import is_saved
 from isotrope.data.text.batches import unseen
-from isotrope.data.text.repeats import (
-    group_mark,
-    hash64,
-    joined_groups,
-    linked,
-    near_identical,
-)
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups, linked, near_identical
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
@@ -262,25 +255,21 @@ def embed_rows(
     own = linked(marks) if rows.views == "pairs" else marks[:, 0]
     groups = joined_groups(np.column_stack([own, rows.grouped]))
     more: dict[str, Any] = {}
-    if len(np.unique(groups)) > len(np.unique(joined_groups(np.column_stack([marks, groups])))):
+    if len(np.unique(groups)) > len(
+        np.unique(joined_groups(np.column_stack([marks, groups.view(np.uint64)])))
+    ):
         more["texts"] = torch.from_numpy(marks.view(np.int64))
     if len(texts) > 2:
         cut[owners[counts[2] > limit]] = True
-        inputs = [
-            np.array(
-                [hash64(str(row).encode()) for row in encoder.tokenize(c, limit)[0]], np.uint64
-            )
-            for c in columns
-        ]
+        tokens = (encoder.tokenize(column, limit)[0] for column in columns)
+        inputs = [np.array([hash64(str(row).encode()) for row in c], np.uint64) for c in tokens]
         own = np.array([hash64(near_identical(t)) for r in rows.texts for t in r[2:]], np.uint64)
         pairs = np.stack([marks, np.stack(inputs[:2], axis=1)])
-        more |= {
-            "negatives": views[2],
-            "owners": owners,
-            "marks": (pairs, np.stack([own, inputs[2]])),
-        }
+        hard = (pairs, np.stack([own, inputs[2]]))
+        more |= {"negatives": views[2], "owners": owners, "marks": hard}
+    of = torch.from_numpy(groups)
     limits = (limit, encoder.max_length)
-    return EmbeddedTexts(*views[:2], torch.from_numpy(groups), cut, lengths, limits, **more)
+    return EmbeddedTexts(views[0], views[1], of, cut, lengths, limits, **more)
 
 
 def _prompted(

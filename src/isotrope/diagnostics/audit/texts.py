@@ -198,7 +198,6 @@ class TextAudit(Audit):
             )
 
     def _shown(self, row: int) -> str:
-        """Return the first words of the texts of a row."""
         return " | ".join(shortened(text, 60) for text in self.rows.texts[row][:2])
 
     def files(self) -> dict[str, bytes]:
@@ -239,9 +238,7 @@ class TextAudit(Audit):
         texts = self.rows.texts[row]
         if negative is not None:
             texts = (*texts[:2], self.rows.texts[negative][1])
-        # every line has all keys, because the first lines name the columns
-        none = {"negative": []} if len(texts) == 2 < self.rows.columns else {}
-        return record_line(texts, {**none, "label": int(self.groups[row])})
+        return record_line(texts, {"label": int(self.groups[row])}, self.rows.columns)
 
     def _sound(self) -> NDArray[np.int64]:
         """Return the rows of ``cleaned.jsonl``: of each group, only the first pair."""
