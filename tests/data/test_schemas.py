@@ -176,6 +176,12 @@ def test_a_csv_cell_of_several_lines_is_one_text(tmp_path: Path) -> None:
         list(read([tmp_path / "a.csv"]))
 
 
+def test_a_long_csv_cell_in_a_column_that_is_not_read(tmp_path: Path) -> None:
+    page = "a line\n" * 100_000
+    (tmp_path / "a.csv").write_text(f'text,page\none,"{page}"\ntwo,"{page}"\n')
+    assert [r.texts for r in read([tmp_path / "a.csv"])] == [("one",), ("two",)]
+
+
 def test_folder_is_sorted_deep_and_safe_from_loops(tmp_path: Path) -> None:
     for name in ["b.txt", "a/z.txt", "a/c/y.jsonl.gz", "B.TXT"]:
         path = tmp_path / name

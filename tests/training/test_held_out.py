@@ -11,6 +11,8 @@ from torch import nn
 import isotrope
 from isotrope.encoders.heads import MLPHead
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training import text_data
+from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import HELD_OUT_COLUMNS, held_out_losses
 from tests.training.conftest import sentences
 
@@ -103,3 +105,13 @@ def test_labels_of_a_run_are_its_groups(tmp_path: Path, quick: dict) -> None:
             found.append(next(csv.DictReader(handle)))
     for column in HELD_OUT_COLUMNS[:2]:
         assert 0 < float(found[0][column]) < float(found[1][column])
+
+
+def test_labelled_texts_are_not_read_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "labelled.csv"
+    table.write_text("text,label\n" + "".join(f"w{i},{i % 2}\n" for i in range(40)))
+    settings = TrainSettings(files=[str(table)], output=str(tmp_path / "run"), holdout=0.3)
+    monkeypatch.delattr(text_data, "held_out_together")
+    assert text_data.held_out_of(settings, "") is None

@@ -57,10 +57,9 @@ class Table:
                 )
         return self.cells(names)
 
-    def head(self, names: Sequence[str] | None = None) -> list[tuple[Any, ...]]:
+    def head(self) -> list[tuple[Any, ...]]:
         """Return the cells of the first rows, without blank lines."""
-        rows = islice(self.cells(self.columns if names is None else names), HEAD)
-        return [cells for _, cells in rows if cells]
+        return [cells for _, cells in islice(self.cells(self.columns), HEAD) if cells]
 
 
 def missing(value: object) -> bool:

@@ -58,6 +58,8 @@ TEXT = ("text", "sentence")
 
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _LABEL = ("label", "labels", "label_text")
+EMPTY = "an empty text"
+"""A reason for skipping a row."""
 HEADER = frozenset(
     {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_LABEL}
     | {"id", "idx", "index", "title", "body", "category", "class", "target", "review"}
@@ -289,7 +291,7 @@ class Reading:
                 yield record
             if self.records == before:
                 left = f" ({self.left_out})" if self.left else ""
-                lacks = "text" if self.left.keys() <= {"an empty text"} else "record"
+                lacks = "text" if self.left.keys() <= {EMPTY} else "record"
                 raise InputError(
                     f"{place(table.place)}: give at least one record; this table holds no "
                     f"{lacks}{left}"
@@ -303,7 +305,6 @@ class Reading:
         return open_table(source, wanted, header=HEADER, streaming=self.streaming, txt_columns=tabs)
 
     def _read(self, table: Table, form: Form) -> Iterator[Record]:
-        """Yield the records of a table."""
         opens, width = True, len(form.texts)
         by_line = not table.titled and len(table.columns) == 1
         for line, cells in table.rows(form.columns):
@@ -336,7 +337,7 @@ class Reading:
                 self.leave("no label", *where)
                 continue
             if not anchor or (width > 1 and not any(positives)):
-                self.leave("an empty text", *where)
+                self.leave(EMPTY, *where)
                 opens = opens or width == 1
                 continue
             for i, positive in enumerate(positives):

@@ -118,14 +118,14 @@ def named_datasets(data: object) -> Mapping[str, object]:
     return data
 
 
-def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) -> str:
-    """Return a record as a line of JSON: an object with the texts and the items of ``more``."""
+def record_line(texts: Sequence[str], more: Mapping[str, object], columns: int) -> str:
+    """Return texts and ``more`` as a line of JSON, with negatives if ``columns`` is above 2."""
     row: dict[str, object] = {"text": texts[0]}
     if len(texts) > 1:
         row = {"anchor": texts[0], "positive": texts[1]}
-    if len(texts) > 2:
+    if max(len(texts), columns) > 2:
         row["negative"] = texts[2] if len(texts) == 3 else list(texts[2:])
-    return json.dumps({**row, **(more or {})}) + "\n"
+    return json.dumps({**row, **more}) + "\n"
 
 
 def write_records(
@@ -172,11 +172,7 @@ def write_records(
 
 def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
     for record in reading:
-        # every line has all keys, because the first lines name the columns
-        form = next(iter(reading.forms))
-        more: dict[str, object] = (
-            {"negative": []} if len(form.texts) > len(record.texts) == 2 else {}
-        )
+        form, more = next(iter(reading.forms)), dict[str, object]()
         if form.scores and reading.kind != "scored pairs":
             more["scores"] = list(record.scores)
         if groups or record.group:
@@ -186,7 +182,7 @@ def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
             values = dict(zip(names, (*record.texts, *record.scores), strict=True))
             yield json.dumps({**values, **more}) + "\n"
         else:
-            yield record_line(record.texts, more)
+            yield record_line(record.texts, more, len(form.texts))
 
 
 def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:

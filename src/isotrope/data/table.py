@@ -375,17 +375,10 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
             f"{place(folder)}: give a folder with a file that ends in {', '.join(SUFFIXES)}; this "
             "folder has no file with text"
         )
-    read = _to_train_on(files, folder)
+    splits = {path: named_split(path, folder) for path in files}
+    read = [p for p in files if TRAIN not in splits.values() or splits[p] in (None, TRAIN)]
     others += [path for path in files if path not in read]
     return sorted(read, key=lambda path: path.parts), others
-
-
-def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Leave out test and validation files if there is a file for training."""
-    splits = {path: named_split(path, folder) for path in files}
-    if TRAIN not in splits.values():
-        return list(files)
-    return [path for path in files if splits[path] in (None, TRAIN)]
 
 
 def _unreadable(error: OSError) -> None:

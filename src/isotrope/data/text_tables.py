@@ -16,6 +16,7 @@ _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":":
 _SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # line that Excel writes above the header
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _UNFINISHED = ("[", "{", ",", ":")  # ends of a line after which JSON must continue
+_LONGEST = 1 << 24  # characters of a cell, also in columns that are not read
 _RETURN = "\ufdd0"  # replaces a carriage return in a cell: csv would end the row there
 _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # what data frames write for a missing value
 
@@ -59,6 +60,7 @@ def _unquoted(cell: str) -> str:
 
 def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
     """Return a .csv, .tsv or .txt file as a table. The first lines show how cells are separated."""
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
     if suffix != ".csv":
         first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
@@ -120,7 +122,8 @@ def _csv(path: Path, separator: str, said: bool = False) -> Table:
                 line, first = first, reader.line_num + 1 + said
                 yield line, cells
         except csv.Error as error:
-            why = "quote without an end" if "field limit" in str(error) else error
+            endless = re.search("field limit|unexpected end", str(error))
+            why = "quote without an end" if endless else error
             raise InputError(
                 f'{place(path, first)}: write each quote inside a quoted field as two quotes, ""; '
                 f"the CSV is broken ({why})"

@@ -74,8 +74,10 @@ def held_out_of(settings: TrainSettings, name: str) -> frozenset[int] | None:
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     reading = records_of(settings, name)
-    held = held_out_together(reading, settings.held_out, settings.seed)
-    return None if reading.kind == "labelled texts" else held  # their pairs are apart already
+    next(iter(reading))  # the first record has the kind of all
+    if reading.kind == "labelled texts":  # their pairs are apart already
+        return None
+    return held_out_together(reading, settings.held_out, settings.seed)
 
 
 def batches_of(

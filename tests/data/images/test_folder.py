@@ -58,6 +58,14 @@ def test_one_folder_in_another_is_passed_through(tmp_path: Path) -> None:
     assert load_folder(tmp_path / "unpacked" / "data" / "c0").train.labels is None
 
 
+def test_folders_without_pictures_do_not_count(tmp_path: Path) -> None:
+    folders(tmp_path / "photos")
+    for name in ("__MACOSX/photos/c0", "Annotations/c1"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "0.mat").write_text("outlines")
+    assert load_images(tmp_path).class_names == ("c0", "c1")
+
+
 def test_train_and_test(tmp_path: Path) -> None:
     folders(tmp_path / "train")
     assert load_folder(tmp_path).test is None
@@ -173,6 +181,23 @@ def test_what_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
     assert found.train.labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
     assert len(found.train.images) == 7
     assert found.replaced == ()
+
+
+def test_names_are_written_once_for_all_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders(tmp_path)
+    for i in range(5):
+        (tmp_path / "c0" / f"text {i}.png").write_text("these are words")
+    asked, names_of = [], EncodedImages.names.fget
+    monkeypatch.setattr(
+        EncodedImages, "names", property(lambda images: asked.append(1) or names_of(images))
+    )
+    found = load_folder(tmp_path)
+    assert len(found.skipped) == 5
+    found.train.images.broken[:4] = True
+    assert len(found.replaced) == 4
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(

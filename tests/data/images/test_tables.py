@@ -178,6 +178,15 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
     assert "rename the training split to 'train'; splits: one, two" in message(unnamed, "unnamed")
 
 
+def test_a_table_of_addresses_beside_pictures(tmp_path: Path) -> None:
+    for i in range(2):
+        save(tmp_path / "00000" / f"{i}.png", ramp(8, 8))
+    rows = datasets.Dataset.from_dict({"url": ["a", "b"], "caption": ["one", "two"]})
+    rows.to_parquet(tmp_path / "00000.parquet")
+    assert len(load_images(tmp_path).train.images) == 2
+    assert len(load_images(tmp_path / "00000").train.images) == 2
+
+
 def test_pictures_outside_the_folder_are_not_read(tmp_path: Path) -> None:
     for name in ("pets", "private"):
         table().save_to_disk(tmp_path / name)

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from isotrope.data.text import repeats
-from isotrope.data.text.repeats import hash64, mark_repeated, near_identical, read_part
+from isotrope.data.text.repeats import (
+    groups_of,
+    hash64,
+    joined_groups,
+    mark_repeated,
+    near_identical,
+    read_part,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +76,42 @@ def test_marks_all_but_the_first(
 def test_nothing_to_mark(tmp_path: Path) -> None:
     mark_repeated(tmp_path / "none", tmp_path / "marks", 0)
     assert (tmp_path / "marks").read_bytes() == b""
+
+
+def test_groups_are_connected_through_other_rows() -> None:
+    chain = np.array([[5, 6], [4, 5], [3, 4], [0, 9]])
+    assert groups_of(chain, 10).tolist() == [0, 1, 2, 3, 3, 3, 3, 7, 8, 0]
+    assert groups_of(np.zeros((0, 2), np.int64), 3).tolist() == [0, 1, 2]
+
+
+class _Counted:
+    """numpy, which counts the rounds in which groups are joined."""
+
+    rounds = 0
+
+    def __getattr__(self, name: str) -> object:
+        self.rounds += name == "minimum"
+        assert self.rounds < 60
+        return getattr(np, name)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_long_chain_takes_few_rounds(monkeypatch: pytest.MonkeyPatch, ordered: bool) -> None:
+    monkeypatch.setattr(repeats, "np", _Counted())
+    names = np.arange(200_001) if ordered else np.random.default_rng(0).permutation(200_001)
+    chain = np.stack([names[:-1], names[1:]], axis=1).astype(np.uint64)
+    assert not joined_groups(chain).any()
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_group_has_the_lowest_hash_of_its_rows(columns: int) -> None:
+    random = np.random.default_rng(columns)
+    for n in (0, 1, 5, 40):
+        marks = random.integers(0, 2 * n + 1, (n, columns)).astype(np.uint64) << np.uint64(55)
+        lowest = marks.min(axis=1, initial=2**64 - 1)
+        for _ in range(n):  # one hop at a time
+            for column in marks.T:
+                for value in np.unique(column):
+                    rows = (marks == value).any(axis=1)
+                    lowest[rows] = lowest[rows].min()
+        assert joined_groups(marks).view(np.uint64).tolist() == lowest.tolist()

@@ -112,7 +112,6 @@ def test_what_is_not_there(trec: Path) -> None:
         ("abbr\ta", "line 3: give one of the labels ABBR, DESC, .*; TREC has no label 'abbr'"),
         ("0\ta", "line 3: .* TREC has no label '0'"),
         ("\ta", "line 3: .* TREC has no label ''"),
-        ("ABBR\t  ", "line 3: download this file again; a text in this line is empty"),
         ("ABBR\t\udcff", "line 3: invalid UTF-8"),
         ("HUM\ta", "rows: 8 of label ABBR, 138 of label DESC, 94 of label ENTY, 66 of label HUM, "
          ".*; needed: 9 of label ABBR"),

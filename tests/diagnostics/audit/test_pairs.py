@@ -77,7 +77,6 @@ def test_hard_negatives_are_under_the_limit_and_of_another_group() -> None:
     found = mine(book, np.array([0, 1, 2, 2]), 1, hardness=0.5)
     # of row 0 the hardest is over the limit; rows 2 and 3 belong together
     assert found.rows.tolist() == [[0, 2], [1, 0], [2, 0]]
-    assert found.short == 1
 
 
 def test_mined_rows_are_those_that_push() -> None:

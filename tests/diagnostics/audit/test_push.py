@@ -6,7 +6,7 @@ import torch
 
 from isotrope.core.views import Views
 from isotrope.diagnostics.audit import push as subject
-from isotrope.diagnostics.audit.push import groups_of, ledger
+from isotrope.diagnostics.audit.push import ledger
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.modified import ModifiedMHE
 from isotrope.objectives.ntxent import NTXent
@@ -160,13 +160,22 @@ def test_rows_that_are_all_the_same_and_rows_of_zeros(
     assert np.isfinite(nothing.push).all()
 
 
+@pytest.mark.parametrize("exact", [0, 30_000])
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.name)
+def test_rows_that_share_a_text_are_as_rows_of_a_group(
+    objective: Objective, exact: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "_EXACT", exact)
+    plain, owns = embedded(60, noise=1.5), torch.arange(60) // 3
+    texts = torch.stack([torch.arange(60) + 100, owns], dim=1)
+    texts[::2] = texts[::2].flip(1)  # the anchor of a row may be the positive of another
+    groups = ledger(of(plain.anchors, plain.positives, groups=owns), objective)
+    shared = ledger(of(plain.anchors, plain.positives, texts=texts), objective)
+    for name in ("partners", "push", "force", "row_force", "unit"):
+        np.testing.assert_allclose(getattr(shared, name), getattr(groups, name), rtol=1e-4)
+
+
 def test_two_rows_are_enough() -> None:
     found = mutual(ledger(embedded(2), InfoNCE()))
     assert found.rows.tolist() == [[0, 1]]
     assert found.share.tolist() == pytest.approx([1])
-
-
-def test_groups_are_connected_through_other_rows() -> None:
-    chain = np.array([[5, 6], [4, 5], [3, 4], [0, 9]])
-    assert groups_of(chain, 10).tolist() == [0, 1, 2, 3, 3, 3, 3, 7, 8, 0]
-    assert groups_of(np.zeros((0, 2), np.int64), 3).tolist() == [0, 1, 2]

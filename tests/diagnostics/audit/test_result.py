@@ -10,6 +10,7 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.table import TitledTable
+from isotrope.data.schemas import read
 from isotrope.diagnostics.audit.alike import Alike
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.push import Mined
@@ -86,6 +87,23 @@ def test_files_are_what_a_training_reads() -> None:
     assert "answer 120" not in of_planted
 
 
+def test_files_begin_with_rows_without_hard_negatives(tmp_path: Path) -> None:
+    records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
+    records[:150] = [record[:2] for record in records[:150]]
+    plain = planted()
+    audit = audit_rows(
+        read_rows([{"anchor": a, "positive": p, "negative": n} for a, p, *n in records]),
+        of(plain.anchors, plain.positives),
+        InfoNCE(),
+        AuditSettings(),
+        encoder="drawn",
+        uncovered=UNKNOWN,
+    )
+    (tmp_path / "grouped.jsonl").write_bytes(audit.files()["grouped.jsonl"])
+    again = read([tmp_path / "grouped.jsonl"], groups="label")
+    assert [record.texts for record in again] == records
+
+
 def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
     records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
     records[21] = ("question 20", "answer 20", "another negative")
@@ -115,7 +133,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
 def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     audit = audited(InfoNCE(), mine=1, hardness=1.0)
     assert audit.unwritten == {}
-    nothing = Mined(np.zeros((1, 2), np.int64), np.ones(1), 199)
+    nothing = Mined(np.zeros((1, 2), np.int64), np.ones(1))
     apart = {**audit.found, "apart": np.arange(199)}
     audit = replace(audit, found=apart, mined=nothing)
     assert list(audit.files()) == ["grouped.jsonl"]
@@ -165,6 +183,9 @@ def test_it_is_printed_as_tables() -> None:
     assert text.startswith("200 pairs of the data, drawn, infonce, batches of 64")
     assert "18 and 121" in text
     assert "the anchor is nearer to most other positives" in text
+    audit = audited(InfoNCE())
+    audit = replace(audit, rows=replace(audit.rows, left_out="2 rows with no label"))
+    assert "Skipped: 2 rows with no label." in str(audit)
     quiet = audited(InfoNCE(), suspect=2.0)
     assert "no two rows seem to belong together" in str(quiet)
     assert f"{max(quiet.alike.evidence):.3f}; limit: `--suspect 2`)" in str(quiet)

@@ -35,6 +35,16 @@ def test_rows_keep_their_lines_where_others_are_left_out(tmp_path: Path) -> None
     assert rows.marks[0, 0] == rows.marks[2, 0]
 
 
+def test_each_reason_for_which_rows_are_left_out_is_kept(tmp_path: Path) -> None:
+    rows = "text,label\na,1\nb,1\n,1\nc,2\nd,\ntext,label\n"
+    rows = read_rows(written(tmp_path, "labelled.csv", rows))
+    assert rows.empty == 1
+    assert rows.left_out == (
+        "1 row with an empty text (line 4), 1 row with no label (line 6), 1 row with a repeated "
+        "header (line 7), 1 row with a label that no other row has (line 5)"
+    )
+
+
 def test_adjacent_texts_have_the_line_of_the_second(tmp_path: Path) -> None:
     file = written(tmp_path, "texts.txt", "one\ntwo\n\nthree\nfour\nfive\n")
     rows = read_rows(file, views="adjacent")
@@ -154,6 +164,32 @@ def test_rows_that_share_a_text_are_a_group(encoder: SentenceEncoder) -> None:
     rows = read_rows([("one text", "x y"), ("another", "X, y!"), ("third", "z")])
     groups = embed_rows(encoder, rows, max_length=8).groups
     assert groups[0] == groups[1] != groups[2]
+
+
+def test_adjacent_texts_are_apart_from_their_neighbours_only(encoder: SentenceEncoder) -> None:
+    found = embed_rows(encoder, read_rows(sentences(60), views="adjacent"))
+    every = torch.arange(59)
+    assert len(found.groups.unique()) == 59
+    assert torch.equal(found.same(every, every), (every[:, None] - every).abs() <= 1)
+    groups = found.batch(torch.tensor([3, 50, 7, 8, 9, 51])).groups
+    assert groups.unique(return_counts=True)[1].sort().values.tolist() == [1, 2, 3]
+    audited = audit(sentences(60), encoder=encoder, views="adjacent", dev=None, batch_size=8)
+    assert audited.recommended
+    assert "share a text with another row" not in str(audited)
+
+
+@pytest.mark.parametrize(("size", "count", "groups"), [(30, 41, 41), (3, 60, 58)])
+def test_large_sets_of_linked_pairs_are_no_group(
+    encoder: SentenceEncoder, size: int, count: int, groups: int
+) -> None:
+    chain = [(f"a{i}", f"a{i + 1}") for i in range(size)]
+    pairs = [*chain, *((f"q{i}", f"p{i}") for i in range(size, count))]
+    found = embed_rows(encoder, read_rows(pairs))
+    assert len(found.groups.unique()) == groups
+    every = torch.arange(count)
+    same = found.same(every, every)
+    assert same[0, 1]
+    assert same[0, 2] == (size == 3)  # linked through another pair
 
 
 def test_rows_are_drawn_among_all_of_them() -> None:

@@ -35,7 +35,8 @@ def test_the_hard_negatives_of_a_batch_are_in_it() -> None:
     hard = rows.anchors + 0.1 * rows.positives.flip(0)  # nearer than the positives
     own = np.arange(96, dtype=np.uint64).reshape(32, 3)
     marks = (np.stack([own[:, :2]] * 2), np.stack([own[:, 2]] * 2))
-    with_hard = of(rows.anchors, rows.positives, negatives=hard, marks=marks)
+    owners = np.arange(32)
+    with_hard = of(rows.anchors, rows.positives, negatives=hard, owners=owners, marks=marks)
     own = [line for line in settings_table(with_hard, InfoNCE(), batch_size=32) if line.own]
     numbers = measure(InfoNCE(), Views(rows.anchors, rows.positives, hard))
     (without,) = {

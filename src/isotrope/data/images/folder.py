@@ -4,12 +4,14 @@ A subfolder ``train/`` or ``training/`` (in upper or lower case) is the training
 is ``test/``, ``testing/``, ``validation/``, ``valid/`` or ``val/``: the first that has a subfolder
 for each class, or else the first that has pictures. Pictures at any depth below the subfolder of a
 class belong to this class. Hidden files are ignored. Links are followed, except a link to a folder
-that contains the link. If a folder holds only one folder, the inner folder is read in its place.
+that contains the link. If all pictures are below one folder, this folder is read in place of the
+folder around it.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -68,7 +70,7 @@ class EncodedImages(Pictures):
     @property
     def replaced(self) -> tuple[str, ...]:
         """Names of the pictures that could not be decoded."""
-        return tuple(self.names[int(i)] for i in self.broken.nonzero())
+        return tuple(compress(self.names, self.broken.tolist()))
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return the pictures at these positions as RGB, n x 3 x side x side."""
@@ -132,7 +134,7 @@ def readable_pictures(
         except Unreadable:
             pass
     images = EncodedImages(tuple(keys), opened, facts, labels, _flags(len(keys)))
-    skipped = tuple(images.names[i] for i in np.flatnonzero(~good))
+    skipped = tuple(compress(images.names, ~good))
     if not good.any():
         such = f", for example {quoted(skipped[0])}" if skipped else ""
         raise InputError(
@@ -175,11 +177,11 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
 
 
 def _inner(folder: Path) -> Path:
-    """Go down through folders that hold only one folder; return the first that holds more."""
+    """Go down while all pictures are in one subfolder; return the first folder with more."""
     seen: set[str] = set()
     while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
         seen.add(real)
-        entries = [entry for entry in _entries(folder) if is_folder(entry) or _is_picture(entry)]
+        entries = list(islice(filter(_has_picture, _entries(folder)), 2))
         if len(entries) != 1 or _is_picture(entries[0]) or entries[0].name.lower() in _TRAIN:
             break
         folder = Path(entries[0].path)
@@ -188,10 +190,8 @@ def _inner(folder: Path) -> Path:
 
 def _test_scan(root: Path) -> "_Scan | None":
     """Return the first test folder with classes, or else the first with pictures, or None."""
-    scans = [_Scan(path) for path in _called(root, _TEST)]
-    with_pictures = [scan for scan in scans if scan.names]
-    with_classes = [scan for scan in with_pictures if scan.class_names]
-    return next(iter(with_classes or with_pictures), None)
+    scans = [scan for path in _called(root, _TEST) if (scan := _Scan(path)).names]
+    return next(iter([scan for scan in scans if scan.class_names] or scans), None)
 
 
 def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
@@ -294,6 +294,11 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     except OSError as error:
         why = error.strerror
         raise InputError(f"{place(folder)}: check the path; it cannot be read ({why})") from error
+
+
+def _has_picture(entry: "os.DirEntry[str]") -> bool:
+    """Return whether an entry of a folder is a picture, or a folder with pictures below it."""
+    return any(below(Path(entry.path))) if is_folder(entry) else _is_picture(entry)
 
 
 def _is_picture(entry: "os.DirEntry[str]") -> bool:

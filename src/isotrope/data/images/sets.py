@@ -101,7 +101,6 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
 def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
 ) -> ImageSet:
-    """Open a path with the loader for its kind of set."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(
             f"{place(Path(path))}: leave out the list of classes; classes can be chosen only in a "
@@ -112,12 +111,12 @@ def _recognise(
     path = Path(path)
     if not is_folder(path):
         check_file(path)
-        if path.suffix.lower() != ".npz":
-            raise InputError(
-                f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not "
-                f"a file with the ending {path.suffix!r}"
-            )
-        return load_npz(path)
+        if path.suffix.lower() == ".npz":
+            return load_npz(path)
+        raise InputError(
+            f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not a "
+            f"file with the ending {path.suffix!r}"
+        )
     if classes is not None:
         return load_folder(path, classes)
     if is_strips(path):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, needs_extra, place
-from isotrope.data.images.folder import readable_pictures
+from isotrope.data.images.folder import below, load_folder, readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet, matched
 from isotrope.data.lines import quoted
 from isotrope.data.table import TRAIN, check_saved, named_split
@@ -101,11 +101,15 @@ def load_table(folder: Path) -> ImageSet:
             f"{place(folder)}: rename the training split to 'train'; splits: {', '.join(splits)}"
         )
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
+    if _column(train_rows, datasets.Image, _IMAGE) is None and next(below(folder), None):
+        return load_folder(folder)  # a table beside pictures, as img2dataset writes
     train, names, skipped = _part(train_rows, folder)
     tests = [splits[name] for name in _TEST if name in splits and len(splits) > 1]
     if not tests:
         return ImageSet(folder.resolve().name, train, None, names, skipped)
-    test_rows = next((rows for rows in tests if _has_labels(rows, folder)), tests[0])
+    numbers = ((rows, _labels(rows, folder)[0]) for rows in tests)
+    labelled = (rows for rows, of in numbers if of is not None and (of >= 0).any())
+    test_rows = next(labelled, tests[0])
     test, test_names, more = _part(test_rows, folder)
     if test.labels is not None and train.labels is not None:
         test = replace(test, labels=matched(test.labels, test_names, names))
@@ -135,11 +139,6 @@ def _part(
     opened = functools.partial(_opened, folder, encoded, image)
     part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
     return part, names, skipped
-
-
-def _has_labels(rows: "Dataset", folder: Path) -> bool:
-    labels, _ = _labels(rows, folder)
-    return labels is not None and bool((labels >= 0).any())
 
 
 def _column(rows: "Dataset", kind: type, names: tuple[str, ...]) -> str | None:

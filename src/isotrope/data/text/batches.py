@@ -254,8 +254,8 @@ def joined(reports: Sequence[StoreReport]) -> StoreReport:
     if len(reports) == 1:
         return first
     counts = (
-        "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
-        "groups_dropped negatives_dropped"
+        "kept records duplicates_dropped empty_skipped held_out texts tokens groups_dropped "
+        "negatives_dropped"
     )
     totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
     return replace(

@@ -86,14 +86,36 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
     names, nodes = np.unique(marks, return_inverse=True)
     nodes = nodes.reshape(marks.shape)
-    label = np.arange(len(names))
+    joined: NDArray[np.int64] = names[groups_of(nodes, len(names))[nodes[:, 0]]].view(np.int64)
+    return joined
+
+
+def linked(marks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return an id for each pair of hashes, uint64 (n). Training does not push equal ids apart.
+
+    Pairs that share a text, directly or through other pairs, have the same id. If these are more
+    than a twentieth of all pairs, few negatives would be left, so each has the hash of its anchor.
+    """
+    joined = joined_groups(marks).view(np.uint64)
+    _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
+    return np.where(sizes[place] > max(2, len(marks) // 20), marks[:, 0], joined)
+
+
+def groups_of(links: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return for each of ``count`` numbers the lowest in its group; a row of ``links`` is in one.
+
+    >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
+    array([0, 1, 2, 0, 0, 5])
+    """
+    group = np.arange(count)
     while True:
-        rows = label[nodes].min(axis=1)
-        lower = label.copy()
-        np.minimum.at(lower, nodes, rows[:, None])
-        if (lower == label).all():
-            return np.asarray(names[rows].view(np.int64))
-        label = lower
+        # a group is renamed as a whole, so that a long chain takes few rounds
+        lower, names = group.copy(), group[links]
+        np.minimum.at(lower, names, names.min(axis=1, keepdims=True))
+        lower = lower[lower]
+        if (lower == group).all():
+            return group
+        group = lower
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
@@ -127,4 +149,5 @@ def have_tokens(
     lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
     before = np.concatenate([[0], np.cumsum(lacking)])
     texts = np.where(held[:, None], start, np.stack([first, last], axis=1)) - start
-    return np.asarray(held | (before[texts[:, 1] + 1] == before[texts[:, 0]]))
+    complete: NDArray[np.bool_] = before[texts[:, 1] + 1] == before[texts[:, 0]]
+    return held | complete

@@ -32,13 +32,13 @@ from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace, file_digest
 from isotrope.core.run_folder import MANIFEST
-from isotrope.data.schemas import Reading, Record
+from isotrope.data.schemas import EMPTY, Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,
     group_mark,
     hash64,
     have_tokens,
-    joined_groups,
+    linked,
     mark_repeated,
     near_identical,
     new_groups,
@@ -97,7 +97,6 @@ class StoreReport:
         duplicates_dropped: Number of dropped records that are equal to an earlier record.
         empty_skipped: Number of records skipped because a text is empty or has no token.
         held_out: Number of held-out records.
-        neighbours_dropped: Number of adjacent pairs skipped because a held-out pair shares a text.
         negatives_dropped: Number of hard negatives skipped because a held-out pair has the text.
         texts: Number of tokenised texts.
         tokens: Number of tokens of these texts, including special tokens.
@@ -117,7 +116,6 @@ class StoreReport:
     duplicates_dropped: int
     empty_skipped: int
     held_out: int
-    neighbours_dropped: int
     texts: int
     tokens: int
     truncated_share: float
@@ -218,12 +216,9 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return a list with one array, an id of each pair. Linked pairs have the same id.
+        """Return a list with one array, an id of each pair; [] without pairs, or above 5 million.
 
-        Two pairs are linked if they share a text, directly or through other pairs of the store. If
-        a set of linked pairs has more than a twentieth of the records, only pairs with the same
-        anchor get the same id, because few negatives would be left. The list is empty if the store
-        does not hold pairs, or holds more than 5 million pairs.
+        Training does not push pairs with equal ids apart (see the function ``linked``).
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -231,11 +226,7 @@ class TokenStore:
     def _links(self) -> NDArray[np.uint64] | None:
         if self.report.views != "pairs" or len(self) > _MOST_LINKED:
             return None
-        marks = self._groups[self._rows[:, :2]]
-        joined = joined_groups(marks).view(np.uint64)
-        _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
-        long = sizes[place] > max(2, len(self) // 20)
-        return np.where(long, marks[:, 0], joined)
+        return linked(self._groups[self._rows[:, :2]])
 
     @property
     def one_group(self) -> bool:
@@ -295,7 +286,7 @@ def build(
     """
     if not 0 <= settings.holdout < 1:
         raise InputError(f"set holdout to a share from 0 to less than 1; found {settings.holdout}")
-    stream = _watched(records, progress)
+    stream = iter(records) if progress is None else _watched(records, progress)
     first = next(stream, None)
     if first is None:
         raise InputError(f"{_MORE}: {_TOO_FEW}; found 0")
@@ -319,18 +310,10 @@ def build(
     return TokenStore.open(folder)
 
 
-def _watched(
-    records: Iterable[Record], progress: Callable[[int], object] | None
-) -> Iterator[Record]:
-    unreported = 0
+def _watched(records: Iterable[Record], progress: Callable[[int], object]) -> Iterator[Record]:
     for record in records:
-        unreported += 1
-        if progress is not None and unreported == _BATCH_TEXTS:
-            progress(unreported)
-            unreported = 0
+        progress(1)
         yield record
-    if progress is not None:
-        progress(unreported)
 
 
 class _Writer:
@@ -435,7 +418,7 @@ def _finish(
     repeated_file, width = folder / "repeated.all", written + writer.shape[1] + writer.grouped
     chosen = [*range(_WIDTHS[columns]), *range(written, width)]
     reading = records if isinstance(records, Reading) else None
-    empty_rows = 0 if reading is None else reading.left.total()
+    empty_rows = 0 if reading is None else reading.left[EMPTY]
     mark_repeated(hashes, repeated_file, writer.records)
     fingerprint = hashlib.blake2b(digest_size=8)
     kept = held_out = duplicates = 0
@@ -471,7 +454,6 @@ def _finish(
         duplicates_dropped=duplicates,
         empty_skipped=empty_rows,
         held_out=held_out,
-        neighbours_dropped=former.neighbours,
         texts=writer.texts,
         tokens=writer.tokens,
         truncated_share=writer.truncated / max(writer.texts, 1),
@@ -491,7 +473,6 @@ def _finish(
 
 
 def _check_enough(report: StoreReport) -> None:
-    """Refuse fewer than two records to train on."""
     if report.kept < 2:
         left = f"{report.duplicates_dropped} repeated, {report.held_out} held out"
         found = f"{report.kept} (of {report.records}: {left}, {report.empty_skipped} empty)"

@@ -124,10 +124,6 @@ def _load(path: Path, task: str, split: str) -> Examples:
                 f"has no label {quoted(label)}"
             )
         words = [" ".join(cell.split()) for cell in cells]
-        if not all(words) and not layout.empty:
-            raise InputError(
-                f"{place(path, line)}: download this file again; a text in this line is empty"
-            )
         labels.append(number[label])
         texts.append(words)
     _check_counts(path, task, split, labels, sum(not all(words) for words in texts))

@@ -134,8 +134,6 @@ class Former:
         held: Result of :func:`held_out_together`. If None, the hash of each anchor decides.
         scored: Whether negatives that are held out stay, because each record needs a score for as
             many negatives as the first. If False, these negatives are skipped.
-        neighbours: Number of adjacent pairs skipped so far, because they share a text with a
-            held-out pair, or because reading began within their document.
         negatives: Number of negatives skipped so far, because held-out pairs have their texts.
     """
 
@@ -144,7 +142,6 @@ class Former:
     seed: int
     held: frozenset[int] | None = None
     scored: bool = False
-    neighbours: int = 0
     negatives: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
@@ -186,9 +183,7 @@ class Former:
                 if before_chosen:
                     text_held = True
                     yield Formed((before, text), held=True, line=record.line)
-                elif before_held or text_chosen:
-                    self.neighbours += 1
-                else:
+                elif not (before_held or text_chosen):  # no text is shared with a held-out pair
                     text_trained = True
                     yield Formed((before, text), False, before_trained, line=record.line)
             before = text

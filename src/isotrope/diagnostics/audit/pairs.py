@@ -72,7 +72,7 @@ def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
     compared = unit(embedded.positives[drawn])
     shares = []
     for piece in torch.arange(n).split(_PIECE):
-        others = embedded.groups[piece, None] != embedded.groups[drawn]
+        others = ~embedded.same(piece, drawn)
         anchors, positives = unit(embedded.anchors[piece]), unit(embedded.positives[piece])
         own = (anchors * positives).sum(dim=1, keepdim=True)
         nearer = (anchors @ compared.T > own) & others

@@ -112,19 +112,14 @@ class PictureAudit(Audit):
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
         share = self.same_label if self.suspects else None
-        checked = (
-            ""
-            if share is None
-            else f"{share['listed']:.0%} of the likely false negatives are pairs with equal "
-            f"labels. Among all pairs, this share is {share['all']:.0%}."
+        checked = share and (
+            f"{share['listed']:.0%} of the likely false negatives are pairs with equal labels. "
+            f"Among all pairs, this share is {share['all']:.0%}."
         )
-        skipped = (
-            f"Files skipped because they are not readable pictures: {self.pictures.skipped:,}."
-            if self.pictures.skipped
-            else ""
-        )
+        count = self.pictures.skipped
+        skipped = f"Files skipped because they are not readable pictures: {count:,}." * bool(count)
         return [
             self._settings(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
-            self._pairs("pictures", more=checked),
+            self._pairs("pictures", more=checked or ""),
             self._rows("pictures", "which", skipped),
         ]

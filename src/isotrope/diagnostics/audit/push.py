@@ -30,6 +30,7 @@ from isotrope.core.views import Views, unit
 from isotrope.data.order import Order
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import chunked_topk
 from isotrope.paradigm.objective import Objective
@@ -75,12 +76,10 @@ class Mined:
         rows: Numbers of two rows, int64 (m x 2): of the anchor, and of the row whose positive is
             the negative.
         hardness: Share of the push on the anchor that comes from the hard negative, m values.
-        short: Number of rows that have fewer hard negatives than requested.
     """
 
     rows: NDArray[np.int64]
     hardness: NDArray[np.float64]
-    short: int
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,8 @@ def nearest(embedded: Embedded, k: int = NEAREST, *, seed: int = 0) -> Near:
             for columns, rows in visits:
                 if columns is not last:
                     right, last = unit(views[others][columns]).T, columns
-                same = embedded.groups[rows, None] == embedded.groups[columns]
-                tile = (unit(views[mine][rows]) @ right).masked_fill_(same, -torch.inf)
+                tile = unit(views[mine][rows]) @ right
+                tile.masked_fill_(embedded.same(rows, columns), -torch.inf)
                 nearer = tile.amax(dim=1) > best[rows, -1]
                 rows, tile = rows[nearer], tile[nearer]
                 # for a wide tile, this is faster
@@ -170,12 +169,17 @@ def ledger(
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    grouped = len(embedded.groups.unique()) < n  # if not, comparing groups would cost a fifth
+    # without groups, comparing them would cost a fifth
+    grouped = embedded.texts is not None or len(embedded.groups.unique()) < n
     meetings = _rectangles(order) if separable else _squares(order)
     with bar(n * n, "push", "pairs") as done:
         for rows, columns, new in meetings:
             views = _directions(embedded, rows, columns, grouped=grouped)
-            both = [_pushes(objective, objective.compare(of)) for of in views]
+            compared: list[Pairs] = [objective.compare(of) for of in views]
+            if embedded.texts is not None:
+                same = embedded.same(rows, columns)
+                compared = [_Apart(of.views, same) for of in compared]
+            both = [_pushes(objective, of) for of in compared]
             mass += sum(float(of[1].sum()) for of in both) / 2
             met += len(rows)
             first, second = (of[0] for of in both)
@@ -230,24 +234,6 @@ def between(
     return np.sqrt(push), force / max(float(book.row_force.sum()), 1e-300)
 
 
-def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Group the rows that ``pairs`` connect. Return for each row the lowest number in its group.
-
-    >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
-    array([0, 1, 2, 0, 0, 5])
-    """
-    group = np.arange(count)
-    while True:
-        lower = group.copy()
-        if len(pairs):
-            smallest = group[pairs].min(axis=1)
-            np.minimum.at(lower, pairs, smallest[:, None])
-        lower = lower[lower]
-        if (lower == group).all():
-            return group
-        group = lower
-
-
 def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
@@ -262,7 +248,6 @@ def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float
     return Mined(
         np.stack([row, partners[row, place]], axis=1),
         share[row, place].astype(np.float64),
-        int((taken.sum(axis=1) < count).sum()),
     )
 
 
@@ -369,6 +354,26 @@ def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
     return places
 
 
+class _Apart(EagerPairs):
+    """Pairs without the negatives in ``same``, booleans for n anchors and at least n positives."""
+
+    def __init__(self, views: Views, same: Tensor) -> None:
+        super().__init__(views)
+        self._same = same
+
+    def of(self, views: Views) -> "_Apart":
+        return _Apart(views, self._same)
+
+    def swapped(self) -> "_Apart":
+        return self.of(self.views.swapped())
+
+    def _excluded(self, against: Against) -> Tensor:
+        if against not in self._masks:
+            sources = [self._same[:, : len(x)] for x in Mask(self.views, against).columns]
+            self._masks[against] = super()._excluded(against) | torch.cat(sources, dim=1)
+        return self._masks[against]
+
+
 class _Beside(EagerPairs):
     """Pairs with other additional negatives for each anchor, given by n x q similarities."""
 
@@ -439,6 +444,8 @@ def _meeting(
     again = torch.ones(len(rows), dtype=torch.bool)
     again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
     twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)
+    if embedded.texts is not None:
+        twice[:, : len(columns)] |= embedded.same(rows, columns) & (rows[:, None] != columns)
     both: list[tuple[Tensor, Tensor]] = []
     for views in _directions(embedded, rows, columns, grouped=True):
         vectors = embedded.positives if not both else embedded.anchors

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from isotrope.core.result import json_text
 from isotrope.core.table import TitledTable
+from isotrope.data.text.repeats import groups_of
 from isotrope.diagnostics.audit.alike import Alike
-from isotrope.diagnostics.audit.push import groups_of
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective

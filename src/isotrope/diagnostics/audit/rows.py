@@ -5,12 +5,13 @@ with dropout. The name of a row is its line in the file, counted from 1. For adj
 the line of the second text. Records with an empty text are skipped, as in training.
 
 Rows form a group if they share a text (except for case and punctuation) or a value in the column of
-groups. Training does not push rows of one group apart, so the audit counts no push between them.
+groups. Training does not push rows of one group apart, so the audit counts no push between them. As
+in training, adjacent texts and large sets of pairs are not linked through other rows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.progress import embedding
 from isotrope.core.views import Views
-from isotrope.data.schemas import Reading
+from isotrope.data.schemas import EMPTY, Reading
 from isotrope.data.sources import is_in_memory, read_all
 from isotrope.data.table import is_saved
 from isotrope.data.text.batches import unseen
-from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups, linked, near_identical
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
@@ -42,6 +43,7 @@ class PairedRows:
         lines: Line of each record in the file, counted from 1, int64 (n).
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         empty: Number of records that were skipped because a text is empty.
+        left_out: What was skipped and why; an empty text if nothing was.
         marks: Hashes of the texts, uint64 (n x columns). Texts that differ only in case and
             punctuation have the same hash. A third column has one hash of all hard negatives.
         grouped: Hash of each record's group, uint64 (n). Without a group, the anchor is hashed.
@@ -52,6 +54,7 @@ class PairedRows:
     views: str
     name: str
     empty: int
+    left_out: str
     marks: NDArray[np.uint64]
     grouped: NDArray[np.uint64]
 
@@ -72,12 +75,13 @@ class Embedded:
         anchors: Embeddings of the anchors, not normalised, n x d.
         positives: Embeddings of the positives, not normalised, n x d.
         groups: Group of each row, int64 (n). Rows of one group are not negatives of each other.
+        texts: Hash of each row's anchor and positive, int64 (n x 2). Rows with a common hash are
+            not negatives of each other either. None if all such rows are in one group.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
         owners: Row of each hard negative, int64 (q).
         marks: Hashes in two uint64 arrays: of the anchors and positives (2 x n x 2), and of the
             hard negatives (2 x q). Index 0 of the first axis: equal for near-identical texts.
-            Index 1: equal for texts with equal tokens after cutting. If ``marks`` is None, a batch
-            has all hard negatives of its rows.
+            Index 1: equal for texts with equal tokens after cutting.
 
     Raises:
         InputError: There are fewer than two rows, or an embedding is not finite.
@@ -86,6 +90,7 @@ class Embedded:
     anchors: Tensor
     positives: Tensor
     groups: Tensor
+    texts: Tensor | None = field(default=None, kw_only=True)
     negatives: Tensor | None = field(default=None, kw_only=True)
     owners: NDArray[np.int64] | None = field(default=None, kw_only=True)
     marks: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = field(default=None, kw_only=True)
@@ -107,23 +112,31 @@ class Embedded:
     def __len__(self) -> int:
         return len(self.anchors)
 
+    def same(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return b x c booleans, True where two rows are not negatives of each other."""
+        same = self.groups[rows, None] == self.groups[columns]
+        if self.texts is not None:
+            for mine, other in product(self.texts[rows].T, self.texts[columns].T):
+                same |= mine[:, None] == other
+        return same
+
     def batch(self, rows: Tensor) -> Views:
         """Return one batch, which consists of the rows with the numbers ``rows``.
 
         A hard negative whose text is already in the batch is skipped, as in training.
         """
         negatives = None
-        if self.negatives is not None:
+        if not (self.negatives is None or self.owners is None or self.marks is None):
             drawn = rows.numpy()
-            owners = np.arange(len(self)) if self.owners is None else self.owners
-            hard = np.concatenate([np.flatnonzero(owners == row) for row in drawn])
-            if self.marks is not None:
-                own = self.marks[1][:, hard]
-                pairs = self.marks[0][:, drawn].transpose(0, 2, 1)
-                new = [unseen(m, list(others)) for m, others in zip(own, pairs, strict=True)]
-                hard = hard[np.all(new, axis=0)]
+            hard = np.concatenate([np.flatnonzero(self.owners == row) for row in drawn])
+            own, pairs = self.marks[1][:, hard], self.marks[0][:, drawn].transpose(0, 2, 1)
+            new = [unseen(m, list(others)) for m, others in zip(own, pairs, strict=True)]
+            hard = hard[np.all(new, axis=0)]
             negatives = self.negatives[torch.from_numpy(hard)] if len(hard) else None
-        return Views(self.anchors[rows], self.positives[rows], negatives, groups=self.groups[rows])
+        groups = self.groups[rows]
+        if self.texts is not None:
+            groups = torch.from_numpy(joined_groups(np.column_stack([groups, self.texts[rows]])))
+        return Views(self.anchors[rows], self.positives[rows], negatives, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -207,7 +220,8 @@ def pair_rows(
         np.array([formed.line for formed in kept]),
         former.views,
         name,
-        reading.left.total(),
+        reading.left[EMPTY],
+        reading.left_out,
         np.array(marks, np.uint64),
         np.array(grouped, np.uint64),
     )
@@ -237,25 +251,25 @@ def embed_rows(
         for what, column in zip(("anchors", "positives", "hard negatives"), texts, strict=False):
             with embedding(what):
                 views.append(torch.from_numpy(encoder.encode(column, max_length=limit)))
-    groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
-    hard: dict[str, Any] = {}
+    marks = rows.marks[:, :2]
+    own = linked(marks) if rows.views == "pairs" else marks[:, 0]
+    groups = joined_groups(np.column_stack([own, rows.grouped]))
+    more: dict[str, Any] = {}
+    if len(np.unique(groups)) > len(
+        np.unique(joined_groups(np.column_stack([marks, groups.view(np.uint64)])))
+    ):
+        more["texts"] = torch.from_numpy(marks.view(np.int64))
     if len(texts) > 2:
         cut[owners[counts[2] > limit]] = True
-        inputs = [
-            np.array(
-                [hash64(str(row).encode()) for row in encoder.tokenize(c, limit)[0]], np.uint64
-            )
-            for c in columns
-        ]
+        tokens = (encoder.tokenize(column, limit)[0] for column in columns)
+        inputs = [np.array([hash64(str(row).encode()) for row in c], np.uint64) for c in tokens]
         own = np.array([hash64(near_identical(t)) for r in rows.texts for t in r[2:]], np.uint64)
-        pairs = np.stack([rows.marks[:, :2], np.stack(inputs[:2], axis=1)])
-        hard = {
-            "negatives": views[2],
-            "owners": owners,
-            "marks": (pairs, np.stack([own, inputs[2]])),
-        }
+        pairs = np.stack([marks, np.stack(inputs[:2], axis=1)])
+        hard = (pairs, np.stack([own, inputs[2]]))
+        more |= {"negatives": views[2], "owners": owners, "marks": hard}
+    of = torch.from_numpy(groups)
     limits = (limit, encoder.max_length)
-    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, limits, **hard)
+    return EmbeddedTexts(views[0], views[1], of, cut, lengths, limits, **more)
 
 
 def _prompted(

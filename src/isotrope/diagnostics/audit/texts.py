@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.legible import counted, shortened
+from isotrope.core.legible import shortened
 from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import joined_groups
@@ -134,13 +134,14 @@ class TextAudit(Audit):
 
     def tables(self) -> list[TitledTable]:
         """Return the tables for terminal and page."""
-        empty = self.rows.empty
-        note = f"Skipped: {counted(empty, 'row')} with an empty text." if empty else ""
-        if len(linked := self._linked()):
+        note = f"Skipped: {self.rows.left_out}." if self.rows.left_out else ""
+        sizes = np.unique(joined_groups(self.rows.marks[:, :2]), return_counts=True)[1]
+        if self.rows.views != "adjacent" and len(linked := sizes[sizes > 1]):
             note += (
                 f" {linked.sum():,} rows share a text with another row, directly or through "
-                f"others ({len(linked):,} groups of up to {linked.max():,}). `isotrope train` "
-                "does not push rows of a group apart, except the two ends of a long chain of rows."
+                f"others ({len(linked):,} groups of up to {linked.max():,}). `isotrope train` does "
+                "not push such rows apart; in a group of over a twentieth of all rows, it does so, "
+                "except rows that share a text themselves."
             )
         advice = "\n".join(f"- {line}" for line in self.advice())
         return [
@@ -193,13 +194,7 @@ class TextAudit(Audit):
             )
 
     def _shown(self, row: int) -> str:
-        """Return the first words of the texts of a row."""
         return " | ".join(shortened(text, 60) for text in self.rows.texts[row][:2])
-
-    def _linked(self) -> NDArray[np.int64]:
-        """Return the sizes of the groups of two or more rows that equal texts link."""
-        sizes = np.unique(joined_groups(self.rows.marks[:, :2]), return_counts=True)[1]
-        return sizes[sizes > 1]
 
     def files(self) -> dict[str, bytes]:
         """Return the files to train on, without ``unwritten``: a dict from names to contents."""
@@ -239,7 +234,7 @@ class TextAudit(Audit):
         texts = self.rows.texts[row]
         if negative is not None:
             texts = (*texts[:2], self.rows.texts[negative][1])
-        return record_line(texts, {"label": int(self.groups[row])})
+        return record_line(texts, {"label": int(self.groups[row])}, self.rows.columns)
 
     def _sound(self) -> NDArray[np.int64]:
         """Return the rows of ``cleaned.jsonl``: of each group, only the first pair."""
