@@ -161,7 +161,7 @@ def open_folder(
                 str(folder),
                 device=str(device),
                 trust_remote_code=trust_remote_code,
-                local_files_only=True,
+                local_files_only=not trust_remote_code,  # a model may name code of another one
                 model_kwargs={"dtype": torch.float32, **model_kwargs, "use_safetensors": True},
             )
         # tokenizers and safetensors may raise any Exception

@@ -136,7 +136,7 @@ class SentenceEncoder(nn.Module):
         """
         where = find_device(device)
         mode = None if pooling is None else pooling_name(pooling)
-        folder = resolve(name)
+        folder = resolve(name, code=trust_remote_code)
         if is_image(folder):
             raise InputError(f"load {name} with isotrope.load; this model takes images, not text")
         model = open_folder(folder, where, trust_remote_code, model_kwargs or {})
