@@ -190,7 +190,7 @@ def test_a_crash_while_a_checkpoint_is_written_keeps_the_one_before(
         if path.name == "complete.json" and next(calls) == 1:
             raise Crash
 
-    monkeypatch.setattr("isotrope.core.files._sync", crash)
+    monkeypatch.setattr("isotrope.core.files.sync", crash)
     with pytest.raises(Crash):
         fit(**quick)
     monkeypatch.undo()

@@ -67,7 +67,10 @@ def exclusive_lock(
         finally:
             with _looking, handle:
                 del _held[os.getpid(), folder]
-                if role != "started" and _is_ours(folder, handle):
+                ours = role != "started" and _is_ours(folder, handle)
+                if fcntl is None:  # Windows removes no open file; elsewhere the lock must last
+                    handle.close()
+                if ours:
                     (folder / LOCK).unlink(missing_ok=True)
     except _Busy as who:
         raise InputError(
