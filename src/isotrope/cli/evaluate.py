@@ -209,7 +209,8 @@ def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]
         flag = "dimensions" if settings.dimensions else "precision"
         raise SettingError("takes one text encoder, without `--truncate-dim`", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
-    forms = stored(encoder, settings.dimensions, settings.precision)
+    sizes = settings.dimensions, settings.precision
+    forms = stored(encoder, *sizes, batch_size=settings.batch_size)
     return [_evaluated(form, settings) for form in forms]
 
 

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedModel
 
-# names of prompts: one for queries; then those for documents, of which the first one counts
-_PROMPTS = ("query", "document", "passage", "corpus")
+DOCUMENTS = ("document", "passage", "corpus")
+"""Names of prompts for documents. The first prompt that is not empty counts."""
 
 _SWITCH = threading.Lock()  # held while the mode of an encoder is changed
 _SAME = 1 - 1e-4  # least cosine of the embeddings of one text without and with padding
@@ -464,5 +464,5 @@ def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTr
         check_one_way(model, "this model")
     if model.prompts.get(model.default_prompt_name or ""):
         return "", ""
-    query, *documents = (model.prompts.get(name) for name in _PROMPTS)
-    return query or "", next((text for text in documents if text is not None), "")
+    query, *documents = (model.prompts.get(name) for name in ("query", *DOCUMENTS))
+    return query or "", next(filter(None, documents), "")
