@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import (
-    open_own,
-    os_errors_as_input_errors,
-    remove,
-    stale_temporary_folders,
-)
+from isotrope.core.files import open_own, os_errors_as_input_errors, remove, stale_temporary_folders
 from isotrope.core.run_folder import IN_MEMORY, LOCK
 
 try:

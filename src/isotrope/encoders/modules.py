@@ -147,10 +147,7 @@ def pooling_name(name: str) -> str:
 
 
 def open_folder(
-    folder: Path,
-    device: torch.device,
-    trust_remote_code: bool,
-    model_kwargs: Mapping[str, Any],
+    folder: Path, device: torch.device, trust_remote_code: bool, model_kwargs: Mapping[str, Any]
 ) -> "SentenceTransformer":
     """Load a folder with sentence-transformers. Raise an error if weights are missing."""
     with quiet_loading() as report:

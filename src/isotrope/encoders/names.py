@@ -35,10 +35,7 @@ _NEEDED = ("modules.json", "config_sentence_transformers.json", "*/config.json",
 
 
 def resolve(name: str | Path, *, code: bool = False) -> Path:
-    """Return the folder of the model ``name``. If necessary, the model is downloaded.
-
-    ``code`` says whether Python files of the model are downloaded too. They are not run.
-    """
+    """Return the folder of a model, which is downloaded if necessary, with ``code`` if asked."""
     text = os.fspath(name)
     check_named(text, model=True)
     if (path := existing(name)) is not None:
@@ -227,10 +224,6 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
     """Refuse weights that are missing, are pickles, or are safetensors that do not open."""
     from safetensors import SafetensorError, safe_open
 
-    if folder.exists() and not folder.is_dir():
-        raise InputError(
-            f"save the model again: modules.json names the folder {folder}, but this is a file"
-        )
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
     if not files and pickles:
@@ -277,10 +270,7 @@ def _suggestion(name: str) -> str:
 
 
 def _from_hub(name: str, *, code: bool = False) -> Path:
-    """Return the folder of a model of the hub: from the cache if it is complete, else downloaded.
-
-    If the hub cannot be asked for the rest of a model, a model is taken whose cached files suffice.
-    """
+    """Return a model of the hub: from the cache if it is complete there, else downloaded."""
     from huggingface_hub import constants
 
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
@@ -320,31 +310,35 @@ def _from_hub(name: str, *, code: bool = False) -> Path:
     )
 
 
-def _cached(name: str, patterns: Sequence[str]) -> tuple[Path | None, bool]:
-    """Return the cached folder of a model, if it has weights; and whether no file is missing.
-
-    Versions of huggingface_hub before 2 store no list of a model's files, so none is missing.
-    """
+def _snapshot(name: str, patterns: Sequence[str], *, local: bool) -> Path:
+    """Return the folder of a model's files that match, downloaded unless ``local``."""
     from huggingface_hub import snapshot_download
+
+    return Path(
+        snapshot_download(
+            name,
+            cache_dir=os.environ.get("SENTENCE_TRANSFORMERS_HOME"),  # None: the hub's own cache
+            local_files_only=local,
+            allow_patterns=[*patterns],
+            ignore_patterns=[*_UNWANTED],
+        )
+    )
+
+
+def _cached(name: str, patterns: Sequence[str]) -> tuple[Path | None, bool]:
+    """Return a model's cached folder, if it has weights; and whether no file is known to lack."""
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     complete = True
     try:
-        where = snapshot_download(
-            name,
-            cache_dir=_cache(),
-            local_files_only=True,
-            allow_patterns=[*patterns],
-            ignore_patterns=[*_UNWANTED],
-        )
-    except LocalEntryNotFoundError as error:
-        where, complete = getattr(error, "snapshot_path", ""), False
+        folder = _snapshot(name, patterns, local=True)
+    except LocalEntryNotFoundError as error:  # versions from 2 on know all files of a model
+        folder, complete = Path(getattr(error, "snapshot_path", os.devnull)), False
     except HFValidationError as error:
         raise InputError(
             f"give a folder or an id of the hub: {name!r} is neither ({first_line(error)})"
         ) from error
-    folder = Path(where)
-    weights = [*folder.rglob("*.safetensors"), *folder.rglob("*.bin")] if where else []
+    weights = [*folder.rglob("*.safetensors"), *folder.rglob("*.bin")]
     return folder if weights and _is_model(folder) else None, complete
 
 
@@ -364,17 +358,8 @@ def _lacks(folder: Path, *, code: bool) -> str:
 
 def _download(name: str, wanted: Sequence[str]) -> Path:
     """Download the files of a model that loading needs, and return their folder."""
-    from huggingface_hub import snapshot_download
-
     try:
-        folder = Path(
-            snapshot_download(
-                name,
-                cache_dir=_cache(),
-                allow_patterns=[*wanted],
-                ignore_patterns=[*_UNWANTED],
-            )
-        )
+        folder = _snapshot(name, wanted, local=False)
     except Exception as error:
         raise InputError(f"start the download of {name!r} again: {first_line(error)}") from error
     if not next(folder.rglob("*.safetensors"), None):
@@ -384,8 +369,3 @@ def _download(name: str, wanted: Sequence[str]) -> Path:
             "isotrope opens no pickles (*.bin), which can run code"
         )
     return folder
-
-
-def _cache() -> str | None:
-    """Return the cache folder set for sentence-transformers; None means the hub's own cache."""
-    return os.environ.get("SENTENCE_TRANSFORMERS_HOME")

@@ -171,15 +171,8 @@ class SentenceEncoder(nn.Module):
         """
         from isotrope.encoders.scratch import scratch_model
 
-        model = scratch_model(
-            texts,
-            seed=seed,
-            vocabulary=vocabulary,
-            layers=layers,
-            width=width,
-            heads=heads,
-            max_length=max_length,
-        )
+        sizes = {"layers": layers, "width": width, "heads": heads, "max_length": max_length}
+        model = scratch_model(texts, seed=seed, vocabulary=vocabulary, **sizes)
         return cls(model, "scratch").eval()
 
     @property

@@ -73,11 +73,7 @@ class Uncovered:
 
 
 def uncover(
-    encoder: Encoder,
-    texts: Sequence[str],
-    *,
-    name: str,
-    score: Callable[[Encoder], DevEvaluation],
+    encoder: Encoder, texts: Sequence[str], *, name: str, score: Callable[[Encoder], DevEvaluation]
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
@@ -104,24 +100,15 @@ def uncover(
     history = DevHistory(name, saved="last")
     history.add(0, score(cached))
     history.add(1, score(WhitenedEncoder(cached, different)))
-    judgement, cosine = judge(history), float(mean_cosine(rows))
-    numbers = judgement.numbers["last"]
+    judgement, (raw, whitened) = judge(history), history.scores.values()
+    low, high = (judgement.numbers["last"][end] for end in ("low", "high"))
     kind: Literal["raw", "disturbed", "trained", "unknown"] = "trained"
     if judgement.outcome == "improved":
-        kind = "raw" if history.scores[0] < RAW * history.scores[1] else "disturbed"
-    elif history.scores[1] < FLOOR:
+        kind = "raw" if raw < RAW * whitened else "disturbed"
+    elif whitened < FLOOR:
         kind = "unknown"
-    return Uncovered(
-        kind,
-        _MEANINGS[kind],
-        name,
-        history.scores[0],
-        history.scores[1],
-        numbers["low"],
-        numbers["high"],
-        cosine,
-        len(rows),
-    )
+    found = (raw, whitened, low, high, float(mean_cosine(rows)))
+    return Uncovered(kind, _MEANINGS[kind], name, *found, len(rows))
 
 
 def uncover_records(

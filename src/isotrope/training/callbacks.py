@@ -211,8 +211,8 @@ class Dev:
             nothing is scored, or if the scored data are a part of the training data.
     """
 
-    metrics: Metrics
-    keep: Callable[[int], str]
+    metrics: Metrics  # receives the scores
+    keep: Callable[[int], str]  # saves the best model
     saved: Callable[[], AbstractContextManager[None]] = nullcontext  # has the weights to save
 
     def __init__(
@@ -232,10 +232,6 @@ class Dev:
         self.keeps_best = history.saved != "last"
         self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
         self.seconds = 0.0  # of the newest evaluation
-
-    def attach(self, metrics: Metrics, keep: Callable[[int], str]) -> None:
-        """Set the object that receives the scores, and the function that saves the best model."""
-        self.metrics, self.keep = metrics, keep
 
     @property
     def scores(self) -> dict[int, float]:
