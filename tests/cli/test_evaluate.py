@@ -248,10 +248,18 @@ def test_retrieval_data_are_loaded_once_for_all_tables(run, models, files, monke
     assert len(loaded) == len(models) + 1
 
 
-def test_what_smaller_vectors_cost(run, models, files) -> None:
+def test_what_smaller_vectors_cost(run, models, files, monkeypatch) -> None:
+    sizes_of_batches, of_tokens = [], SentenceEncoder.of_tokens
+
+    def note(self, rows):
+        sizes_of_batches.append(len(rows))
+        return of_tokens(self, rows)
+
+    monkeypatch.setattr(SentenceEncoder, "of_tokens", note)
     asked = ["--retrieval", files["pairs"], "--dimensions", "128", "4", "--precision", "float32"]
-    found = run("evaluate", models[0], *asked, "int8", "binary")
+    found = run("evaluate", models[0], *asked, "int8", "binary", "--batch-size", "3")
     assert found.code == 0, found.err
+    assert max(sizes_of_batches) == 3
     rows = [line for line in found.out.split("\n\ndifferences")[0].splitlines() if "bytes" in line]
     sizes = [re.search(r"(\d+ x \w+) \((\d+) bytes\)", row).groups() for row in rows]
     assert sizes[0] == ("128 x float32", "512")  # the full vectors come first

@@ -1,6 +1,7 @@
 """Whole-file writes: a reader sees the old content or the new one, never half of it."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -124,6 +125,29 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         temporary.write_text("new")
     assert target.read_text() == "old"
     assert names(tmp_path) == ["x.txt"]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o444])
+def test_only_files_open_for_writing_can_be_flushed_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    writable: list[bool] = []
+    access = os.access  # the superuser may write everything
+    monkeypatch.setattr(
+        os, "access", lambda path, how: access(path, how) and bool(path.stat().st_mode & 0o200)
+    )
+
+    def flush(descriptor: int) -> None:
+        writable.append(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    with atomic_replace(tmp_path / "x") as temporary:
+        (temporary / "deep").mkdir(parents=True)
+        for file in (temporary / "a.txt", temporary / "deep" / "b.txt"):
+            file.write_text("content")
+            file.chmod(mode)
+    assert writable == [mode == 0o644] * 2
+    assert (tmp_path / "x" / "a.txt").read_text() == "content"
 
 
 def test_a_write_that_the_system_cuts_short(tmp_path: Path) -> None:

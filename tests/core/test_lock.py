@@ -181,6 +181,25 @@ def test_a_file_system_without_locks_is_warned_of(
     assert ("(this system has no file locks)" in capsys.readouterr().err) == bool(told)
 
 
+@pytest.mark.parametrize("windows", [False, True])
+def test_the_file_is_removed_while_the_lock_lasts_or_on_windows_after_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: bool
+) -> None:
+    was_open, unlink = [], Path.unlink
+
+    def note(path: Path, missing_ok: bool = False) -> None:
+        handles = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
+        was_open.append(any(link.samefile(path) for link in handles))
+        unlink(path, missing_ok=missing_ok)
+
+    if windows:
+        monkeypatch.setattr("isotrope.core.lock.fcntl", None)
+    with exclusive_lock(tmp_path, "training in x"):
+        monkeypatch.setattr(Path, "unlink", note)
+    assert was_open == [not windows]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_error_of_the_lock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -128,6 +128,19 @@ def test_every_stored_form_is_compared_and_texts_are_embedded_once():
         stored(table, [4])
 
 
+def test_shorter_vectors_are_embedded_in_batches_of_the_given_size(tiny, monkeypatch):
+    sizes, of_tokens = [], type(tiny).of_tokens
+
+    def note(self, rows):
+        sizes.append(len(rows))
+        return of_tokens(self, rows)
+
+    monkeypatch.setattr(type(tiny), "of_tokens", note)
+    for form in stored(tiny, [3], ["int8"], batch_size=2):
+        form.encode([f"text {i}" for i in range(7)])
+    assert max(sizes) == 2
+
+
 def test_what_cannot_be_truncated():
     with pytest.raises(InputError, match="keep at least 1 coordinate; found 0"):
         Truncated(Table({"a": [1, 0]}), 0)

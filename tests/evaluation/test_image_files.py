@@ -60,7 +60,7 @@ def test_a_picture_finds_itself_first(model, folder):
 
 
 def test_an_id_of_the_hub(model, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(names, "_from_hub", {"someone/photos": model}.__getitem__)
+    monkeypatch.setattr(names, "_from_hub", lambda name, code: {"someone/photos": model}[name])
     assert encode_file("someone/photos", folder, tmp_path / "x.npy", device="cpu") == (4, 32)
     picture = str(folder / "b.png")
     (found,) = search("someone/photos", folder, picture, top=1, device="cpu")

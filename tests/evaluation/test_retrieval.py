@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,11 @@ from isotrope.core.errors import InputError
 from isotrope.core.progress import showing
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
+from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation import evaluate
 from isotrope.evaluation.embed import CachedEncoder, Truncated
 from isotrope.evaluation.retrieval import (
+    BM25,
     by_query,
     known_queries,
     own_prompts,
@@ -194,6 +197,20 @@ class TestBadInput:
             retrieval(Table({}), data)
 
 
+class TestWords:
+    def test_words_of_one_character_count(self):
+        pytest.importorskip("bm25s")
+        corpus = ["the language c", "the language r", "plan 9", "an emoji"]
+        found = BM25().places(["R", "which language is C?", "9"], corpus, 1)
+        assert found.ravel().tolist() == [1, 0, 2]
+
+    @pytest.mark.parametrize("corpus", [["a boat", "?", "a mill"], ["?", "!"]])
+    def test_a_query_without_a_word_ranks_as_the_corpus_stands(self, corpus):
+        pytest.importorskip("bm25s")
+        found = BM25().places(["?", "", "\N{SLIGHTLY SMILING FACE}", "unheard"], corpus, 3)
+        assert found.tolist() == [[*range(len(corpus))]] * 4
+
+
 class TestPrompts:
     @pytest.fixture
     def prompted(self, tiny, monkeypatch):
@@ -206,6 +223,15 @@ class TestPrompts:
         rng = np.random.default_rng(0)
         texts = [" ".join(rng.choice(words, 4)) for _ in range(40)]
         return from_pairs(zip(texts[:20], texts[20:], strict=True))
+
+    @pytest.mark.parametrize("name", ["document", "passage", "corpus"])
+    def test_the_prompt_of_documents_may_have_another_name(self, tiny, tmp_path, name):
+        tiny.save(tmp_path)
+        file = tmp_path / "config_sentence_transformers.json"
+        file.write_text(json.dumps({"prompts": {"query": "q: ", name: "d: "}}))
+        encoder = SentenceEncoder.load(tmp_path, device="cpu")
+        assert encoder.model.prompts["document"] == ("d: " if name == "document" else "")
+        assert own_prompts(encoder) == ("q: ", "d: ")
 
     def test_a_model_is_scored_with_the_prompts_that_it_was_saved_with(self, prompted, data):
         queries = prompted.model.encode_query(data.queries, normalize_embeddings=True)

@@ -63,7 +63,7 @@ def _small_by_default(
         default = TrainSettings.model_fields["encoder"].get_default()
         monkeypatch.setattr(
             "isotrope.encoders.sentence.resolve",
-            lambda name: small if name == default else resolve(name),
+            lambda name, **how: small if name == default else resolve(name, **how),
         )
 
 

@@ -207,12 +207,15 @@ def test_metrics_that_are_lost(runs: dict, stopped: dict, left: bytes) -> None:
 def test_metrics_are_on_the_disk_when_the_checkpoint_is(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import fcntl
     import os
 
     synced, sync = [], os.fsync
 
     def note(number: int) -> None:
         synced.append(Path(f"/proc/self/fd/{number}").readlink().name)
+        # Windows flushes no file that is opened only for reading
+        assert fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
         sync(number)
 
     monkeypatch.setattr(os, "fsync", note)

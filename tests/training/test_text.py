@@ -18,7 +18,7 @@ from isotrope.core.result import Result
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
-from isotrope.evaluation.retrieval import retrieval
+from isotrope.evaluation.retrieval import own_prompts, retrieval
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import text_module
 from isotrope.training.callbacks import COLUMNS
@@ -190,7 +190,7 @@ def test_a_crash_while_a_checkpoint_is_written_keeps_the_one_before(
         if path.name == "complete.json" and next(calls) == 1:
             raise Crash
 
-    monkeypatch.setattr("isotrope.core.files._sync", crash)
+    monkeypatch.setattr("isotrope.core.files.sync", crash)
     with pytest.raises(Crash):
         fit(**quick)
     monkeypatch.undo()
@@ -344,13 +344,15 @@ def test_a_training_without_the_prompts_of_its_model_warns(
     quick: dict, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     encoder = SentenceEncoder.scratch(sentences(300))
-    encoder.model.prompts = {"query": "query: ", "document": ""}
+    encoder.model.prompts = {"query": "query: ", "document": "", "passage": "text: "}
     encoder.save(tmp_path / "prompted")
     settings = {**quick, "encoder": str(tmp_path / "prompted"), "max_steps": 1}
     fit(**settings)
-    assert "expects 'query: ' before queries and '' before" in capsys.readouterr().err
-    fit(**{**settings, "output": str(tmp_path / "b")}, query_prompt="query: ")
+    assert "expects 'query: ' before queries and 'text: ' before" in capsys.readouterr().err
+    outcome = fit(**{**settings, "output": str(tmp_path / "b")}, query_prompt="query: ")
     assert "set --query-prompt" not in capsys.readouterr().err
+    trained = SentenceEncoder.load(outcome.output, device="cpu")
+    assert own_prompts(trained) == ("query: ", "")  # as in the training, and not the model's own
 
 
 @pytest.mark.parametrize("default", ["none", "document"])

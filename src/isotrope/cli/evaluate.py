@@ -135,7 +135,13 @@ def evaluate(settings: EvaluateSettings) -> int:
 
         searched = load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
     _tell_known(models, [] if searched is None else searched.queries)
-    result = _compared(results, settings, searched) if len(results) > 1 else results[0]
+    result = results[0]
+    if len(results) > 1:
+        from isotrope.evaluation.compare import compare
+
+        result = compare(results)
+        if searched is not None and settings.compare:
+            result.details["queries"] = _queries(results, searched)
     if settings.queries is not None and searched is not None:
         from isotrope.evaluation.compare import named_apart
         from isotrope.evaluation.retrieval import by_query
@@ -214,7 +220,8 @@ def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]
         flag = "dimensions" if settings.dimensions else "precision"
         raise SettingError("takes one text encoder, without `--truncate-dim`", setting=flag)
     encoder = load(models[0], pooling=settings.pooling, device=settings.device)
-    forms = stored(encoder, settings.dimensions, settings.precision)
+    sizes = settings.dimensions, settings.precision
+    forms = stored(encoder, *sizes, batch_size=settings.batch_size)
     return [_evaluated(form, settings) for form in forms]
 
 
@@ -225,17 +232,6 @@ def _each(models: Sequence[str], settings: EvaluateSettings) -> "list[Result]":
         if not is_bm25(model):
             resolve(model)
     return [_evaluated(model, settings) for model in models]
-
-
-def _compared(
-    results: "Sequence[Result]", settings: EvaluateSettings, searched: "RetrievalSet | None"
-) -> "Result":
-    from isotrope.evaluation.compare import compare
-
-    found = compare(results)
-    if searched is not None and settings.compare:
-        found.details["queries"] = _queries(results, searched)
-    return found
 
 
 def _queries(results: "Sequence[Result]", data: "RetrievalSet") -> list[dict[str, Any]]:

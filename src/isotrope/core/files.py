@@ -30,11 +30,12 @@ def file_digest(path: Path, size: int = 8) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=size)).hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Flush a file, or every file below a folder, to the disk."""
     for file in [path] if path.is_file() else sorted(path.rglob("*")):
         if file.is_file():
-            with file.open("rb") as handle:
+            # Windows flushes no file that is opened only for reading
+            with file.open("r+b" if os.access(file, os.W_OK) else "rb") as handle:
                 os.fsync(handle.fileno())
 
 
@@ -105,7 +106,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
         if there and path.is_dir() != temporary.is_dir():
             kinds = ("folder", "file") if path.is_dir() else ("file", "folder")
             raise InputError(f"{path} is a {kinds[0]}, not a {kinds[1]}; choose another name")
-        _sync(temporary)
+        sync(temporary)
         _swap(temporary, path, room / "previous")
 
 
@@ -163,7 +164,7 @@ def replace_together(
         (new := room / names[0]).mkdir()
         (before := room / "before").mkdir()
         yield new
-        _sync(new)
+        sync(new)
         try:
             for name in {*names, *instead_of}:
                 if os.path.lexists(folder / name) and not (folder / name).is_dir():

@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import (
-    open_own,
-    os_errors_as_input_errors,
-    remove,
-    stale_temporary_folders,
-)
+from isotrope.core.files import open_own, os_errors_as_input_errors, remove, stale_temporary_folders
 from isotrope.core.run_folder import IN_MEMORY, LOCK
 
 try:
@@ -67,7 +62,10 @@ def exclusive_lock(
         finally:
             with _looking, handle:
                 del _held[os.getpid(), folder]
-                if role != "started" and _is_ours(folder, handle):
+                ours = role != "started" and _is_ours(folder, handle)
+                if fcntl is None:  # Windows removes no open file; elsewhere the lock must last
+                    handle.close()
+                if ours:
                     (folder / LOCK).unlink(missing_ok=True)
     except _Busy as who:
         raise InputError(

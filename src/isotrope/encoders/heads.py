@@ -132,13 +132,10 @@ class DINOHead(nn.Module):
         batch_norm: bool = False,
     ) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        for before, after in ((dimension, hidden), (hidden, hidden)):
-            layers.append(nn.Linear(before, after, bias=not batch_norm))
-            if batch_norm:
-                layers.append(nn.BatchNorm1d(after))
-            layers.append(nn.GELU())
-        self.body = nn.Sequential(*layers, nn.Linear(hidden, bottleneck))
+        layers = projector(dimension, [hidden, hidden], bottleneck, batch_norm=batch_norm)
+        self.body = nn.Sequential(
+            *(nn.GELU() if isinstance(layer, nn.ReLU) else layer for layer in layers)
+        )
         self.prototypes = nn.Linear(bottleneck, prototypes, bias=False)
         for layer in self.body:
             if isinstance(layer, nn.Linear):

@@ -38,7 +38,7 @@ def load(
         "trust_remote_code": trust_remote_code,
         "model_kwargs": model_kwargs,
     }
-    if not is_image(resolve(name)):
+    if not is_image(resolve(name, code=trust_remote_code)):
         from isotrope.encoders.sentence import SentenceEncoder
 
         return SentenceEncoder.load(name, device=device, **of_text)

@@ -49,9 +49,7 @@ def add_lora(
     """
     with needs_extra("lora", "peft"):
         from peft import LoraConfig, TaskType, inject_adapter_in_model
-        from peft.utils import (
-            TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as DEFAULT_TARGETS,
-        )
+        from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as DEFAULT_TARGETS
     transformer = encoder.transformer("lora")
     chosen = list(targets) or DEFAULT_TARGETS.get(transformer.config.model_type) or [ALL_LINEAR]
     _check_targets(transformer, chosen, encoder.name)

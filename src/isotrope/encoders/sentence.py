@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from sentence_transformers.base.modules import Transformer
     from transformers import PreTrainedModel
 
-# names of prompts: one for queries; then those for documents, of which the first one counts
-_PROMPTS = ("query", "document", "passage", "corpus")
+DOCUMENTS = ("document", "passage", "corpus")
+"""Names of prompts for documents. The first prompt that is not empty counts."""
 
 _SWITCH = threading.Lock()  # held while the mode of an encoder is changed
 _SAME = 1 - 1e-4  # least cosine of the embeddings of one text without and with padding
@@ -136,7 +136,7 @@ class SentenceEncoder(nn.Module):
         """
         where = find_device(device)
         mode = None if pooling is None else pooling_name(pooling)
-        folder = resolve(name)
+        folder = resolve(name, code=trust_remote_code)
         if is_image(folder):
             raise InputError(f"load {name} with isotrope.load; this model takes images, not text")
         model = open_folder(folder, where, trust_remote_code, model_kwargs or {})
@@ -171,15 +171,8 @@ class SentenceEncoder(nn.Module):
         """
         from isotrope.encoders.scratch import scratch_model
 
-        model = scratch_model(
-            texts,
-            seed=seed,
-            vocabulary=vocabulary,
-            layers=layers,
-            width=width,
-            heads=heads,
-            max_length=max_length,
-        )
+        sizes = {"layers": layers, "width": width, "heads": heads, "max_length": max_length}
+        model = scratch_model(texts, seed=seed, vocabulary=vocabulary, **sizes)
         return cls(model, "scratch").eval()
 
     @property
@@ -464,5 +457,5 @@ def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTr
         check_one_way(model, "this model")
     if model.prompts.get(model.default_prompt_name or ""):
         return "", ""
-    query, *documents = (model.prompts.get(name) for name in _PROMPTS)
-    return query or "", next((text for text in documents if text is not None), "")
+    query, *documents = (model.prompts.get(name) for name in ("query", *DOCUMENTS))
+    return query or "", next(filter(None, documents), "")

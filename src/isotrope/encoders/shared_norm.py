@@ -86,11 +86,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context,
-        x: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        eps: float,
+        ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         dims = [0, *range(2, x.ndim)]
         shape = [1, -1, *[1] * (x.ndim - 2)]
@@ -119,9 +115,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
-        ctx: Context,
-        gradient: Tensor,
-        *_: Tensor,
+        ctx: Context, gradient: Tensor, *_: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None, None]:
         x, weight, mean, scale, count = ctx.saved_tensors
         dims = [0, *range(2, x.ndim)]

@@ -221,7 +221,11 @@ class WhitenedEncoder:
 
 
 def stored(
-    encoder: Encoder, dimensions: Sequence[int] = (), precisions: Sequence[Precision] = ()
+    encoder: Encoder,
+    dimensions: Sequence[int] = (),
+    precisions: Sequence[Precision] = (),
+    *,
+    batch_size: int = 128,
 ) -> list[Encoder]:
     """Return encoders for all combinations of dimension and precision, for ``isotrope.compare``.
 
@@ -231,7 +235,7 @@ def stored(
     Returns:
         A list of encoders. The first encoder has the full vectors in float32.
     """
-    shared = CachedEncoder(encoder)
+    shared = CachedEncoder(encoder, batch_size=batch_size)
     full = embed(shared, ["one text"]).shape[1]
     for dimension in dimensions:  # too large a number is an error before anything is scored
         Truncated(shared, dimension).encode(["one text"])

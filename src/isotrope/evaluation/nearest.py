@@ -29,11 +29,7 @@ _ROWS = 1024  # test rows whose votes are counted at a time
 
 
 def nearest_rows(
-    queries: np.ndarray,
-    corpus: np.ndarray,
-    top: int,
-    *,
-    tile: int = 2_000_000,
+    queries: np.ndarray, corpus: np.ndarray, top: int, *, tile: int = 2_000_000
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each query, the rows of ``corpus`` with the highest cosines.
 

@@ -29,6 +29,7 @@ from isotrope.evaluation.nearest import nearest_rows
 from isotrope.measures.judgement import DevEvaluation
 
 _KNOWN = 1_000_000  # records of a run's data that are compared with the queries
+_WORD = r"(?u)\b\w+\b"  # words of BM25, also those of one character
 _RANKS = 100  # least number of documents that are ranked for a query
 
 
@@ -116,7 +117,9 @@ def retrieval_evaluation(
 def own_prompts(encoder: Encoder) -> tuple[str, str]:
     """Return the prompt of queries and the prompt of documents that were saved with a model.
 
-    ``encode_query`` and ``encode_document`` of sentence-transformers use the same prompts. Both
+    ``encode_query`` and ``encode_document`` of sentence-transformers use the same prompts, unless
+    the only prompt for documents is called ``passage`` or ``corpus``: from version 6 on, that
+    library gives every model an empty prompt ``document``, and then reads no other one. Both
     prompts are empty if the model's ``encode`` puts one prompt before every text, or if the encoder
     is neither a SentenceEncoder nor a SentenceTransformer.
     """
@@ -249,8 +252,8 @@ class BM25:
     name = "bm25"
 
     def fingerprint(self) -> str:
-        """Return name and version of the library bm25s, under which scores are stored."""
-        return f"bm25s-{_package().__version__}"
+        """Return name and version of the library bm25s and the words, for stored scores."""
+        return f"bm25s-{_package().__version__}, {_WORD}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Raise an error, because BM25 has no embeddings."""
@@ -262,8 +265,12 @@ class BM25:
         The best text comes first. If the corpus has fewer than ``top`` texts, all are returned.
         """
         bm25s = _package()
-        options: dict[str, object] = {"stopwords": [], "return_ids": False, "show_progress": False}
-        ranking = bm25s.BM25()
-        ranking.index(bm25s.tokenize(list(corpus), **options), show_progress=False)
-        scored = map(ranking.get_scores, bm25s.tokenize(list(queries), **options))
+        options = {"token_pattern": _WORD, "stopwords": [], "return_ids": False}
+        documents, asked = (
+            bm25s.tokenize([*texts], show_progress=False, **options) for texts in (corpus, queries)
+        )
+        ranking, none = bm25s.BM25(), np.zeros(len(documents), np.float32)
+        if some := any(documents):  # a text of signs has no words
+            ranking.index(documents, show_progress=False)
+        scored = (ranking.get_scores(words) if some and words else none for words in asked)
         return np.stack([np.argsort(-scores, kind="stable")[:top] for scores in scored])

@@ -191,12 +191,8 @@ def _nested(task: _ScoredTask) -> TaskScore:
     inner = [TrainingSet(*fold) for train, _ in outer for fold in task.folds(train)]
     inner_fits, k = task.fit(inner), task.protocol.folds
     chosen = [_choose(inner_fits[i * k : (i + 1) * k]) for i in range(k)]
-    last = task.fit(
-        [
-            TrainingSet(train, None, (decay,))
-            for (train, _), (decay, _) in zip(outer, chosen, strict=True)
-        ]
-    )
+    whole = zip(outer, chosen, strict=True)
+    last = task.fit([TrainingSet(train, None, (decay,)) for (train, _), (decay, _) in whole])
     correct = np.zeros(len(task.y), dtype=np.int8)
     accuracies = []
     for fitted, (_, test) in zip(last, outer, strict=True):

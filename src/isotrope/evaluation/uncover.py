@@ -73,11 +73,7 @@ class Uncovered:
 
 
 def uncover(
-    encoder: Encoder,
-    texts: Sequence[str],
-    *,
-    name: str,
-    score: Callable[[Encoder], DevEvaluation],
+    encoder: Encoder, texts: Sequence[str], *, name: str, score: Callable[[Encoder], DevEvaluation]
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 

@@ -1,6 +1,5 @@
 """Logs, scores and saves between the steps of a run, and stops the run early if needed."""
 
-import os
 import signal
 import time
 import traceback
@@ -16,7 +15,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from isotrope.core.distributed import all_reduce_max
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors, write_text
+from isotrope.core.files import (
+    atomic_replace,
+    open_own,
+    os_errors_as_input_errors,
+    sync,
+    write_text,
+)
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import json_text, provenance
 from isotrope.core.run_folder import RunFolder
@@ -140,9 +145,8 @@ class Metrics:
 
     def state_dict(self) -> dict[str, Any]:
         """Return a dict with the row that is not yet in metrics.csv, for a checkpoint."""
-        if self.path.is_file():
-            with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
-                os.fsync(handle.fileno())
+        with os_errors_as_input_errors(self.path):
+            sync(self.path)
         return {"pending": None if self._pending is None else (self._pending, self._row)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -207,8 +211,8 @@ class Dev:
             nothing is scored, or if the scored data are a part of the training data.
     """
 
-    metrics: Metrics
-    keep: Callable[[int], str]
+    metrics: Metrics  # receives the scores
+    keep: Callable[[int], str]  # saves the best model
     saved: Callable[[], AbstractContextManager[None]] = nullcontext  # has the weights to save
 
     def __init__(
@@ -228,10 +232,6 @@ class Dev:
         self.keeps_best = history.saved != "last"
         self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
         self.seconds = 0.0  # of the newest evaluation
-
-    def attach(self, metrics: Metrics, keep: Callable[[int], str]) -> None:
-        """Set the object that receives the scores, and the function that saves the best model."""
-        self.metrics, self.keep = metrics, keep
 
     @property
     def scores(self) -> dict[int, float]:

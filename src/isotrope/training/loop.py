@@ -196,7 +196,7 @@ class TrainingTask(ABC):
             keep=settings.keep_every,
             last=self.module.steps,
         )
-        self.dev.attach(metrics, self.keep)
+        self.dev.metrics, self.dev.keep = metrics, self.keep
         if isinstance(self.module, TextModule):
             self.dev.saved = self.module.blended
         own = metrics if rank() == 0 else None

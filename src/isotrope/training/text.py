@@ -35,7 +35,7 @@ from isotrope.diagnostics.observe import loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import lora_facts, merged_weights
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import DOCUMENTS, SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
@@ -184,8 +184,9 @@ def _prepare(settings: TrainSettings, output: Path, limit: TimeLimit | None) -> 
         raise
     if settings.query_prompt or settings.passage_prompt:
         # encode_query and encode_document of sentence-transformers read them here
+        own = encoder.model.prompts.items()
         encoder.model.prompts = {
-            **encoder.model.prompts,
+            **{name: prompt for name, prompt in own if name not in DOCUMENTS},
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
