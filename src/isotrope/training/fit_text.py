@@ -71,6 +71,7 @@ def fit(
     memory = {name: data for name, data in sources.items() if is_in_memory(data)}
     shown = _files(sources, dict.fromkeys(memory, "-"))
     checked = TrainSettings.read({"files": shown, **options})
+    check_callbacks(callbacks, checked.devices)
     if not memory:
         return train(checked, resume=resume, callbacks=callbacks)
     checked.check_used(memory=True, mixed=len(memory) < len(sources))
@@ -116,11 +117,22 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     name, values = registry.as_settings(objective)
     home = type(objective).__module__.partition(".")[0]
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
-        raise InputError(
-            f"write the class {type(objective).__name__} to a file and pass plugin=FILE: the "
-            f"processes that devices={options['devices']} starts cannot import the class otherwise"
-        )
+        raise _only_here(type(objective), "pass plugin=FILE", options["devices"])
     return {**options, "objective": name, "objective_settings": values}
+
+
+def check_callbacks(callbacks: "Sequence[TrainerCallback]", devices: int) -> None:
+    """Refuse callbacks whose class the processes of ``devices`` cannot import."""
+    for kind in (each if isinstance(each, type) else type(each) for each in callbacks):
+        if devices > 1 and (kind.__module__ == "__main__" or "<locals>" in kind.__qualname__):
+            raise _only_here(kind, "import it", devices)
+
+
+def _only_here(kind: type, how: str, devices: object) -> InputError:
+    return InputError(
+        f"write the class {kind.__name__} to a file and {how}: the processes that "
+        f"devices={devices} starts cannot import the class otherwise"
+    )
 
 
 def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[str, Any]:
