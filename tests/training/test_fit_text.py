@@ -22,11 +22,13 @@ from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives import MET, InfoNCE
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope.training import fit_text
 from isotrope.training import text_options as text_options_module
 from isotrope.training.fit_text import check_callbacks, fit
 from isotrope.training.images.train import fit_images
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_options import TextOptions
+from tests import two_processes
 from tests.refused import refused, refused_setting
 from tests.training.conftest import sentences
 
@@ -154,6 +156,17 @@ def test_what_is_not_read_of_the_data_is_told(
     assert outcome.result.details["data"]["duplicates_dropped"] == 0
     fit(table, **{**options, "output": tmp_path / "named"}, columns=["anchor", "positive"])
     assert "not read" not in capsys.readouterr().err
+
+
+def test_the_first_of_several_processes_writes_the_data(tmp_path: Path) -> None:
+    assert two_processes.on_two(_texts_of, tmp_path, tmp_path / "run") == [["0 a"], ["0 a"]]
+
+
+def _texts_of(rank: int, output: Path) -> list[str]:
+    file = output / "data-from-python.jsonl"
+    settings = TrainSettings(files=["-"], output=str(output))
+    with fit_text._written({file: [f"{rank} a"]}, settings, output):
+        return [record["text"] for record in records(output)]
 
 
 def test_a_streamed_data_set_is_written_once(tmp_path: Path) -> None:

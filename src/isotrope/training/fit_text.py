@@ -64,6 +64,8 @@ def fit(
         InputError: The settings, the data, the encoder or the folder cannot be used.
         LostProcess: One of several processes has died.
     """
+    from isotrope.core.distributed import process_group
+    from isotrope.training.run import check_devices
     from isotrope.training.text import train
 
     options: dict[str, Any] = by_name({**settings})
@@ -79,7 +81,7 @@ def fit(
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
     written = {**options, "files": _files(sources, stored), "columns": []}
     tables = {stored[name]: memory[name] for name in stored}
-    with _written(tables, checked, output):
+    with process_group(check_devices(checked)), _written(tables, checked, output):
         return train(TrainSettings.read(written), resume=resume, callbacks=callbacks)
 
 
@@ -149,16 +151,22 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 @contextmanager
 def _written(files: Mapping[Path, object], settings: TrainSettings, output: Path) -> Iterator[None]:
     """Write data to files in the run folder; remove these files if no run starts."""
+    from isotrope.core.distributed import of_first
+
     how: dict[str, Any] = {"groups": settings.groups, "scored": takes_scores(settings)}
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
-    try:
+
+    def write() -> None:
         with exclusive_lock(output, f"training in {output}"):
             for file, data in files.items():
                 if (reading := write_records(data, settings.columns, file, **how)) is not None:
                     wrote.append(file)
                     if reading.not_read:
                         print(reading, file=sys.stderr)
+
+    try:
+        of_first(write)
         yield
     except BaseException:
         if wrote and is_effectively_empty(output):
