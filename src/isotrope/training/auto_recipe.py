@@ -23,7 +23,6 @@ from isotrope.core.spelling import named
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.training.early_checks import (
-    LOSS,
     OBJECTIVE,
     check_folder,
     chosen_later,
@@ -40,7 +39,7 @@ from isotrope.training.recipe_facts import (
     limit_of,
 )
 from isotrope.training.refit import without_mean
-from isotrope.training.settings import LIMITED, TrainSettings
+from isotrope.training.settings import LIMITED, OF_SCORES, TrainSettings
 from isotrope.training.text_encoder import encoder_of
 from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
@@ -193,7 +192,7 @@ def _for_scores(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings)
     """Return the choices for scored pairs; only loss and prompts differ from pairs."""
     query, why = own_prompts(encoder)[0], "the query prompt is put before both texts of a pair"
     return [
-        Choice("loss", LOSS, "this loss learns the order of the scores"),
+        Choice("loss", OF_SCORES[0], "this loss learns the order of the scores"),
         *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),
         *(c for c in _for_pairs(facts, encoder, settings) if c.name not in _OF_OBJECTIVES),
     ]

@@ -22,9 +22,6 @@ AUTO = "auto"
 OBJECTIVE = "ntxent"
 """The objective of ``--recipe auto`` for pairs."""
 
-LOSS = "CoSENTLoss"
-"""The loss of ``--recipe auto`` for scored pairs."""
-
 
 def recipe_applies(settings: TrainSettings) -> bool:
     """Return whether ``--recipe auto`` is set and can choose settings, or has chosen them."""
@@ -35,7 +32,7 @@ def recipe_applies(settings: TrainSettings) -> bool:
         settings.recipe == "auto"
         and settings.encoder != "scratch"
         and ("objective" not in given or settings.objective in (OBJECTIVE, *[usual] * chosen))
-        and settings.loss in (None, *[LOSS] * chosen)
+        and settings.loss in (None, *OF_SCORES[:chosen])
         and settings.objective_settings.keys() <= {"temperature"}
         and settings.views != "adjacent"
         and settings.streaming is None
@@ -80,11 +77,8 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
         update = {name: getattr(before, name) for name in chosen}
     if AUTO in own.values() or "objective" in update:
         given = {key: value for key, value in own.items() if value != AUTO}
-        found = {
-            key: value
-            for key, value in before.objective_settings.items()
-            if key.rpartition(".")[2] == "temperature"
-        }
+        old = before.objective_settings.items()
+        found = {key: value for key, value in old if key.rpartition(".")[2] == "temperature"}
         update["objective_settings"] = {**found, **given}
     return settings.model_copy(update=update)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from isotrope.core.distributed import of_first, process_group
 from isotrope.core.errors import InputError
 from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.run_folder import IN_MEMORY
@@ -64,7 +65,6 @@ def fit(
         InputError: The settings, the data, the encoder or the folder cannot be used.
         LostProcess: One of several processes has died.
     """
-    from isotrope.core.distributed import process_group
     from isotrope.training.run import check_devices
     from isotrope.training.text import train
 
@@ -151,8 +151,6 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 @contextmanager
 def _written(files: Mapping[Path, object], settings: TrainSettings, output: Path) -> Iterator[None]:
     """Write data to files in the run folder; remove these files if no run starts."""
-    from isotrope.core.distributed import of_first
-
     how: dict[str, Any] = {"groups": settings.groups, "scored": takes_scores(settings)}
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
