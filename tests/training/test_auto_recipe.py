@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from transformers import AutoTokenizer, T5Config, T5EncoderModel
 
 from isotrope.core.errors import InputError
+from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import StoreReport
@@ -27,6 +29,7 @@ from isotrope.training.changes import (
 )
 from isotrope.training.early_checks import as_begun
 from isotrope.training.refit import refitted
+from isotrope.training.run import Outcome
 from isotrope.training.settings import CHOSEN, TrainSettings
 from isotrope.training.text import train
 from isotrope.training.text_data import batches_of, records_of
@@ -187,6 +190,35 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     late = TrainSettings.read({**given, **held, "refit": True}).model_copy(update={"minutes": 1e-6})
     del outcome.result.details["refit"]
     assert refitted(late, outcome, lambda _: pytest.fail("there is no time")) is outcome
+
+
+def test_the_mean_of_weights_that_layers_share(small: Path, tmp_path: Path) -> None:
+    tied, output = tmp_path / "t5", tmp_path / "run"
+    tokenizer = AutoTokenizer.from_pretrained(small)
+    size = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    T5EncoderModel(T5Config(vocab_size=len(tokenizer), **size)).save_pretrained(tied)
+    tokenizer.save_pretrained(tied)
+    encoder = SentenceEncoder.load(tied, device="cpu")
+    encoder.save(output / "model", card="## Citation")
+    first = {name: value.detach().clone() for name, value in encoder.named_parameters()}
+    assert len(first) < len(encoder.state_dict())  # the embeddings of tokens have two names
+    details = {"data": {"records": 9}, "model": {"fingerprint": encoder.fingerprint()}}
+    result = Result("train", "run", {"dev_best_step": 1, "seconds": 1.0}, details)
+    settings = TrainSettings.read(
+        {"files": ["-"], "output": str(output), "encoder": str(tied), "device": "cpu"}
+    ).model_copy(update={"refit": True})
+
+    def second(again: TrainSettings) -> Outcome:
+        with torch.no_grad():
+            for value in encoder.parameters():
+                value.add_(1.0)
+        encoder.save(Path(again.output) / "model")
+        return Outcome(result, Path(again.output))
+
+    refitted(settings, Outcome(result, output), second)
+    mean = dict(SentenceEncoder.load(output / "model", device="cpu").named_parameters())
+    for name, value in first.items():
+        torch.testing.assert_close(mean[name].detach(), value + 0.5)
 
 
 def test_a_model_that_training_makes_worse_is_kept_apart(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 import torch
 import yaml
+from transformers import PrinterCallback, TrainerCallback
 
 import isotrope
 from docs.generate.text_options import text_options
@@ -21,11 +22,14 @@ from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives import MET, InfoNCE
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope.training import fit_text
 from isotrope.training import text_options as text_options_module
-from isotrope.training.fit_text import fit
+from isotrope.training.fit_text import check_callbacks, fit
+from isotrope.training.images.train import fit_images
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_options import TextOptions
-from tests.refused import refused_setting
+from tests import two_processes
+from tests.refused import refused, refused_setting
 from tests.training.conftest import sentences
 
 
@@ -38,6 +42,10 @@ def options(quick: dict[str, Any]) -> dict[str, Any]:
 def records(folder: Path) -> list[dict[str, str]]:
     text = (folder / "data-from-python.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
+
+
+class Main(TrainerCallback):
+    """A callback that a user's script defines."""
 
 
 TEXTS = sentences(40)
@@ -148,6 +156,17 @@ def test_what_is_not_read_of_the_data_is_told(
     assert outcome.result.details["data"]["duplicates_dropped"] == 0
     fit(table, **{**options, "output": tmp_path / "named"}, columns=["anchor", "positive"])
     assert "not read" not in capsys.readouterr().err
+
+
+def test_the_first_of_several_processes_writes_the_data(tmp_path: Path) -> None:
+    assert two_processes.on_two(_texts_of, tmp_path, tmp_path / "run") == [["0 a"], ["0 a"]]
+
+
+def _texts_of(rank: int, output: Path) -> list[str]:
+    file = output / "data-from-python.jsonl"
+    settings = TrainSettings(files=["-"], output=str(output))
+    with fit_text._written({file: [f"{rank} a"]}, settings, output):
+        return [record["text"] for record in records(output)]
 
 
 def test_a_streamed_data_set_is_written_once(tmp_path: Path) -> None:
@@ -322,6 +341,24 @@ def test_a_class_of_ones_own(options: dict[str, Any], monkeypatch: pytest.Monkey
     options["output"] += "-2"
     with pytest.raises(InputError, match="the processes that devices=2 starts cannot import"):
         fit(TEXTS, **options, objective=Pull(), devices=2)
+
+
+def test_a_callback_that_other_processes_cannot_import(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Inner(TrainerCallback):
+        pass
+
+    monkeypatch.setattr(Main, "__module__", "__main__")
+    own = {"device": "cpu", "devices": 2}
+    for callback in (Inner(), Main(), Main):
+        with refused():
+            fit(TEXTS, **options, **own, callbacks=[callback])
+    with refused():
+        fit_images("digits", output=options["output"], **own, callbacks=[Main()])
+    assert not Path(options["output"]).exists()
+    check_callbacks([Inner(), Main()], 1)
+    check_callbacks([PrinterCallback()], 2)
 
 
 def test_the_keywords_are_the_settings() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import Trainer
 
 from isotrope.adapters.sentence_transformers import losses
 from isotrope.cli.main import guarded
-from isotrope.core.errors import Diverged
+from isotrope.core.errors import Diverged, InputError
 from isotrope.core.views import Views
+from isotrope.training import trainers
 from isotrope.training.checkpoints import read_checkpoint
 from isotrope.training.fit_text import fit
 from isotrope.training.images import method
 from isotrope.training.nan_guard import NonFiniteGuard, check_finite_weights
 from isotrope.training.settings import TrainSettings
 from isotrope.training.trainers import RunTrainer
+from tests.refused import refused
 from tests.training.conftest import QUICK, sentences
 from tests.training.interrupted import at, checkpoints
 
@@ -239,3 +243,9 @@ def test_all_processes_agree(tmp_path: Path) -> None:
     }
     with pytest.raises(Diverged, match="the loss is not finite at step 1; use"):
         fit(**settings, output=str(tmp_path / "b"))
+
+
+def test_a_trainer_without_the_hook_for_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Trainer, "_get_grad_norm")  # transformers 5.0 to 5.2
+    with refused(InputError):
+        importlib.reload(trainers)

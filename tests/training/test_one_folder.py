@@ -14,6 +14,7 @@ from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
 from isotrope.training.run import trained
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text import train
 from tests.core.test_lock import held, is_free
 from tests.training.conftest import IMAGES
 
@@ -89,6 +90,16 @@ def test_the_lock_is_held_to_the_end_and_then_gone(
         fit_images(**IMAGES, output=str(output))
     assert free == [False]
     assert not (output / LOCK).exists()
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_finished_run_is_not_begun_again(
+    quick: dict, devices: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = fit(**{**quick, "max_steps": 1, "device": "cpu"})
+    settings = TrainSettings.read({**quick, "max_steps": 1, "device": "cpu", "devices": devices})
+    assert train(settings, resume=True, lines=True).result == outcome.result
+    assert f"nothing to train: the run in {outcome.output} is" in capsys.readouterr().err
 
 
 def test_what_is_refused_leaves_no_lock(quick: dict, tmp_path: Path) -> None:

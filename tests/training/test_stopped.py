@@ -10,8 +10,9 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
-from isotrope.training import loop
+from isotrope.training import loop, text
 from isotrope.training.callbacks import worker_gone
+from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
 from isotrope.training.run import Outcome, run, stop_message
 from isotrope.training.settings import TrainSettings
@@ -70,6 +71,32 @@ def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:
     assert said == (
         "run the same command with --resume to begin again: stopped without a checkpoint"
     )
+
+
+def test_in_the_second_training_the_first_model_is_spoken_of(
+    quick: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {**quick, "dev": "auto", "holdout": 0.2, "prefer": "trained"}
+    given |= {"refit": True, "eval_every": 0}
+    steps, calls = RunTrainer.get_train_dataloader, iter(range(9))
+
+    def asked(self: RunTrainer) -> Any:
+        if next(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return steps(self)
+
+    monkeypatch.setattr(RunTrainer, "get_train_dataloader", asked)
+    outcome = fit(**given)
+    assert outcome.result.metrics["dev_best_step"]
+    assert outcome.exit_code == 128 + signal.SIGINT
+    said = stop_message(outcome)
+    assert said.startswith("run the same command with --resume to continue: ")
+    assert f"first training, whose model is saved in {outcome.output / 'model'}" in said
+    settings, waiting = TrainSettings.read(given), "nothing to train"
+    assert "refit" in text.train(settings, resume=True, lines=True).result.details
+    assert waiting not in capsys.readouterr().err
+    text.train(settings, resume=True, lines=True)
+    assert waiting in capsys.readouterr().err
 
 
 def test_a_worker_that_dies_while_a_batch_is_handed_over_has_gone() -> None:

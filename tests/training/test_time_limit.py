@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from isotrope.core.errors import NotUsed
 from isotrope.core.metrics_log import read_log
 from isotrope.training import recipe_facts
 from isotrope.training.auto_recipe import with_recipe
@@ -155,6 +156,39 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     again = train(TrainSettings.read({**config.model_dump(), "output": str(tmp_path / "again")}))
     assert again.result.metrics["steps"] == metrics["steps"]
     assert as_begun(TrainSettings.read({**given, "minutes": 16.0})).epochs == config.epochs
+
+
+@pytest.mark.parametrize("columns", ["texts", "scored pairs"])
+def test_a_run_with_other_losses_than_that_of_pairs_is_resumed(
+    columns: str,
+    given: dict[str, Any],
+    encoder_folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)  # a record: one step at most
+    path = tmp_path / f"{columns}.tsv"
+    header = "text" if columns == "texts" else "sentence1\tsentence2\tscore"
+    rows = [f"a {w} {t} is not the same as a {t}" for t in THINGS for w in WORDS]
+    if columns != "texts":
+        rows = [f"{row}\tfind me {row[-4:]}\t{i % 5}" for i, row in enumerate(rows)]
+    path.write_text("\n".join([header, *rows]) + "\n")
+    settings = TrainSettings.read({**given, "files": [str(path)], "encoder": encoder_folder})
+    outcome = train(settings)
+    config = TrainSettings.read(yaml.safe_load((outcome.output / "config.yaml").read_text()))
+    assert config.epochs == 2.0  # corrected by the first steps
+    assert as_begun(settings) == config
+    for same in (settings, config):
+        (outcome.output / "result.json").unlink()
+        again = train(same, resume=True)
+        assert again.result.details["model"] == outcome.result.details["model"]
+    other = TrainSettings.read({**config.model_dump(exclude_none=True), "output": "none"})
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e-9)
+    assert with_recipe(other, resume=False)[0].model_dump(exclude={"output"}) == (
+        config.model_dump(exclude={"output"})
+    )
+    with pytest.raises(NotUsed):
+        with_recipe(other.model_copy(update={"objective": "barlowtwins"}), resume=False)
 
 
 @pytest.mark.slow

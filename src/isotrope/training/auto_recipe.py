@@ -22,7 +22,12 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.training.early_checks import OBJECTIVE, check_folder, recipe_applies
+from isotrope.training.early_checks import (
+    OBJECTIVE,
+    check_folder,
+    chosen_later,
+    recipe_applies,
+)
 from isotrope.training.progress import warn
 from isotrope.training.recipe_facts import (
     BATCH,
@@ -34,7 +39,7 @@ from isotrope.training.recipe_facts import (
     limit_of,
 )
 from isotrope.training.refit import without_mean
-from isotrope.training.settings import CHOSEN, LIMITED, TrainSettings
+from isotrope.training.settings import LIMITED, OF_SCORES, TrainSettings
 from isotrope.training.text_encoder import encoder_of
 from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
@@ -76,9 +81,8 @@ def with_recipe(
             )
         return settings, None
     check_folder(Path(settings.output), settings, resume=resume)
-    left = [n for n in CHOSEN - given if getattr(settings, n) is not None or settings.minutes]
-    if not left or RunFolder(settings.output).config.is_file():  # a resumed run keeps its own
-        return settings, None
+    if not chosen_later(settings) or RunFolder(settings.output).config.is_file():
+        return settings, None  # a resumed run keeps its own
     encoder = encoder_of(settings)
     say = warn if lines or settings.progress else lambda line: None
     say("choosing settings: reading the data, and measuring the encoder on a part of it")
@@ -188,7 +192,7 @@ def _for_scores(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings)
     """Return the choices for scored pairs; only loss and prompts differ from pairs."""
     query, why = own_prompts(encoder)[0], "the query prompt is put before both texts of a pair"
     return [
-        Choice("loss", "CoSENTLoss", "this loss learns the order of the scores"),
+        Choice("loss", OF_SCORES[0], "this loss learns the order of the scores"),
         *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),
         *(c for c in _for_pairs(facts, encoder, settings) if c.name not in _OF_OBJECTIVES),
     ]

@@ -24,12 +24,15 @@ OBJECTIVE = "ntxent"
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether ``--recipe auto`` is set and can choose settings for this run."""
+    """Return whether ``--recipe auto`` is set and can choose settings, or has chosen them."""
+    given = settings.model_fields_set
+    chosen = all(getattr(settings, name) is None for name in CHOSEN - given)  # as in config.yaml
+    usual = TrainSettings.model_fields["objective"].default
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
-        and ("objective" not in settings.model_fields_set or settings.objective == OBJECTIVE)
-        and settings.loss is None
+        and ("objective" not in given or settings.objective in (OBJECTIVE, *[usual] * chosen))
+        and settings.loss in (None, *OF_SCORES[:chosen])
         and settings.objective_settings.keys() <= {"temperature"}
         and settings.views != "adjacent"
         and settings.streaming is None
@@ -42,7 +45,9 @@ def chosen_later(settings: RunSettings) -> frozenset[str]:
     """Return the names of the settings that ``--recipe auto`` will choose; empty without it."""
     if not isinstance(settings, TrainSettings) or not recipe_applies(settings):
         return frozenset()
-    return CHOSEN - settings.model_fields_set
+    left = CHOSEN - settings.model_fields_set
+    some = settings.minutes or any(getattr(settings, name) is not None for name in left)
+    return left if some else frozenset()
 
 
 def takes_scores(settings: TrainSettings) -> bool:
@@ -72,11 +77,8 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
         update = {name: getattr(before, name) for name in chosen}
     if AUTO in own.values() or "objective" in update:
         given = {key: value for key, value in own.items() if value != AUTO}
-        found = {
-            key: value
-            for key, value in before.objective_settings.items()
-            if key.rpartition(".")[2] == "temperature"
-        }
+        old = before.objective_settings.items()
+        found = {key: value for key, value in old if key.rpartition(".")[2] == "temperature"}
         update["objective_settings"] = {**found, **given}
     return settings.model_copy(update=update)
 

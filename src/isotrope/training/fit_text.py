@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from isotrope.core.distributed import of_first, process_group
 from isotrope.core.errors import InputError
 from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.run_folder import IN_MEMORY
@@ -64,6 +65,7 @@ def fit(
         InputError: The settings, the data, the encoder or the folder cannot be used.
         LostProcess: One of several processes has died.
     """
+    from isotrope.training.run import check_devices
     from isotrope.training.text import train
 
     options: dict[str, Any] = by_name({**settings})
@@ -71,6 +73,7 @@ def fit(
     memory = {name: data for name, data in sources.items() if is_in_memory(data)}
     shown = _files(sources, dict.fromkeys(memory, "-"))
     checked = TrainSettings.read({"files": shown, **options})
+    check_callbacks(callbacks, checked.devices)
     if not memory:
         return train(checked, resume=resume, callbacks=callbacks)
     checked.check_used(memory=True, mixed=len(memory) < len(sources))
@@ -78,7 +81,7 @@ def fit(
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
     written = {**options, "files": _files(sources, stored), "columns": []}
     tables = {stored[name]: memory[name] for name in stored}
-    with _written(tables, checked, output):
+    with process_group(check_devices(checked)), _written(tables, checked, output):
         return train(TrainSettings.read(written), resume=resume, callbacks=callbacks)
 
 
@@ -116,11 +119,22 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     name, values = registry.as_settings(objective)
     home = type(objective).__module__.partition(".")[0]
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
-        raise InputError(
-            f"write the class {type(objective).__name__} to a file and pass plugin=FILE: the "
-            f"processes that devices={options['devices']} starts cannot import the class otherwise"
-        )
+        raise _only_here(type(objective), "pass plugin=FILE", options["devices"])
     return {**options, "objective": name, "objective_settings": values}
+
+
+def check_callbacks(callbacks: "Sequence[TrainerCallback]", devices: int) -> None:
+    """Refuse callbacks whose class the processes of ``devices`` cannot import."""
+    for kind in (each if isinstance(each, type) else type(each) for each in callbacks):
+        if devices > 1 and (kind.__module__ == "__main__" or "<locals>" in kind.__qualname__):
+            raise _only_here(kind, "import it", devices)
+
+
+def _only_here(kind: type, how: str, devices: object) -> InputError:
+    return InputError(
+        f"write the class {kind.__name__} to a file and {how}: the processes that "
+        f"devices={devices} starts cannot import the class otherwise"
+    )
 
 
 def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,13 +154,17 @@ def _written(files: Mapping[Path, object], settings: TrainSettings, output: Path
     how: dict[str, Any] = {"groups": settings.groups, "scored": takes_scores(settings)}
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
-    try:
+
+    def write() -> None:
         with exclusive_lock(output, f"training in {output}"):
             for file, data in files.items():
                 if (reading := write_records(data, settings.columns, file, **how)) is not None:
                     wrote.append(file)
                     if reading.not_read:
                         print(reading, file=sys.stderr)
+
+    try:
+        of_first(write)
         yield
     except BaseException:
         if wrote and is_effectively_empty(output):

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from isotrope.core.distributed import launched_processes
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.run_folder import RunFolder
@@ -75,10 +73,9 @@ def refitted(
     if encoder.fingerprint() == result.details["model"]["fingerprint"]:  # the mean is not saved yet
         other = SentenceEncoder.load(RunFolder(folder.refit).model, device=settings.device)
         theirs = other.state_dict()
-        with torch.no_grad():
-            for name, value in encoder.state_dict().items():
-                if value.is_floating_point():
-                    value.lerp_(theirs[name], 0.5)
+        ours = encoder.state_dict()  # a tensor that layers share has several names
+        means = {k: x.lerp(theirs[k], 0.5) for k, x in ours.items() if x.is_floating_point()}
+        encoder.load_state_dict({**ours, **means})
         records, seed = second.result.details["data"]["records"], (settings.seed + 1) % 2**32
         note = (
             "The weights of this model are the mean of two trainings. The scores are from the "

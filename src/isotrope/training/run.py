@@ -145,12 +145,16 @@ def empty_result(output: Path) -> Result:
 
 def stop_message(outcome: Outcome) -> str:
     """Return the message of the command line about a stopped run."""
-    if not exists(RunFolder(outcome.output).checkpoints):
+    folder = RunFolder(outcome.output)
+    if folder.result.is_file():
+        done = f"stopped after the first training, whose model is saved in {folder.model}"
+        return f"run the same command with --resume to continue: {done}"
+    if not exists(folder.checkpoints):
         return "run the same command with --resume to begin again: stopped without a checkpoint"
     steps = outcome.result.metrics["steps"]
     return (
         f"stopped{f' at step {steps}' if steps else ''}; run the same command with --resume to "
-        f"continue from the checkpoint in {outcome.output}/checkpoints"
+        f"continue from the checkpoint in {folder.checkpoints}"
     )
 
 
@@ -209,7 +213,7 @@ def _launch(
     settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
 ) -> Outcome:
     """Train in processes started here."""
-    with _taken(output, settings, resume=resume, role="starter") as finished:
+    with _taken(output, settings, resume=resume, role="starter", lines=lines) as finished:
         if finished is not None:
             return finished
         code, result = launch(settings.devices, _rank, (settings, work, resume, lines))
@@ -229,13 +233,13 @@ def _here(
     """Train in this process. It may be one of several; only the first checks and writes."""
     role: Role = "started" if launched() else "only"
     first = rank() == 0
-    taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
+    taken = (
+        _taken(output, settings, resume=resume, role=role, lines=lines) if first else nullcontext()
+    )
     # handles SIGTERM before the first step and after the last; ``Between`` handles it otherwise
     with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
             with taken as finished:
-                if finished is not None and lines:
-                    warn(f"nothing to train: the run in {output} is finished")
                 if all_reduce_max(finished is not None):
                     return finished or Outcome(empty_result(output), output, first=False)
                 return work(settings, lines)
@@ -262,22 +266,23 @@ def _random_states_kept() -> Iterator[None]:
 
 @contextmanager
 def _taken(
-    output: Path, settings: RunSettings, *, resume: bool, role: Role
+    output: Path, settings: RunSettings, *, resume: bool, role: Role, lines: bool
 ) -> Iterator[Outcome | None]:
     """Lock the run folder; yield the outcome of a finished run, or None."""
     # before the lock, which changes the folder
-    if not (output / LOCK).exists():
-        finished = check_folder(output, settings, resume=resume)
-        if finished is not None:
-            with suppress(OSError):  # the folder can be read only
-                remove_intermediates(output)
-            yield Outcome(finished, output)
+    unlocked = not (output / LOCK).exists()
+    finished = check_folder(output, settings, resume=resume) if unlocked else None
+    lock = exclusive_lock(output, f"training in {output}", role=role)
+    with lock if finished is None else nullcontext():
+        finished = finished or check_folder(output, settings, resume=resume)
+        if finished is None:
+            yield None
             return
-    with exclusive_lock(output, f"training in {output}", role=role):
-        finished = check_folder(output, settings, resume=resume)
-        if finished is not None:
+        with suppress(OSError):  # the folder can be read only
             remove_intermediates(output)
-        yield None if finished is None else Outcome(finished, output)
+        if lines and ("refit" in finished.details or not RunFolder(output).refit.is_dir()):
+            warn(f"nothing to train: the run in {output} is finished")
+        yield Outcome(finished, output)
 
 
 def check_devices(settings: RunSettings) -> str:

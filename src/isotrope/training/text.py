@@ -101,7 +101,7 @@ def train(
 ) -> Outcome:
     """Train with the given settings and write the run folder; see :mod:`isotrope.training.run`."""
     check_not_taken(Path(settings.output))
-    settings = as_begun(settings) if resume else settings
+    given, settings = settings, as_begun(settings) if resume else settings
     with process_group(check_devices(settings)):  # before the data is read
         settings, limit = of_first(lambda: with_recipe(settings, resume=resume, lines=lines))
         settings.check_used(warn)
@@ -109,7 +109,7 @@ def train(
         work = functools.partial(_train, callbacks=callbacks, limit=limit)
         outcome = run(settings, work, resume=resume, lines=lines)
     again = functools.partial(run, work=_train, resume=True, lines=lines)
-    return refitted(as_begun(settings), outcome, again, None if limit is None else limit.began)
+    return refitted(as_begun(given), outcome, again, None if limit is None else limit.began)
 
 
 def _train(

@@ -12,6 +12,7 @@ it gets the embeddings as the saved model returns them, after the ``Normalize`` 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.observe import loss_column, measure
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
-from isotrope.training.optimisers import learning_rate_at
+from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.recipe import Plan
 from isotrope.training.settings import OF_SCORES, TrainSettings
 
@@ -180,7 +181,8 @@ class TextModule(nn.Module):
         return learning_rate_at(self.plan, step)
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Do nothing: the schedule sets the rates."""
+        """Set the learning rate of the step."""
+        set_rates(optimizer, self.plan, step)
 
     def after_backward(self) -> None:
         """Do nothing: the gradients are used as they are."""
@@ -207,23 +209,10 @@ class TextModule(nn.Module):
                     parameter.copy_(value)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the optimiser AdamW; the trainer's schedule changes the learning rate."""
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
-        decay = self.plan.weight_decay
-        # no weight decay for vectors: biases, and the scales and shifts of norms
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in parameters if p.ndim > 1 or not decay]}
-        ]
-        if decay:
-            vectors = [p for p in parameters if p.ndim < 2]
-            groups.append({"params": vectors, "weight_decay": 0.0})
-        return torch.optim.AdamW(
-            groups,
-            lr=self.learning_rate,
-            weight_decay=decay,
-            # a fused step divides float16 gradients by their scale, but only after clipping
-            fused=not self.scaled,
-        )
+        """Return the optimiser AdamW; ``before_update`` sets the learning rate of a step."""
+        # a fused step divides float16 gradients by their scale, but only after clipping
+        plan = replace(self.plan, decay_all=not self.plan.weight_decay)  # biases, norms: no decay
+        return build_optimizer(self.model, plan, fused=not self.scaled)
 
 
 def check_loss(settings: TrainSettings) -> None:

@@ -29,6 +29,11 @@ from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_we
 from isotrope.training.optimisers import step_seed
 from isotrope.training.text_module import TextModule
 
+if not hasattr(Trainer, "_get_grad_norm"):  # an older trainer would never call ours
+    raise InputError(
+        "run pip install 'transformers>=5.3': in older versions, gradients cannot be checked"
+    )
+
 
 class RunTrainer(Trainer):
     """A trainer for the steps of a run; call :meth:`attach` before ``train``."""

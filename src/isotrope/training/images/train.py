@@ -42,7 +42,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
 from isotrope.training.card import image_card
-from isotrope.training.fit_text import by_name
+from isotrope.training.fit_text import by_name, check_callbacks
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of
 from isotrope.training.launch import cores
@@ -99,6 +99,7 @@ def fit_images(
     name = encoder if own_encoder is None else own_encoder.name
     checked = ImageSettings.read({"data": data, "encoder": name, **by_name(settings)})
     checked.check_used(own=own_encoder is not None)
+    check_callbacks(callbacks, checked.devices)
     work = functools.partial(_train, own_encoder=own_encoder, callbacks=callbacks)
     return run(checked, work, resume=resume)
 
