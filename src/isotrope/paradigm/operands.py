@@ -1,6 +1,7 @@
 """Turns an operation that compares embeddings into a table of pairs and their gradients."""
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -10,16 +11,46 @@ from isotrope.core.rounding import exact
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node, Similarity
 
-_MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
+MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # most rows of a table in which each row has candidates of its own
 _SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 
-def tables(given: Similarity) -> list[Compared]:
-    """Return the pairs that an operation compared: one table, or two if a loss has two directions.
+@dataclass(frozen=True)
+class _Side:
+    """One direction of an operation: anchors, candidates (n x k x d if each anchor has its own)."""
 
-    The list is empty if the backward pass did not reach the operation.
+    anchors: Tensor
+    candidates: Tensor
+    scores: Tensor | None
+    gradient: Tensor
+    given: Similarity
+    lengths: Tensor | None
+    roots: tuple[frozenset[Node], frozenset[Node]]
+
+    @property
+    def most(self) -> int:
+        """The largest number of rows of a table."""
+        own = self.candidates.ndim == 3
+        return _MOST_OWN if own else max(16, MOST_ENTRIES // max(1, len(self.candidates)))
+
+
+def tables(operations: Iterable[Similarity]) -> list[Compared]:
+    """Return the pairs that a loss compared: a table for each direction of each operation.
+
+    The rows of large tables are sampled evenly. Tables with equally many rows keep the same rows,
+    because they may share a softmax.
     """
+    sides = [side for given in operations for side in _sides(given)]
+    most = dict[int, int]()
+    for side in sides:
+        rows = len(side.anchors)
+        most[rows] = min(side.most, most.get(rows, rows))
+    return [_table(side, most[len(side.anchors)]) for side in sides]
+
+
+def _sides(given: Similarity) -> list[_Side]:
+    """Return one side, or two if a loss has two directions; none without a gradient."""
     if given.gradient is None or given.a is None or given.b is None:
         return []
     operation = given.operation
@@ -43,7 +74,7 @@ def tables(given: Similarity) -> list[Compared]:
         turned = _turned(part) if given.turned is None else given.turned
         turned &= candidates.ndim == 2
         made.append(
-            _table(
+            _Side(
                 *((candidates, anchors) if turned else (anchors, candidates)),
                 None if scores is None else scores.T if turned else scores,
                 part.T if turned else part,
@@ -171,19 +202,12 @@ def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | No
     return _rowwise(x, y, gradient.reshape(n, k), -scores)
 
 
-def _table(
-    anchors: Tensor,
-    candidates: Tensor,
-    scores: Tensor | None,
-    gradient: Tensor,
-    given: Similarity,
-    lengths: Tensor | None,
-    roots: tuple[frozenset[Node], frozenset[Node]],
-) -> Compared:
-    """Return a table of at most 2^20 entries; rows are sampled evenly from larger ones."""
+def _table(side: _Side, most: int) -> Compared:
+    """Return the table of at most ``most`` rows, sampled evenly."""
+    anchors, candidates, scores = side.anchors, side.candidates, side.scores
+    gradient, given, lengths = side.gradient, side.given, side.lengths
     rows, own = len(anchors), candidates.ndim == 3
     distance, squared = given.kind == "distance", given.squared
-    most = _MOST_OWN if own else max(16, _MOST_ENTRIES // max(1, len(candidates)))
     if rows > most:
         some = torch.linspace(0, rows - 1, most, device=anchors.device).long()
         anchors, gradient = anchors[some], gradient[some]
@@ -227,7 +251,7 @@ def _table(
     rounded = given.gradient is not None and given.gradient.dtype.itemsize < 4
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
-        *(None not in given.edges, distance, lengths, roots),
+        *(None not in given.edges, distance, lengths, side.roots),
         *(rounded, scale, given.beside, _summed(given)),
         soft=given.soft,
     )

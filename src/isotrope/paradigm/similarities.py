@@ -201,7 +201,7 @@ class GraphReading:
             softmax_targets.without_smoothing(seen)
             seen.alpha /= self._times
             seen.complete()
-            self.compared += tables(seen)
+        self.compared = tables(self._similarities)
         sizes = [len(views.anchors) for _, views in self.known] + [t.rows for t in self.compared]
         self.rows = max([*sizes, *(seen.picked for seen in self._similarities)], default=0)
 
