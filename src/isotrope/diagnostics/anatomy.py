@@ -28,6 +28,7 @@ from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import temperature
 from isotrope.diagnostics.seen import measure_compared, separated
+from isotrope.measures.effective_rank import largest_rank
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import first_rows, hardest_share
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
@@ -231,6 +232,8 @@ class Anatomy:
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for t in tables)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
+        limits = self.settings.setdefault("rank-limits", {})
+        limits[str(self.place)] = numbers.pop("rank_limit", None)
         # if there are other terms, the pairs alone do not describe the training
         kept = _LIE if left > _LEFT_OUT else numbers.keys()
         row.update({name: value for name, value in numbers.items() if name in kept})
@@ -293,7 +296,8 @@ class Anatomy:
                 share = hardest_share(objective.components(pairs), pairs, least=0.0)
                 numbers["hardest_share"] = share
         radial = 0.0 if objective.space == "sphere" else None
-        return {**numbers, "temperature": tau, "radial": radial}
+        limit = float(largest_rank(views.anchors))
+        return {**numbers, "temperature": tau, "radial": radial, "rank_limit": limit}
 
     def _row(self, step: int, *, new: bool = False) -> Row:
         """Return the row of a step; add it if it is missing, or if ``new`` and of another loss."""
@@ -365,6 +369,7 @@ class Anatomy:
         self.settings |= {name: value for name, value in stated.items() if value is not None}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
         settings.pop("series", None)
+        settings["rank-limit"] = settings.pop("rank-limits", {}).get(str(self.place))
         rows, notes = [row for row in self.measured if self._is(row)], list[str]()
         if (sets := settings.pop("mixed", 1)) > 1:
             notes += [
