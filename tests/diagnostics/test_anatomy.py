@@ -457,6 +457,16 @@ def test_a_large_batch_of_few_dimensions_is_no_collapse(
     assert rank_limit(case) == limit
 
 
+def test_token_ids_show_that_the_inputs_are_texts() -> None:
+    table = nn.EmbeddingBag(40, 16)
+    ids = torch.randint(40, (2, 12, 5), generator=torch.Generator().manual_seed(0))
+    for texts in (True, False):
+        doctor = Doctor(every=1)
+        observed(doctor, users_loss(*map(table, ids)) if texts else users_loss(*batch()))
+        assert doctor.anatomy.case().kind == ("text" if texts else "")
+        assert doctor.anatomy.case(kind="images").kind == "images"
+
+
 @pytest.mark.parametrize("numbered", [False, True])
 def test_each_loss_of_a_loop_is_measured_and_judged_by_itself(
     tmp_path: Path, numbered: bool

@@ -195,7 +195,7 @@ class Anatomy:
             reading.end()
             if reading.error is not None:
                 raise reading.error
-        some = [r for r in every if r.compared or r.known]
+        some = [r for r in every if r.paired]
         losses = [r.loss for r in every]
         self._watch(every)
         rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
@@ -225,7 +225,9 @@ class Anatomy:
                 self.objective = objective  # the newest, because its temperature may change
             compared: list[Compared] = []
         else:
-            compared = joined(tables)
+            # a gradient cache shows the pairs of its first readings only
+            of = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
+            compared = [replace(t, rows=round(of * t.rows)) for t in joined(tables)]
             numbers = self._compared(compared, factor)
             numbers |= separated(tables) if self.kind == "pairs" else {}
             self.settings["encoders"] = max(r.encoders for r in some)
