@@ -28,7 +28,6 @@ from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import temperature
 from isotrope.diagnostics.seen import measure_compared, separated
-from isotrope.measures.effective_rank import largest_rank
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import first_rows, hardest_share
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
@@ -298,7 +297,7 @@ class Anatomy:
                 share = hardest_share(objective.components(pairs), pairs, least=0.0)
                 numbers["hardest_share"] = share
         radial = 0.0 if objective.space == "sphere" else None
-        limit = float(largest_rank(views.anchors))
+        limit = min(len(views.anchors) - 1, views.anchors.shape[1])
         return {**numbers, "temperature": tau, "radial": radial, "rank_limit": limit}
 
     def _row(self, step: int, *, new: bool = False) -> Row:

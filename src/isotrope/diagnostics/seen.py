@@ -18,7 +18,6 @@ from isotrope.diagnostics.observe import (
     places_of_false_negatives,
 )
 from isotrope.kernels.eager import EagerPairs
-from isotrope.measures.effective_rank import largest_rank
 from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import hardest_share, summary
 from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stacked
@@ -389,7 +388,7 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
     anchors = torch.cat([t.anchors for t in first])
-    numbers = measure_unpaired(anchors) | {"rank_limit": float(largest_rank(anchors))}
+    numbers = measure_unpaired(anchors) | {"rank_limit": min(len(anchors) - 1, anchors.shape[1])}
     known = [t.lengths for t in first if t.lengths is not None]
     if known:
         numbers["norm"] = float(torch.cat(known).mean())

@@ -34,8 +34,3 @@ def effective_rank(embeddings: Tensor) -> float:
     sigma = torch.where(eigenvalues > noise, eigenvalues, 0.0).clamp_min(0).sqrt()
     p = sigma / sigma.sum()
     return float(torch.special.entr(p).sum().exp()) if sigma.any() else 0.0
-
-
-def largest_rank(embeddings: Tensor) -> int:
-    """Return the largest effective rank of embeddings of this shape, min(n - 1, d)."""
-    return min(len(embeddings) - 1, embeddings.shape[1])

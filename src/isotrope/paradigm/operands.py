@@ -1,7 +1,7 @@
 """Turns an operation that compares embeddings into a table of pairs and their gradients."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -13,26 +13,10 @@ from isotrope.paradigm.graph import Node, Similarity
 
 MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # most rows of a table in which each row has candidates of its own
+Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
+_Roots = tuple[frozenset[Node], frozenset[Node]]
+_Side = tuple[Tensor, Tensor, Tensor | None, Tensor, Similarity, Tensor | None, _Roots]
 _SAME = 1e-5  # largest 1 - cosine of a row with itself
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One direction of an operation: anchors, candidates (n x k x d if each anchor has its own)."""
-
-    anchors: Tensor
-    candidates: Tensor
-    scores: Tensor | None
-    gradient: Tensor
-    given: Similarity
-    lengths: Tensor | None
-    roots: tuple[frozenset[Node], frozenset[Node]]
-
-    @property
-    def most(self) -> int:
-        """The largest number of rows of a table."""
-        own = self.candidates.ndim == 3
-        return _MOST_OWN if own else max(16, MOST_ENTRIES // max(1, len(self.candidates)))
 
 
 def tables(operations: Iterable[Similarity]) -> list[Compared]:
@@ -41,16 +25,16 @@ def tables(operations: Iterable[Similarity]) -> list[Compared]:
     The rows of large tables are sampled evenly. Tables with equally many rows keep the same rows,
     because they may share a softmax.
     """
-    sides = [side for given in operations for side in _sides(given)]
-    most = dict[int, int]()
-    for side in sides:
-        rows = len(side.anchors)
-        most[rows] = min(side.most, most.get(rows, rows))
-    return [_table(side, most[len(side.anchors)]) for side in sides]
+    sides, most = [side for given in operations for side in _sides(given)], dict[int, int]()
+    for anchors, candidates, *_ in sides:
+        own, rows = candidates.ndim == 3, len(anchors)
+        limit = _MOST_OWN if own else max(16, MOST_ENTRIES // max(1, len(candidates)))
+        most[rows] = min(limit, most.get(rows, rows))
+    return [_table(*side, most=most[len(side[0])]) for side in sides]
 
 
 def _sides(given: Similarity) -> list[_Side]:
-    """Return one side, or two if a loss has two directions; none without a gradient."""
+    """Return the arguments of a table, or of two if a loss has two directions."""
     if given.gradient is None or given.a is None or given.b is None:
         return []
     operation = given.operation
@@ -74,7 +58,7 @@ def _sides(given: Similarity) -> list[_Side]:
         turned = _turned(part) if given.turned is None else given.turned
         turned &= candidates.ndim == 2
         made.append(
-            _Side(
+            (
                 *((candidates, anchors) if turned else (anchors, candidates)),
                 None if scores is None else scores.T if turned else scores,
                 part.T if turned else part,
@@ -107,9 +91,6 @@ def _turned(gradient: Tensor) -> bool:
     """Whether the anchors are the columns: pull and push are equal in columns, not in rows."""
     rows, columns = imbalance(gradient, 1), imbalance(gradient, 0)
     return columns <= BALANCED and columns < 0.5 * rows
-
-
-Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
 
 
 def _normal(
@@ -202,10 +183,18 @@ def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | No
     return _rowwise(x, y, gradient.reshape(n, k), -scores)
 
 
-def _table(side: _Side, most: int) -> Compared:
-    """Return the table of at most ``most`` rows, sampled evenly."""
-    anchors, candidates, scores = side.anchors, side.candidates, side.scores
-    gradient, given, lengths = side.gradient, side.given, side.lengths
+def _table(
+    anchors: Tensor,
+    candidates: Tensor,
+    scores: Tensor | None,
+    gradient: Tensor,
+    given: Similarity,
+    lengths: Tensor | None,
+    roots: _Roots,
+    *,
+    most: int,
+) -> Compared:
+    """Return a table of at most ``most`` rows, sampled evenly."""
     rows, own = len(anchors), candidates.ndim == 3
     distance, squared = given.kind == "distance", given.squared
     if rows > most:
@@ -251,7 +240,7 @@ def _table(side: _Side, most: int) -> Compared:
     rounded = given.gradient is not None and given.gradient.dtype.itemsize < 4
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
-        *(None not in given.edges, distance, lengths, side.roots),
+        *(None not in given.edges, distance, lengths, roots),
         *(rounded, scale, given.beside, _summed(given)),
         soft=given.soft,
     )
