@@ -74,10 +74,20 @@ def main() -> None:
         empty = "train.jsonl" if tested.all() else "test.jsonl"
         parser.error(f"choose another --share or --rows: {empty} would be empty")
     options.output.mkdir(parents=True, exist_ok=True)
+    asked = {near_identical(text) for i in np.flatnonzero(tested) for text in records[i].texts[:2]}
+    negatives, left_out = max(len(record.texts) for record in records) > 2, 0
     for file, part in ((train, ~tested), (test, tested)):
-        lines = [record_line(records[i].texts, {}) for i in np.flatnonzero(part)]
+        lines = []
+        for texts in (records[i].texts for i in np.flatnonzero(part)):
+            kept = list(texts[2:])
+            if file == train:
+                kept = [text for text in kept if near_identical(text) not in asked]
+            left_out += len(texts) - 2 - len(kept)
+            lines.append(record_line(texts[:2], {"negative": kept} if negatives else {}))
         file.write_text("".join(lines), encoding="utf-8")
     print(f"{(~tested).sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
+    if left_out:
+        print(f"left out of train.jsonl: {left_out} hard negatives that are texts of the test")
 
 
 if __name__ == "__main__":

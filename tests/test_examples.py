@@ -107,3 +107,22 @@ def test_a_split_that_is_none_is_refused(tmp_path, monkeypatch, capsys, argument
     assert stop.value.code == 2
     assert why in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_no_test_text_is_a_hard_negative_of_the_training(tmp_path, monkeypatch, capsys) -> None:
+    rows = [
+        {"query": f"question {i}", "pos": f"answer {i}", "neg": [f"Answer {(i + 1) % 100}!", "no"]}
+        for i in range(100)
+    ]
+    (tmp_path / "mined.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["split.py", "mined.jsonl"])
+    assert "left out of train.jsonl: " in run("split.py", capsys)
+    train, test = (
+        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("train.jsonl", "test.jsonl")
+    )
+    asked = {f"Answer {row['positive'].split()[1]}!" for row in test}
+    assert not asked & {text for row in train for text in row["negative"]}
+    assert all(len(row["negative"]) == 2 for row in test)
+    assert all("no" in row["negative"] for row in train)

@@ -80,6 +80,18 @@ def test_rows_of_other_metrics_have_a_file_of_their_own(
     assert steps == {"protocols_results.csv": ["0", "2"], "protocols_results-2.csv": ["1", "3"]}
 
 
+@pytest.mark.parametrize("name", ["dev", "dev/sts"])
+def test_any_name_is_a_prefix_and_part_of_a_file_name(
+    pairs: Path, tmp_path: Path, name: str
+) -> None:
+    evaluator = ProtocolEvaluator(sts=pairs.rename(tmp_path / "dev_a.tsv"), name=name)
+    metrics = evaluator(scratch(), str(tmp_path / "eval"))
+    assert evaluator.primary_metric == f"{name}_dev_a.tsv"
+    assert evaluator.primary_metric in metrics
+    (file,) = (tmp_path / "eval").iterdir()
+    assert file.name == f"protocols_{name.replace('/', '-')}_results.csv"
+
+
 def test_what_cannot_be_scored_is_said(pairs: Path) -> None:
     model = scratch()
     with pytest.raises(InputError, match="give data to evaluate on"):

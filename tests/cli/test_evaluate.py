@@ -90,19 +90,25 @@ def test_some_of_it(run, models, files, tmp_path, cache) -> None:
 
 def test_models_side_by_side(run, models, files, tmp_path) -> None:
     asked = ["--sts", files["own"], "--retrieval", files["pairs"], "--csv", tmp_path / "table.csv"]
-    found = run("evaluate", "--compare", models[0], models[1], models[0], *asked)
+    ranks = tmp_path / "ranks.csv"
+    found = run("evaluate", "--compare", *models[:2], models[0], *asked, "--queries", ranks)
     assert found.code == 0, found.err
+    again = f"{models[0]} (2)"  # a model that is named twice has two names
+    header = ranks.read_text().splitlines()[0].split(",")
+    assert [f"rank: {name}" in header for name in (*models[:2], again)] == [True] * 3
     first, second = found.out.split("\n\ndifferences from ")
     second, ranked, same = second.split(f"\n\n{models[0].parent}/")
     assert re.match(r"m1 ranks the answers of \d+ queries higher than .*m0, and of \d+ low", ranked)
-    assert re.match("m0 ranks the answers of 0 queries higher than .*m0, and of 0 lower", same)
+    assert re.match(
+        r"m0 \(2\) ranks the answers of 0 queries higher than .*m0, and of 0 lower", same
+    )
     lines = [line.split() for line in first.splitlines()]
     assert lines[0][:2] == ["model", "own.tsv"]
     assert lines[1] == ["Spearman"]  # of the file; the others' names are their metrics
     assert [line[0] for line in lines[3:6]] == [str(models[i]) for i in (0, 1, 0)]
     assert any(cell.endswith("*") for cell in lines[3] + lines[4])
-    assert first.splitlines()[-1] == f"the same weights: {models[0]}, {models[0]}"
-    assert f"scores of {models[0]}, 0 are higher than those of {models[0]}, 0 are lower" in second
+    assert first.splitlines()[-1] == f"the same weights: {models[0]}, {again}"
+    assert f"scores of {again}, 0 are higher than those of {models[0]}, 0 are lower" in second
     assert "own.tsv Spearman" in second
     assert second.startswith(f"{models[0]}\nmodel ")
     verdicts = [line.split()[-1] for line in second.splitlines()[3:] if str(models[1]) in line]

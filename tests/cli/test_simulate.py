@@ -143,8 +143,8 @@ def test_a_plugin_is_simulated_like_any_other(run, tmp_path: Path) -> None:
 def test_a_formula_alone_is_no_landscape(run, plugin, kind: str, tmp_path: Path) -> None:
     found = run("simulate", kind, *plugin, "--output", tmp_path / "out")
     assert found.code == 2
-    assert found.err.startswith("isotrope: error: write the components of Hinge")
-    assert "isotrope.decompose(Hinge(), anchors, positives)" in found.err
+    assert found.err.startswith("isotrope: error: Hinge has no gradient components")
+    assert "isotrope.decompose(objective, anchors, positives)" in found.err
     assert not (tmp_path / "out").exists()
 
 

@@ -3,6 +3,7 @@
 import csv
 import errno
 import gzip
+import io
 import json
 import os
 import re
@@ -12,8 +13,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ import yaml
 
 import isotrope
 from isotrope.cli import check
+from isotrope.cli.search import _lines as lines_of
 from isotrope.core import run_folder
 from isotrope.core.errors import InputError
 from isotrope.core.legible import LegibleStream, csv_text, legible
@@ -92,6 +96,19 @@ def test_foreign_text_is_legible() -> None:
     lines = table(["name", "n"], [[EVIL, "1"], ["b", "2"]]).splitlines()
     assert len(lines) == 4
     assert all(map(no_trick, lines))
+
+
+def test_progress_that_nobody_reads_any_more_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as closed:
+        for needed in (True, False):
+            stream = LegibleStream(closed, needed=needed)
+            with pytest.raises(BrokenPipeError) if needed else nullcontext():
+                stream.write("step 1 of 2\n")
+                stream.flush()
+        with suppress(BrokenPipeError):  # closing writes the rest
+            closed.close()
 
 
 def test_all_that_the_command_line_prints_is_legible(capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,6 +271,10 @@ def test_pictures_that_only_a_strangers_run_names_are_not_opened(
     assert "images, two crops of each" in run("diagnose", folder, "--data", data).out
 
 
+def _full(**_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "isotrope" / "key"
 
@@ -266,6 +287,9 @@ def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (first, len(first), file.stat().st_mode & 0o777) == (file.read_bytes(), 32, 0o600)
     assert key() == first
     assert [*file.parent.iterdir()] == [file]
+    with monkeypatch.context() as full:
+        full.setattr(tempfile, "NamedTemporaryFile", _full)
+        assert key() == first, "a full or read-only disk keeps no one from reading the key"
     for spoilt in (lambda: file.chmod(0o644), lambda: file.write_bytes(b"")):
         spoilt()
         assert key() not in (first, b"")
@@ -436,3 +460,16 @@ def test_ctrl_c_at_once_is_one_line(moment: float) -> None:
     _, err = process.communicate()
     assert "Traceback" not in err
     assert process.returncode in (0, 130, 2)
+
+
+def test_queries_on_standard_input_are_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    for raw, queries in (
+        (b"\xef\xbb\xbfRiver\r\n\n \xc3\xa9t\xc3\xa9 \n", ["River", "été"]),
+        (b"\xe9", None),
+    ):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw), "ascii"))
+        if queries is None:
+            with pytest.raises(InputError, match="convert the queries to UTF-8"):
+                lines_of(Path("-"))
+        else:
+            assert lines_of(Path("-")) == queries

@@ -112,6 +112,8 @@ def test_a_dry_run_says_what_would_be_trained(run, monkeypatch: pytest.MonkeyPat
     ]
     assert made == []
     assert not Path("out").exists()
+    found = run(*command, "--vary", "learning-rate=1e-5,1e-4", "--json")
+    assert "not used in this run: --json (`--dry-run` prints no JSON)".replace("`", "") in found.err
 
 
 def test_ranges_are_drawn_from_unless_it_is_said_otherwise(
@@ -287,6 +289,8 @@ def test_without_a_package_nothing_is_written(
             "--vary holdout changes the data of --metric knn_final",
         ),
         (["train-images", "nowhere", "--vary", "cut=1,3", "--output", "o"], "nowhere"),
+        (["train-images", "--vary", "cut=1,3", "--output", "o"], "error: DATA is missing"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--show", "--metric", "devbest"], "devbest"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, arguments: list[str], said: str) -> None:

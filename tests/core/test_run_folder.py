@@ -31,6 +31,9 @@ def test_whose_folder_it_is(tmp_path: Path) -> None:
     watched = run.recording()
     assert watched is not None
     assert watched.path == inner.path, "the Doctor wrote into its own folder of a trainer's output"
+    run.metrics.unlink()
     run.config.touch()
+    assert run.recording() is not None, "settings of another program, such as Hydra"
+    run.metrics.touch()
     assert run.is_run
     assert run.recording() is None, "isotrope trained here"

@@ -258,6 +258,12 @@ def test_a_quadratic_with_a_parameter_that_does_not_matter() -> None:
     assert not (flat @ torch.ones(3)).any()
 
 
+def test_a_hessian_in_inference_mode() -> None:
+    p = torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        assert (Hessian([lambda: p.square().sum()], [p]) @ torch.ones(2)).tolist() == [2, 2]
+
+
 def test_what_is_no_hessian() -> None:
     p = torch.ones(2, requires_grad=True)
     with pytest.raises(InputError, match="and 0 parameters"):

@@ -374,6 +374,71 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
     assert finding.detail.endswith((".", "?"))
 
 
+SHARP: dict[str, Any] = {"start": {"hardest_share": 0.98, "dead": 0.6}, "scores": (80.0, 80.5)}
+NEVER: dict[str, Any] = {"dissipation": 1.0}
+DONE_EARLY: dict[str, Any] = {"dead": 1.0, "dissipation": 0.0, "scores": (80.0, 80.3)}
+
+
+@pytest.mark.parametrize(
+    ("objective", "parameters", "given", "verdict", "change"),
+    [
+        ("met", {"margin": 2, "symmetric": True}, NEVER, "never-dissipating", "margin 0.45"),
+        ("met", {"margin": 2, "ratio": 1.5}, NEVER, "never-dissipating", "margin 0.45"),
+        (
+            *("mpt", {"dissipation": "margin:2", "symmetric": True}, NEVER, "never-dissipating"),
+            "dissipation margin:0.3:dot",
+        ),
+        (
+            *("barlowtwins", {"weight": "softmax:0.001"}, SHARP, "temperature-too-low"),
+            "weight softmax:0.05:cross:row",
+        ),
+        ("infonce", {"temperature": 0.001}, SHARP, "temperature-too-low", "temperature 0.05"),
+        (
+            *("infonce", {"weight": "softmax:3:both:batch"}, {"hardest_share": 0.02}),
+            *("negatives-not-hard", "weight softmax:0.05:both:batch"),
+        ),
+        (
+            *("infonce", {"dissipation": "margin:0.2:angle"}, DONE_EARLY, "dissipated-early"),
+            "dissipation margin:0.3:angle",
+        ),
+        (
+            *("infonce", {"ratio": 1.5, "symmetric": True}, DONE_EARLY, "dissipated-early"),
+            "temperature 0.1",
+        ),
+    ],
+)
+def test_a_proposed_flag_sets_the_component_that_decides(
+    objective: str, parameters: dict[str, Any], given: dict[str, Any], verdict: str, change: str
+) -> None:
+    found = diagnose(case(objective=objective, parameters=parameters, **given))
+    assert first(found) == (verdict, f"--objective.{change}")
+    name, value = change.split()
+    changed = {**parameters, name: value}
+    assert registry.build(objective, changed) != registry.build(objective, parameters)
+
+
+def test_weights_that_are_no_softmax_have_no_temperature() -> None:
+    found = diagnose(case(parameters={"weight": "hardest"}, hardest_share=0.02))
+    assert "negatives-not-hard" not in found.verdict
+
+
+@pytest.mark.parametrize(("kind", "usual"), [("text", "0.05"), ("images", "0.1")])
+def test_the_usual_temperature_depends_on_the_inputs(kind: Any, usual: str) -> None:
+    high = case(kind=kind, parameters={"temperature": 3.0}, hardest_share=0.02)
+    low = case(kind=kind, parameters={"temperature": 0.001}, **SHARP)
+    for run in (high, low):
+        assert first(diagnose(run))[1] == f"--objective.temperature {usual}"
+        in_a_loop = replace(run, settings={**run.settings, "trainer": "a loop"})
+        assert f"temperature of {usual} (now" in first(diagnose(in_a_loop))[1]
+
+
+def test_the_usual_margin_in_the_words_of_a_trainer() -> None:
+    settings = {"trainer": "a loop"}
+    for extra in ({}, {"symmetric": True}, {"ratio": 1.5}):
+        run = case(objective="met", parameters={"margin": 2, **extra}, settings=settings, **NEVER)
+        assert first(diagnose(run)) == ("never-dissipating", "a margin of 0.45 (now 2)")
+
+
 @pytest.mark.parametrize(
     "given",
     [

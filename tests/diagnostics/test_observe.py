@@ -44,6 +44,12 @@ def test_the_embedding_gradient_is_autograds(name: str) -> None:
     assert tuple(found) == MEASURED
 
 
+def test_a_loss_without_components_is_measured_in_inference_mode() -> None:
+    expected = measure(DINO(), Views(*batch()))
+    with torch.inference_mode():
+        assert measure(DINO(), Views(*batch())) == expected
+
+
 @pytest.mark.parametrize("objective", [MPT(), MPT(margin=2.0), ArcCon(), DCL()])
 def test_the_parts_of_the_gradient_are_autograds(objective: Objective) -> None:
     anchors, positives = batch()

@@ -1,4 +1,6 @@
 import copy
+import io
+import json
 import math
 import os
 import subprocess
@@ -12,7 +14,12 @@ from torch import nn
 
 from isotrope.core.errors import InputError
 from isotrope.encoders import ImageEncoder
-from isotrope.encoders.image_nets import ARCHITECTURES, freeze_patches
+from isotrope.encoders.image_nets import (
+    ARCHITECTURES,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    freeze_patches,
+)
 
 
 def count(encoder):
@@ -153,7 +160,7 @@ class TestBuild:
 class TestForward:
     def test_a_resnet_pools_its_last_map(self, resnet):
         x = torch.rand(3, 3, 16, 16)
-        mean, std = (torch.tensor(v)[:, None, None] for v in resnet._colours())
+        mean, std = (torch.tensor(v)[:, None, None] for v in resnet._colours)
         maps = resnet.eval().model(pixel_values=(x - mean) / std).last_hidden_state
         torch.testing.assert_close(resnet(x), maps.mean((2, 3)))
 
@@ -239,8 +246,9 @@ class TestEncode:
     def test_what_cannot_be_encoded(self, vit):
         with pytest.raises(InputError, match="a batch size of at least 1; found 0"):
             vit.encode(pictures(1, 16), batch_size=0)
-        with pytest.raises(InputError, match=r"found the path a\.png"):
-            vit.encode("a.png")
+        for single in ("a.png", Image.new("RGB", (16, 16)), io.BytesIO()):
+            with pytest.raises(InputError, match="give a list of pictures, even for a single"):
+                vit.encode(single)
         with pytest.raises(InputError, match=r"h x w x 3 or h x w; found shape \(16, 16, 5\)"):
             vit.encode([np.zeros((16, 16, 5), np.uint8)])
 
@@ -266,6 +274,37 @@ class TestWrap:
         encoder = ImageEncoder.wrap(nn.Flatten(), dimension=12, image_size=2)
         assert encoder.encode(pictures(1, 2)).shape == (1, 12)
         assert len(encoder.fingerprint()) == 16
+
+    @pytest.mark.parametrize("head", [nn.Identity(), nn.Flatten(0), nn.Flatten(2)])
+    @pytest.mark.parametrize("dimension", [2, 3])
+    def test_another_shape_than_n_x_d(self, head, dimension):
+        """A ResNet of torchvision without its last layer returns n x d x 1 x 1."""
+        module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, dimension, 1), head)
+        encoder = ImageEncoder.wrap(module, dimension=dimension, image_size=8)
+        with pytest.raises(InputError, match=r"nn.Sequential\(module, nn.Flatten\(\)\)"):
+            encoder.encode(pictures(3, 8))
+
+    def test_one_column_is_not_repeated(self):
+        module = nn.Sequential(nn.Flatten(), nn.Linear(12, 1))
+        with pytest.raises(InputError, match=r"returned torch.Size\(\[3, 1\]\)"):
+            ImageEncoder.wrap(module, dimension=4, image_size=2).encode(pictures(3, 2))
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+    def test_weights_of_another_dtype(self, resnet, dtype, tmp_path):
+        encoder = copy.deepcopy(resnet).to(dtype)
+        assert encoder.encode(pictures(2, 16)).shape == (2, resnet.dimension)
+        assert encoder._colours == resnet._colours
+        encoder.save(tmp_path / "saved")
+        saved = json.loads((tmp_path / "saved" / "preprocessor_config.json").read_text())
+        assert saved["image_mean"] == list(IMAGENET_MEAN)
+        assert saved["image_std"] == list(IMAGENET_STD)
+
+    def test_weights_that_move_after_wrap(self):
+        module = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+        encoder = ImageEncoder.wrap(module, dimension=2, image_size=2)
+        module.to("meta")
+        assert encoder.device.type == "meta"
+        assert encoder(torch.rand(3, 3, 2, 2, device="meta")).shape == (3, 2)
 
 
 class TestFingerprint:

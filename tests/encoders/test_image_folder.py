@@ -83,7 +83,7 @@ class TestOurs:
         assert (found.dimension, found.image_size) == (encoder.dimension, 32)
         assert found.name == str(folder)
         assert not found.training
-        assert found._colours() == encoder._colours()
+        assert found._colours == encoder._colours
 
     def test_it_holds_no_code_and_no_pickle(self, saved):
         names = {"README.md", "config.json", "model.safetensors", "preprocessor_config.json"}
@@ -234,6 +234,32 @@ class TestModules:
 
         with quiet_loading(), pytest.raises(ValueError, match=f"model type `{MODULE}` but Trans"):
             AutoModel.from_pretrained(stored[1])
+
+    def test_a_config_makes_no_module_a_network(self, tmp_path):
+        """A module that keeps the config of its backbone, and a subclass with another output."""
+        from transformers import ViTModel
+
+        class Headed(nn.Module):
+            def __init__(self, backbone):
+                super().__init__()
+                self.backbone, self.config = backbone, backbone.config
+
+            def forward(self, x):
+                return self.backbone(pixel_values=x).last_hidden_state[:, 0]
+
+        class Mean(ViTModel):
+            def forward(self, pixels):
+                return super().forward(pixel_values=pixels).last_hidden_state.mean(dim=1)
+
+        net = ENCODERS["vit"]().model
+        mean = Mean(net.config, add_pooling_layer=False)
+        for module in (Headed(net), mean):
+            encoder = ImageEncoder.wrap(module, dimension=net.config.hidden_size, image_size=32)
+            encoder.save(tmp_path / "own")
+            written = json.loads((tmp_path / "own" / "config.json").read_text())
+            assert written == {"model_type": MODULE, "module": type(module).__name__}
+            with pytest.raises(InputError, match="holds only the weights"):
+                ImageEncoder.load(tmp_path / "own")
 
 
 class TestBroken:

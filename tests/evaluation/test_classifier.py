@@ -181,3 +181,15 @@ def test_one_step_of_adam_by_hand() -> None:
     first = torch.cat([start.weight, start.bias[:, None]], dim=1)
     signs = torch.tensor([[-1.0, 1.0, -1.0], [1.0, -1.0, 1.0]], dtype=torch.float64)
     assert torch.allclose(found.weights[0] - first, 0.001 * signs, atol=1e-9)
+
+
+def test_another_default_device_or_dtype_changes_nothing() -> None:
+    x, y = toy(40, 3)
+    expected = fit(x, y, 3, folds(y, 2), PROTOTYPING)
+    try:
+        torch.set_default_device("meta")
+        torch.set_default_dtype(torch.bfloat16)
+        agree(fit(x, y, 3, folds(y, 2), PROTOTYPING), expected)
+    finally:
+        torch.set_default_device("cpu")
+        torch.set_default_dtype(torch.float32)

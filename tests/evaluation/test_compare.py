@@ -66,6 +66,14 @@ def test_a_shown_p_value_is_on_the_side_of_the_limit_where_its_verdict_is() -> N
     ]
 
 
+def test_models_of_one_name_are_told_apart() -> None:
+    models = [scored(name, noise) for name, noise in (("a", 1), ("a (2)", 2), ("a", 4), ("a", 3))]
+    found = compare_results(models, resamples=50)
+    names = ["a", "a (2)", "a (3)", "a (4)"]
+    assert found.details["models"] == names
+    assert [found.metrics[f"MR of {name}"] for name in names] == [m.metrics["MR"] for m in models]
+
+
 def test_a_clear_difference_and_no_difference() -> None:
     result = compare_results([scored("a", 1), scored("a again", 1), scored("b", 4)], resamples=400)
     columns = result.details["columns"]

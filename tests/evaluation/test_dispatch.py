@@ -68,6 +68,14 @@ def vectors():
     return {name: rng.normal(size=3) for name in names}
 
 
+def test_where_scores_cannot_be_stored_they_are_still_made(vectors, pairs, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pairs))  # a file, so no folder can be made in it
+    assert isotrope.evaluate(Known(vectors), retrieval=pairs).metrics
+    assert "to store the scores, choose a folder with --results: " in capsys.readouterr().err
+    with pytest.raises(InputError):
+        isotrope.evaluate(Known(vectors), retrieval=pairs, results=pairs / "chosen")
+
+
 def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
     def evaluate(encoder=None, **options):
         encoder = encoder or Known(vectors)

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 
 from isotrope.core.errors import InputError
@@ -91,6 +92,12 @@ class TestSGD:
         with pytest.raises(InputError, match=r"lower the learning rate .* at 3e\+38, it diverges"):
             linear_probe(TRAIN, TEST, probe)
 
+    @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+    def test_without_gradients(self, mode):
+        with mode():
+            found = linear_probe(TRAIN, TEST, QUICK)
+        assert found.details == linear_probe(TRAIN, TEST, QUICK).details
+
 
 class TestScaling:
     def test_dimensions_of_any_size_and_place_are_one(self):
@@ -148,6 +155,17 @@ class TestResult:
         found = linear_probe(*text_features(table, split), QUICK)
         assert found.metrics["linear_top1"] == pytest.approx(2 / 3)
         assert found.details["linear"]["repeated"] == 1
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 0}, {"batch_size": 0}])
+def test_no_steps(settings):
+    with pytest.raises(InputError, match="at least one epoch and rows in each batch"):
+        Probe(**settings)
+
+
+def test_rows_without_labels():
+    with pytest.raises(InputError, match="one label per row; 600 rows have 599 labels"):
+        Features(TRAIN.vectors, TRAIN.labels[1:])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])

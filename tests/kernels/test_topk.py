@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrope.kernels.tiles import chunked_topk
+from isotrope.kernels.tiles import Vectors, chunked_topk
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])
@@ -26,6 +26,17 @@ def test_as_a_stable_sort(columns: int, k: int) -> None:
     assert (found[:, columns:] == -1).all()
     assert (values[:, columns:] == -torch.inf).all()
     assert torch.equal(tile, before), "the block is needed afterwards"
+
+
+def test_no_rows() -> None:
+    values, found = chunked_topk(torch.empty(0, 700), 3)
+    assert values.shape == found.shape == (0, 3)
+
+
+def test_no_vectors() -> None:
+    """On a device that is no CPU, one block has all rows, here none."""
+    vectors = Vectors(torch.empty(0, 4, device="meta"))
+    vectors.to_raw(torch.empty(0, 4, device="meta"))
 
 
 @pytest.mark.parametrize("columns", [600, 1024])

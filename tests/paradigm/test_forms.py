@@ -6,7 +6,8 @@ from torch import Tensor
 from isotrope.core.views import Views
 from isotrope.diagnostics.observe import measure
 from isotrope.kernels.pairs import Pairs
-from isotrope.objectives import DCL, InfoNCE
+from isotrope.objectives import DCL, InfoNCE, NTXent
+from isotrope.paradigm.forms import OneWay
 from isotrope.paradigm.objective import Objective
 
 
@@ -24,6 +25,7 @@ def test_who_has_components() -> None:
     assert InfoNCE().has_terms
     assert InfoNCE().symmetric().has_terms
     assert not DCL().parts.repulsion.has_terms
+    assert not OneWay(objective=NTXent()).has_terms
     assert not Hinge().has_terms
     assert not Hinge().symmetric().has_terms
 

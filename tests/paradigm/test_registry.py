@@ -1,5 +1,8 @@
 """Building objectives from settings, plugins, and the errors on the way."""
 
+import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -179,6 +182,65 @@ def test_bad_plugins(tmp_path: Path, text: str, message: str) -> None:
     finally:
         Objective.registered.clear()
         Objective.registered.update(saved)
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Forget the plugins of a test."""
+    saved = dict(Objective.registered)
+    yield
+    Objective.registered.clear()
+    Objective.registered.update(saved)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_plugin_runs_again_only_if_it_changed(tmp_path: Path) -> None:
+    file = tmp_path / "toy.py"
+    file.write_text(TOY)
+    registry.load_plugin(file)
+    toy = registry.build("plugintoy", {"pull": 2})
+    assert registry.load_plugin(file) == ["plugintoy"]
+    assert registry.as_settings(toy) == ("plugintoy", {"pull": 2.0}), "its class is the same"
+    file.write_text(TOY.replace("PluginToy", "PluginOther"))
+    assert registry.load_plugin(file) == ["pluginother"]
+    assert "plugintoy" not in registry.names()
+    file.write_text(TOY.replace("PluginToy", "PluginThird") + "1/0")
+    with pytest.raises(InputError, match="ZeroDivisionError"):
+        registry.load_plugin(file)
+    assert {"plugintoy", "pluginother", "pluginthird"} & {*registry.names()} == {"pluginother"}
+
+
+@pytest.mark.usefixtures("registered")
+def test_plugins_of_one_name_in_two_folders_are_two_plugins(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "toy.py").write_text(TOY)
+    registry.load_plugin(tmp_path / "a" / "toy.py")
+    with pytest.raises(InputError, match="rename PluginToy: isotrope_plugin_toy"):
+        registry.load_plugin(tmp_path / "b" / "toy.py")
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_imported_file_is_also_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "imported_toy.py"
+    file.write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    imported = importlib.import_module("imported_toy")
+    monkeypatch.delitem(sys.modules, "imported_toy")
+    monkeypatch.setitem(sys.modules, "imported_toy", imported)  # removed after the test
+    assert registry.load_plugin(file) == ["plugintoy"]
+    assert registry.as_settings(imported.PluginToy()) == ("plugintoy", {"pull": 1.0})
+
+
+@pytest.mark.parametrize("exchanged", [{"ratio": 1.5}, {"dissipation": "margin:0.3"}])
+@pytest.mark.parametrize(
+    ("name", "own"), [("barlowtwins", {"space": "batchnorm"}), ("vicreg", {"space": "raw"})]
+)
+def test_a_loss_without_components_keeps_none(
+    name: str, own: dict[str, str], exchanged: dict[str, object]
+) -> None:
+    with pytest.raises(InputError, match=f"objective {name}: .* has no gradient components"):
+        registry.build(name, {**own, **exchanged})
 
 
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:

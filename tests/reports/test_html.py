@@ -464,6 +464,22 @@ def test_the_original_models_score_stands_beside_that_of_the_run(tmp_path, monke
     assert "original model saved model one retrieval mrr@10 42.00 91.00" in page.text
 
 
+def test_the_original_model_may_be_another_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    start = f"encoder: {tmp_path}/a\n"
+    first, second = (write_run(tmp_path / n, weights=n, settings=start) for n in "ab")
+    (first / "model").mkdir(exist_ok=True)
+    file = second / "result.json"
+    record = json.loads(file.read_text())
+    record["details"]["model"]["start"] = "a"
+    file.write_text(json.dumps(record))
+    for run, score in ((first, 0.42), (second, 0.91)):
+        key = {"model": run.name, "kind": "retrieval", "task": "retrieval"}
+        Store(run / "evaluations").keep(key, Result("retrieval", "one", {"mrr@10": score}))
+    _, page = report(tmp_path, second)
+    assert "original model saved model b retrieval mrr@10 42.00 91.00" in page.text
+
+
 def test_stored_scores_of_the_saved_weights_are_shown(tmp_path) -> None:
     run = write_run(tmp_path / "one", weights="abc")
     (run / "evaluations").mkdir()

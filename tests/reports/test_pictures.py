@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.reports import pictures
 from isotrope.reports.html import write_report
 from isotrope.reports.pictures import picture, write_pictures
@@ -92,3 +93,10 @@ def test_all_is_written_or_nothing(tmp_path: Path, folder: str, page: str, said:
     with pytest.raises(InputError, match=said):
         write_report([run], tmp_path / page, pictures=tmp_path / folder)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_has_just_begun_has_no_pictures(tmp_path: Path) -> None:
+    begun = write_run(tmp_path / "begun", finished=False)
+    log = RunFolder(begun).metrics
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    assert write_pictures([read_run(begun)], tmp_path / "pictures") == []

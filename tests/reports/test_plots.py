@@ -1,6 +1,7 @@
 """Pictures draw every series, whatever its values, and the same data gives the same bytes."""
 
 import itertools
+import json
 import re
 import warnings
 from pathlib import Path
@@ -11,10 +12,17 @@ import pytest
 
 from isotrope.reports.panels import ReportPanel, panel, sections
 from isotrope.reports.pictures import write_pictures
-from isotrope.reports.plots import styles
+from isotrope.reports.plots import _tick, styles
 from isotrope.reports.quantities import QUANTITIES, SECTIONS
 from isotrope.reports.runs import Run, read_run
-from tests.reports.folders import COLUMNS, OLD, OLD_PLOTTED, PLOTTED, write_run
+from tests.reports.folders import (
+    COLUMNS,
+    OLD,
+    OLD_PLOTTED,
+    PLOTTED,
+    write_image_run,
+    write_run,
+)
 
 
 def panels(runs: list[Run]) -> list[ReportPanel]:
@@ -145,6 +153,36 @@ def test_losses_of_different_objectives_do_not_share_an_axis() -> None:
     a, b = (record(n, [0, 1], loss=v) for n, v in (("a", [9.0, 8.0]), ("b", [0.2, 0.1])))
     assert one("loss", [a, b]).title == "Loss, scaled to 0-1"
     assert one("loss", [a]).title == "Loss"
+
+
+def test_losses_of_one_objective_share_an_axis_before_all_runs_have_ended(tmp_path: Path) -> None:
+    """result.json has all values of the objective, config.yaml only those that were set."""
+    runs = {
+        name: read_run(write_run(tmp_path / name, parameters=parameters, finished=finished))
+        for name, parameters, finished in (
+            ("ended", {"temperature": 0.1}, True),
+            ("running", {"temperature": 0.1}, False),
+            ("other", {"temperature": 0.2}, False),
+        )
+    }
+    result = tmp_path / "ended" / "result.json"
+    saved = json.loads(result.read_text())
+    saved["details"]["objective"]["parameters"]["in_batch"] = True
+    result.write_text(json.dumps(saved))
+    runs["ended"] = read_run(tmp_path / "ended")
+    assert one("loss", [runs["ended"], runs["running"]]).title == "Loss"
+    assert one("loss", [runs["ended"], runs["other"]]).title == "Loss, scaled to 0-1"
+    images = [write_image_run(tmp_path / f"i{n}", finished=n > 0) for n in range(2)]
+    assert one("loss", [read_run(folder) for folder in images]).title == "Loss"
+    byol = write_image_run(tmp_path / "byol", method="byol", finished=False)
+    other = one("loss", [read_run(folder) for folder in (images[0], byol)])
+    assert other.title == "Loss, scaled to 0-1"
+
+
+def test_ticks_of_large_numbers_differ() -> None:
+    assert [_tick(value) for value in (1200, 1200.5, -1201, 0.1 + 0.2, 1e-5, 2e6)] == [
+        *("1,200", "1,200.5", "\N{MINUS SIGN}1,201", "0.3", "1e\N{MINUS SIGN}05", "2,000,000")
+    ]
 
 
 def test_more_runs_than_colours_stay_apart() -> None:

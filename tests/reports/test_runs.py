@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isotrope.cli.main import main
 from isotrope.core.errors import InputError
+from isotrope.diagnostics.target import diagnose
 from isotrope.reports.comparison import cells, columns, verdict
 from isotrope.reports.runs import read_run
 from tests.reports.folders import write_run
@@ -120,6 +122,25 @@ def test_the_log_of_a_loop_of_ones_own(tmp_path: Path) -> None:
     (row,) = cells([run])
     told = dict(zip([key for key, _, _ in columns([run])], row, strict=True))
     assert told["seconds"].title == "not measured in this run"
+
+
+def test_settings_of_another_program_beside_the_log_of_the_doctor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hydra writes config.yaml into the output folder of a trainer."""
+    (tmp_path / "config.yaml").write_text("trainer:\n  lr: 1e-5\nobjective: infonce\n")
+    recorded = tmp_path / "isotrope"
+    recorded.mkdir()
+    rows = "".join(f"{10 * i},1.5,0.3\n" for i in range(5))
+    (recorded / "metrics.csv").write_text(f"step,loss,hardest_share\n{rows}")
+    run = read_run(tmp_path)
+    assert run.foreign
+    assert run.series["loss"].tolist() == [1.5] * 5
+    assert "logged steps: 5" in str(diagnose(tmp_path))
+    page = tmp_path / "report.html"
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", str(tmp_path), str(tmp_path), "-o", str(page)])
+    assert "left out" not in capsys.readouterr().err
 
 
 def test_a_quote_that_never_ends_is_no_table(tmp_path: Path) -> None:

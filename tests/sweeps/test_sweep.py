@@ -16,7 +16,7 @@ from isotrope.paradigm import registry
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
-from isotrope.sweeps.sweep import Trial, best_of, existing, ranked, sweep
+from isotrope.sweeps.sweep import Trial, best_of, equals_of_best, existing, ranked, sweep
 from isotrope.training.images.settings import ImageSettings, options_of
 from isotrope.training.settings import RunSettings, TrainSettings
 from tests.refused import refused_setting
@@ -178,6 +178,18 @@ def test_only_the_models_of_the_best_may_stay(
     assert len(list(runs.glob("*/checkpoints"))) == 2
 
 
+def test_a_failed_run_keeps_the_models_of_its_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial may be the best one after the same command has trained the run again."""
+    pretend(monkeypatch, lambda s: -1.0 if "1e-5,seed=1" in str(s.output) else score(s))
+    sweep(spec(tmp_path, RATES, keep="best"))
+    pretend(monkeypatch, lambda s: 100.0)
+    sweep(spec(tmp_path, ["learning-rate=1e-5"], keep="best"))
+    models = (tmp_path / "sweep" / "runs").glob("learning-rate=1e-5*/model")
+    assert sorted(folder.parent.name[-6:] for folder in models) == ["seed=0", "seed=1"]
+
+
 def test_a_folder_with_a_sweep_of_other_runs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,8 +287,9 @@ def test_a_metric_that_no_run_has_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch)
-    with refused_setting("metric", value="dev_bets"):
-        sweep(spec(tmp_path, RATES, metric="dev_bets"))
+    for act in (sweep, existing):
+        with refused_setting("metric", value="dev_bets"):
+            act(spec(tmp_path, RATES, metric="dev_bets"))
 
 
 def test_folders_have_names_that_any_system_takes(tmp_path: Path) -> None:
@@ -299,6 +312,17 @@ def test_a_trial_without_numbers_has_no_score() -> None:
     trial.results[1] = Result("train", "x", {"dev_best": None})  # NaN, in a file
     assert trial.score is None
     assert best_of([trial], highest=True) is None
+
+
+@pytest.mark.parametrize("metric", ["dev_best", "dev_final", "dev_best_step", "dev_start"])
+def test_only_scores_are_compared_with_the_score_before_training(metric: str) -> None:
+    trials = [Trial({"cut": str(cut)}, metric) for cut in (1, 3)]
+    for trial in trials:
+        trial.take(0, Result("train", "x", {"dev_start": 50.0, metric: 40.0}))
+    alike, _, start = equals_of_best(trials, highest=True)
+    compared = metric in ("dev_best", "dev_final")
+    assert (start is not None) == compared
+    assert (alike == []) == compared
 
 
 def test_a_trial_with_fewer_seeds_is_not_the_best_by_luck() -> None:

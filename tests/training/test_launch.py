@@ -270,6 +270,8 @@ def test_what_ended_a_run_is_told_from_its_consequences() -> None:
         verdict(gone, wrong)
     with pytest.raises(LostProcess, match=r"process 1 of 2 was killed \(SIGTERM\)"):
         verdict(gone, ("lost", -15))
+    with pytest.raises(MemoryError, match="none left"):
+        verdict(gone, bug, ("machine", MemoryError("none left")))
     with pytest.raises(RuntimeError, match=r"one of 2 processes failed:\noh"):
         verdict(gone, bug)
     with pytest.raises(LostProcess, match="process 0 of 2 ended with exit code 3"):

@@ -117,6 +117,18 @@ def test_a_diverging_run_is_one_line(
     assert not any("error" in line or "Traceback" in line for line in before)
 
 
+def test_the_advice_names_settings_of_the_loss_that_diverges(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--encoder", "scratch", "--batch-size", "16", "--learning-rate", "1e30"]
+    flags += ["--loss", "MultipleNegativesRankingLoss", "--no-progress", "--max-steps", "9"]
+    assert guarded(["train", str(corpus), *flags, "--output", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "training diverged: " in error
+    assert "objective" not in error
+    assert "a lower --loss.scale (it is 20)" in error
+
+
 def test_weights_that_are_not_finite_are_not_saved(
     settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,9 +87,12 @@ def test_a_killed_run_goes_on_from_the_last_checkpoint_that_stays(
 def test_a_run_that_lacks_only_its_end_is_ended(stopped: Path, whole: Path) -> None:
     name = "run/checkpoints/checkpoint-6"
     shutil.copytree(whole / name, stopped / name)
+    outdated = stopped / "run" / "diagnosis.json"
+    outdated.write_text("{}")  # of the steps before
     outcome = trained(settings(stopped))
     assert outcome.result.metrics["steps"] == 6
     assert (stopped / "run" / "result.json").is_file()
+    assert not outdated.exists()
 
 
 def test_a_finished_run_is_not_trained_again(whole: Path, steps: list[int]) -> None:

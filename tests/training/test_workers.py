@@ -92,6 +92,10 @@ def refusing(kind: type[InputError | LostProcess]) -> None:
     raise kind("use fewer `--workers` if memory is short: a process died")
 
 
+def full(kind: type[Exception]) -> None:
+    raise OSError(28, "No space left on device", "a file") if kind is OSError else kind("no room")
+
+
 def environment(item: int) -> str:
     return " ".join(os.environ.get(n, "") for n in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"))
 
@@ -167,6 +171,17 @@ def test_a_bug_is_raised_after_what_was_running(jobs: int) -> None:
     assert found == ["fine", "never", "nor"][: len(found)]
     assert found
     assert jobs == 2 or len(found) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_full_disk_or_memory_is_the_same_error_with_any_number_of_jobs(jobs: int) -> None:
+    """The command line prints these errors on one line, with exit code 2."""
+    with pytest.raises(OSError, match="No space left") as caught:
+        list(each(full, [OSError], jobs))
+    assert (caught.value.errno, caught.value.filename) == (28, "a file")
+    for kind in (MemoryError, OSError.__subclasses__()[0]):
+        with pytest.raises(MemoryError if kind is MemoryError else OSError, match="no room"):
+            list(each(full, [kind], jobs))
 
 
 def test_a_process_has_its_share_of_cores_and_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

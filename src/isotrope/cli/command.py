@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.core.settings import Settings, Used, extra_of, setting
+from isotrope.core.settings import Settings, Used, extra_of, flag, setting
 from isotrope.core.spelling import as_flag
 from isotrope.paradigm.declared import objective_settings
 
@@ -85,9 +85,9 @@ class Command(Generic[S]):
 
     @property
     def flags(self) -> Mapping[str, str]:
-        """The flags that differ from their fields' names."""
+        """A dict from field to flag, both without ``--``, for flags with names of their own."""
         extras = {name: extra_of(field) for name, field in self.settings.model_fields.items()}
-        return {name: extra["name"][2:] for name, extra in extras.items() if "name" in extra}
+        return {flag(name): extra["name"][2:] for name, extra in extras.items() if "name" in extra}
 
     def values(
         self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None

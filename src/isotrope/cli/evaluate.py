@@ -129,13 +129,18 @@ def evaluate(settings: EvaluateSettings) -> int:
         check_outputs(file.parent, [file.name], [*settings.data.values()])
     smaller = bool(settings.dimensions or settings.precision)
     results = _smaller(models, settings) if smaller else _each(models, settings)
-    searched = _searched(settings)
+    searched = None
+    if settings.retrieval is not None:
+        from isotrope.data.text.retrieval_sets import load_retrieval
+
+        searched = load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
     _tell_known(models, [] if searched is None else searched.queries)
     result = _compared(results, settings, searched) if len(results) > 1 else results[0]
     if settings.queries is not None and searched is not None:
+        from isotrope.evaluation.compare import named_apart
         from isotrope.evaluation.retrieval import by_query
 
-        of_queries = by_query(results, searched)
+        of_queries = by_query(named_apart(results), searched)
         write_text(settings.queries, csv_text([*of_queries[0]], (r.values() for r in of_queries)))
     if card is not None:
         from isotrope.evaluation.tables import comparison
@@ -235,15 +240,13 @@ def _compared(
 
 def _queries(results: "Sequence[Result]", data: "RetrievalSet") -> list[dict[str, Any]]:
     """Return how many queries each model ranks better or worse than the first, and which most."""
-    import numpy as np
+    from isotrope.evaluation.retrieval import reciprocal
 
     found = []
-    with np.errstate(divide="ignore"):  # rank 0: not among those that were ranked
-        inverse = [np.where(r.items["rank"] > 0, 1 / r.items["rank"], 0.0) for r in results]
-    before = inverse[0]
-    for result, after in zip(results[1:], inverse[1:], strict=True):
+    before, *inverse = (reciprocal(result.items["rank"]) for result in results)
+    for result, after in zip(results[1:], inverse, strict=True):
         first = result.items["first"]
-        order = np.argsort(after - before, kind="stable").tolist()
+        order = (after - before).argsort(kind="stable").tolist()
         most = [i for i in order[:-4:-1] if after[i] > before[i]]
         most += [i for i in order[:3] if after[i] < before[i]]
         found.append(
@@ -262,14 +265,6 @@ def _queries(results: "Sequence[Result]", data: "RetrievalSet") -> list[dict[str
             }
         )
     return found
-
-
-def _searched(settings: EvaluateSettings) -> "RetrievalSet | None":
-    from isotrope.data.text.retrieval_sets import load_retrieval
-
-    if settings.retrieval is None:
-        return None
-    return load_retrieval(settings.retrieval, settings.columns, corpus=settings.corpus)
 
 
 def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":

@@ -168,6 +168,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     # waiting threads sleep: by default they spin, and if another process uses the same cores, a
     # step takes up to eight times as long (docs/LOG.md)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("PYTHON_COLORS", "0")  # of help, from Python 3.14 on
     # the libraries send no usage statistics
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -179,7 +180,8 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
             stream.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     if sys.flags.optimize > 1:
         return _refused("run Python without -OO: it removes docstrings, which transformers needs")
-    out, err = LegibleStream(sys.stdout), LegibleStream(sys.stderr)
+    out = LegibleStream(sys.stdout)
+    err = LegibleStream(sys.stderr, needed=False)  # `2>&1 | head` must not end a training
     try:
         with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
             try:

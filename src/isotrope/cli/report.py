@@ -1,6 +1,5 @@
 """``isotrope report``: compare runs in one HTML file."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,8 +48,8 @@ def report(settings: ReportSettings) -> int:
             raise InputError(
                 f"{place(folder)} is not a folder; give the `--output` folder of `isotrope train`"
             )
-    begun = [one for one in settings.runs if RunFolder(one).config.is_file()]
-    empty = [one for one in begun if not os.path.lexists(RunFolder(one).metrics)]
+    begun = [run for one in settings.runs if (run := RunFolder(one)).config.is_file()]
+    empty = [run.path for run in begun if not run.is_run and run.recording() is None]
     runs = [one for one in settings.runs if one not in empty] or settings.runs
     for folder in empty if runs is not settings.runs else []:
         print(f"left out: {place(folder)} has no metrics.csv yet", file=sys.stderr)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, model
-from isotrope.core.errors import SettingError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.legible import legible, shortened
 from isotrope.core.settings import setting
 from isotrope.encoders.names import resolve
@@ -76,7 +76,12 @@ def _lines(file: Path | None) -> list[str]:
         return []
     from isotrope.data.lines import lines
 
-    texts = sys.stdin if str(file) == "-" else (text for _, text in lines(file))
+    if str(file) != "-":
+        return [text.strip() for _, text in lines(file) if text.strip()]
+    try:
+        texts = sys.stdin.buffer.read().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"convert the queries to UTF-8, as with iconv: {error}") from error
     return [text.strip() for text in texts if text.strip()]
 
 

@@ -12,7 +12,6 @@ from isotrope.cli.command import Command
 from isotrope.cli.training import from_file
 from isotrope.core.errors import InputError, nearest, needs_extra
 from isotrope.core.settings import Used, setting
-from isotrope.core.spelling import as_flag
 from isotrope.core.table import table
 from isotrope.sweeps.spec import RUNS, SweepSettings
 
@@ -97,7 +96,8 @@ class _SweepCommand(Command[_SweepFlags]):
 
     def spelling(self, name: str, value: str) -> str:
         """Return the name by which an error calls a setting of the sweep or of its runs."""
-        return {"files": "FILE"}.get(name) or as_flag(name, value)
+        places = {k: v for cls in RUNS.values() for k, v in cls.positionals().items()}
+        return places.get(name) or super().spelling(name, value)
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Parse the arguments, then run the sweep."""
@@ -122,7 +122,8 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     """Train the runs that are not finished; print the table and the best trial's command line."""
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.spec import plan
-        from isotrope.sweeps.sweep import existing, sweep
+        from isotrope.sweeps.sweep import existing
+        from isotrope.sweeps.sweep import sweep as train
         from isotrope.sweeps.tables import as_result, write
     own = SweepSettings.model_fields.keys() & settings.model_fields_set
     spec = plan(cls, base, SweepSettings.read(settings.model_dump(include=own)))
@@ -131,7 +132,7 @@ def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any])
     trials = (
         existing(spec)
         if settings.show
-        else sweep(spec, partial(print, file=sys.stderr, flush=True))
+        else train(spec, partial(print, file=sys.stderr, flush=True))
     )
     files = [] if settings.show else write(spec, trials)
     if settings.as_json:

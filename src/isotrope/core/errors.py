@@ -148,12 +148,13 @@ class NoTerms(TypeError):
 
     Args:
         objective: Name of the objective's class.
-        space: Space of the embeddings. For ``"sphere"``, the objective only pulls or only pushes.
+        space: Space of the embeddings. For ``"sphere"``, it is a part or only a formula.
     """
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "use the whole objective; this is only the part that attracts, or the part that repels"
+            "use the whole objective if this is a part of one; otherwise write the components (see "
+            "CONTRIBUTING.md), or call isotrope.decompose(objective, anchors, positives)"
             if space == "sphere"
             else "compute them with isotrope.decompose(); only objectives on the unit sphere "
             f"define components, and this objective is defined on the space {space!r}"

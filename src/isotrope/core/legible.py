@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -64,17 +65,29 @@ def _spreadsheet_cell(value: object) -> object:
 
 
 class LegibleStream:
-    """A text stream that escapes control characters, but lets progress bars move the cursor."""
+    """A text stream that escapes control characters, but lets progress bars move the cursor.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Args:
+        stream: Stream that is written to.
+        needed: Whether it is an error if the program that reads the stream has ended.
+    """
+
+    def __init__(self, stream: TextIO, *, needed: bool = True) -> None:
+        self._stream, self._needed = stream, needed
 
     def write(self, text: str) -> int:
         """Write a text, and return the number of characters."""
         bar = "\r" if text.startswith("\r") else ""
         if not _MOVES.fullmatch(text):
             text = bar + text[len(bar) :].translate(_ON_LINES)
-        return self._stream.write(text)
+        with nullcontext() if self._needed else suppress(BrokenPipeError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        with nullcontext() if self._needed else suppress(BrokenPipeError):
+            self._stream.flush()
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several texts."""

@@ -94,7 +94,7 @@ class RunFolder:
 
         The result is None without such a log, and if isotrope itself trained in this folder.
         """
-        if self.config.is_file():
+        if self.is_run:
             return None
         self.check()
         places = (RunFolder(self.watched), self)
@@ -106,20 +106,26 @@ class RunFolder:
 
 @functools.cache
 def _key() -> bytes:
-    """Return the user's key, or a key for this process if no key can be stored."""
-    key = secrets.token_bytes(32)
+    """Return the user's key, or a key for this process if no key can be stored or read."""
+    new = secrets.token_bytes(32)
     with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
         if home.is_absolute():
             path = home / "isotrope" / "key"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent) as new, suppress(FileExistsError):
-                Path(new.name).write_bytes(key)
-                os.link(new.name, path)  # whole, and never over one that is there
-            about, kept = path.stat(), path.read_bytes()
+            with suppress(OSError):  # an earlier key may be readable all the same
+                _store(new, path)
+            about, stored = path.stat(), path.read_bytes()
             others = about.st_mode & 0o077 or about.st_uid != os.getuid()
-            return key if others or len(kept) != len(key) else kept
-    return key
+            return new if others or len(stored) != len(new) else stored
+    return new
+
+
+def _store(key: bytes, path: Path) -> None:
+    """Write the key whole, and never over one that is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent) as file:
+        Path(file.name).write_bytes(key)
+        os.link(file.name, path)
 
 
 def _signature(settings: str) -> str:

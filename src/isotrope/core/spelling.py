@@ -44,7 +44,7 @@ ALIASES = {
     "sampling": ("multi_dataset_batch_sampler", "batch_sampler"),
     "max-length": ("max_seq_length", "max_len", "max_seq_len"),
     "objective": ("criterion", "loss_function"),
-    "objective.temperature": ("temp", "tau", "scale"),
+    "objective.temperature": ("temp", "tau"),
     "lora": ("lora_r", "lora_rank", "peft"),
     "lora-targets": ("target_modules", "lora_target_modules"),
     "workers": ("num_workers", "dataloader_num_workers"),

@@ -88,7 +88,7 @@ class Hessian:
 
     def _graph(self, loss: Callable[[], Tensor]) -> tuple[float, list[Tensor]]:
         """Return a loss's value and its gradient, which can be differentiated again."""
-        with torch.enable_grad():
+        with torch.inference_mode(mode=False), torch.enable_grad():
             value = loss()
             if not torch.isfinite(value):
                 raise InputError(

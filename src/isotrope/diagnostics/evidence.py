@@ -119,7 +119,7 @@ class RunEvidence:
     def first(self, column: str) -> float | None:
         """Return a column's first logged value. If no value is logged, return that of ``start``."""
         values = self.series(column)
-        return values[0] if values else _of(self.start, column)
+        return values[0] if values else (self.start or {}).get(column)
 
     def early(self, column: str) -> float | None:
         """Return the median of a column in the first third of the steps, without the first step."""
@@ -129,16 +129,14 @@ class RunEvidence:
     def end(self, column: str) -> float | None:
         """Return a column's median in the last third of the log; without one, ``probe``'s value."""
         values = self.series(column)
-        if not values:
-            return _of(self.probe, column)
-        return statistics.median(values[-max(1, len(values) // 3) :])
+        last = values[-max(1, len(values) // 3) :]
+        return statistics.median(last) if last else (self.probe or {}).get(column)
 
     @property
     def batch_size(self) -> int | None:
         """The batch size. If it is unknown: the number of embeddings measured for ``probe``."""
         size = self.details.get("batch_size", self.settings.get("batch-size"))
-        if size is None and self.probe is not None:
-            size = self.probe.get("count")
+        size = (self.probe or {}).get("count") if size is None else size
         return None if size is None else int(size)
 
 
@@ -175,10 +173,6 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
         notes=(*notes, *objective_notes),
         resumable=not finished,
     )
-
-
-def _of(row: Row | None, column: str) -> float | None:
-    return None if row is None else row.get(column)
 
 
 def _objective(

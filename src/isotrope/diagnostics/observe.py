@@ -1,6 +1,5 @@
 """Measures one batch for the log: components of the gradient, and statistics of embeddings."""
 
-import dataclasses
 import math
 
 import torch
@@ -148,9 +147,10 @@ def above_bound(terms: Terms, pairs: Pairs) -> float | None:
 
 def _embedding_gradient(objective: Objective, views: Views) -> float:
     """Return the mean length of n dL/dz_i by autograd, for a loss without components."""
-    with torch.enable_grad():
-        leaf = views.anchors.clone().requires_grad_()
-        loss = objective.loss(dataclasses.replace(views, anchors=leaf))
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        views = views.detached().map(Tensor.clone)  # no inference tensors
+        leaf = views.anchors.requires_grad_()
+        loss = objective.loss(views)
         (gradient,) = torch.autograd.grad(loss, leaf)
     return len(leaf) * float(mean_norm(gradient))
 

@@ -10,9 +10,11 @@ from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.verdict import crosses
-from isotrope.paradigm.compose import pushes
+from isotrope.paradigm.compose import Paradigm, pushes
+from isotrope.paradigm.forms import Derived
 from isotrope.paradigm.graph import number_of
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Component, Dissipation, Margin, Softmax, Weight
 
 _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
 _USUAL = 62  # negatives of an anchor in the batches of 32 pairs from which thresholds were chosen
@@ -99,8 +101,7 @@ def rank_limit(case: RunEvidence) -> int | None:
     """
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
-    if d is None and case.probe is not None:
-        d = case.probe.get("dimension")
+    d = (case.probe or {}).get("dimension") if d is None else d
     limits = (None if size is None else size - 1, d, case.settings.get("rank-limit"))
     return min((int(x) for x in limits if x is not None), default=None)
 
@@ -153,23 +154,40 @@ def dissipation_on_ideal(objective: Objective) -> float:
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
-def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the settings of the objective and, if it was modified, of the original objective."""
-    if case.objective is None:
-        return {}
-    of_objective = case.objective.hyperparameters()
-    parent = of_objective.get("parent")
-    inherited = parent.hyperparameters() if isinstance(parent, Objective) else {}
-    return {**inherited, **of_objective}
+def decider(case: RunEvidence, part: str) -> Component | Objective | None:
+    """Return the component that replaces ``part`` of the gradient, or else the objective."""
+    objective = case.objective
+    while isinstance(objective, Derived):
+        objective = objective.objective
+    if not isinstance(objective, Paradigm):
+        return objective
+    component: Component | None = getattr(objective, part)
+    return component or objective.parent
 
 
 def temperature(case: RunEvidence) -> float | None:
     """Return the temperature of the objective's weights; None if the weights are not a softmax."""
-    values = parameters(case)
-    name, _, value = str(values.get("weight", "")).partition(":")
-    if name == "softmax":
-        return float(value.split(":")[0])
-    return number_of(values.get("temperature"))
+    weight = decider(case, "weight")
+    known = isinstance(weight, Softmax | Objective)
+    return number_of(getattr(weight, "temperature", None)) if known else None
+
+
+def margin(case: RunEvidence) -> float | None:
+    """Return the margin at which the objective's gradient stops; None if it has no margin."""
+    stop = decider(case, "dissipation")
+    return getattr(stop, "margin", None) if isinstance(stop, Margin | Objective) else None
+
+
+def usual_margin(case: RunEvidence) -> float:
+    """Return the default of :func:`margin`."""
+    return float(getattr(type(decider(case, "dissipation")), "margin", Margin.margin))
+
+
+def flag(case: RunEvidence, part: str, name: str, value: float) -> str:
+    """Return the flag for the temperature or margin (``name``) of a ``part`` of the gradient."""
+    if isinstance(component := decider(case, part), Dissipation | Weight):
+        return f"--objective.{part} {replace(component, **{name: value}).short()}"
+    return f"--objective.{name} {value:g}"
 
 
 def _planned(case: RunEvidence, name: str) -> float | None:
@@ -213,12 +231,12 @@ def harder_negatives(case: RunEvidence) -> str:
     return f"{case.words.of_temperature(2 * tau, tau)}, or {case.words.harder}"
 
 
-def slower(case: RunEvidence) -> str:
-    """Propose a tenth of the learning rate, in the words of the trainer."""
+def rate_in_words(case: RunEvidence, factor: float = 0.1) -> str:
+    """Propose ``factor`` times the learning rate, in the words of the trainer."""
     rate = case.settings.get("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")
-    return f"{case.words.rate.format(f'{float(rate) / 10:.2g}')} (now {float(rate):g})"
+    return f"{case.words.rate.format(f'{factor * float(rate):.2g}')} (now {float(rate):g})"
 
 
 def is_contrastive(case: RunEvidence) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import write_text
@@ -45,9 +45,6 @@ from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-
-if TYPE_CHECKING:
-    from isotrope.data.images.augment import Augment
 
 _TOKENS = 64
 """Number of tokens to which texts are cut, unless the run has set another."""
@@ -153,7 +150,9 @@ def examine(
     try:
         with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
-                return _images_of_run(case, folder, data, columns)
+                probe = _crops(folder, data, case.settings, case.details, None)
+                note = f"{probe['count']:.0f} images, two crops of each"
+                return replace(_with_note(case, note), probe=probe)
             return _texts_of_run(case, folder, data, columns, dataset)
     except InputError as error:
         if data is not None:
@@ -242,14 +241,6 @@ def _texts_of_run(
         return _with_note(case, f"the initial encoder could not be measured: {error}")
 
 
-def _images_of_run(
-    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
-) -> RunEvidence:
-    probe = _crops(folder, data, case.settings, case.details, None)
-    case = _with_note(case, f"{probe['count']:.0f} images, two crops of each")
-    return replace(case, probe=probe)
-
-
 def _crops(
     target: Path | str,
     data: str | None,
@@ -261,7 +252,7 @@ def _crops(
     import numpy as np
     import torch
 
-    from isotrope.data.images.augment import two_views
+    from isotrope.data.images.augment import Augment, two_views
     from isotrope.data.images.sets import load_images
     from isotrope.encoders.image import ImageEncoder
 
@@ -271,21 +262,13 @@ def _crops(
         images = load_images(data or settings["data"], side=size, limit=settings.get("limit"))
     train = images.train.images
     rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)
-    made = details.get("augments")
-    crops = [_crop(values) for values in made] if made else None
+    crops = [  # result.json stores tuples as lists
+        Augment(**dict[str, Any]((k, tuple(v) if type(v) is list else v) for k, v in own.items()))
+        for own in details.get("augments") or ()
+    ]
     augments = crops or two_views(settings.get("augment") or "simclr", size)
     pictures = torch.from_numpy(train.read(rows))
     return probe_images(encoder, pictures, augments, objective=objective)
-
-
-def _crop(values: Mapping[str, Any]) -> "Augment":
-    """Return an augmentation from its record in result.json, which stores tuples as lists."""
-    from isotrope.data.images.augment import Augment
-
-    settings: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-    }
-    return Augment(**settings)
 
 
 def _texts_note(texts: Texts) -> str:

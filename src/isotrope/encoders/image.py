@@ -27,6 +27,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.pictures import Picture, square
 from isotrope.core.progress import bar
+from isotrope.core.spelling import brief
 from isotrope.encoders import image_folder
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, READERS, Reader, build_net
@@ -39,18 +40,13 @@ class ImageEncoder(nn.Module):
     Make an encoder with :meth:`build`, :meth:`load` or :meth:`wrap`.
 
     Args:
-        model: The network.
+        model: The network, which has all weights of the encoder.
         read: Function that takes the model and normalised pixels, and returns embeddings (n x d).
         name: Name or path that the user gave.
         dimension: Number d of values in an embedding.
         image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
         mean: Mean of red, green and blue, for pixels in [0, 1].
         std: Standard deviation of red, green and blue, for pixels in [0, 1].
-
-    Attributes:
-        model: The network, which has all weights of the encoder.
-        dimension: Number d of values in an embedding.
-        image_size: Height and width, in pixels, to which :meth:`encode` brings pictures.
     """
 
     mean: Tensor
@@ -78,11 +74,12 @@ class ImageEncoder(nn.Module):
         self.dimension = dimension
         self.image_size = image_size
         self._read = read
+        self._colours = [round(float(x), 7) for x in mean], [round(float(x), 7) for x in std]
+        first = next(model.parameters(), None)
         # not persistent: buffers move to the device of the weights, but are not saved with them
-        device = _device(model)
         for what, values in (("mean", mean), ("std", std)):
-            buffer = torch.tensor(values, dtype=torch.float32, device=device).view(3, 1, 1)
-            self.register_buffer(what, buffer, persistent=False)
+            buffer = torch.tensor(values, device=None if first is None else first.device).float()
+            self.register_buffer(what, buffer.view(3, 1, 1), persistent=False)
 
     @classmethod
     def build(
@@ -183,11 +180,20 @@ class ImageEncoder(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return self.mean.device
+        return next(self.model.parameters(), self.mean).device
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the n x d embeddings of n x 3 x h x w pixels in [0, 1]."""
-        return self._read(self.model, (x - self.mean) / self.std)
+        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), x.dtype)
+        x = (x - self.mean.to(x.device)) / self.std.to(x.device)
+        h = self._read(self.model, x.to(dtype))
+        shape, right = getattr(h, "shape", type(h).__name__), (len(x), self.dimension)
+        if shape != right:
+            raise InputError(
+                "give a module that returns n x d embeddings, for example nn.Sequential(module, "
+                f"nn.Flatten()): {self.name} returned {brief(shape)} in place of {right}"
+            )
+        return h
 
     def encode(
         self,
@@ -212,9 +218,9 @@ class ImageEncoder(nn.Module):
         """
         if batch_size < 1:
             raise InputError(f"give a batch size of at least 1; found {batch_size}")
-        if isinstance(images, str | Path):
+        if isinstance(images, str) or hasattr(images, "read") or not hasattr(images, "__iter__"):
             raise InputError(
-                f"give a list of pictures, even for a single picture; found the path {images!s:.60}"
+                f"give a list of pictures, even for a single picture; found {images!s:.60}"
             )
         if not isinstance(images, np.ndarray | Tensor):
             images = list(images)
@@ -248,7 +254,7 @@ class ImageEncoder(nn.Module):
             name: (str(tensor.dtype), tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy())
             for name, tensor in self.model.state_dict().items()
         }
-        return fingerprint(repr(self.model), weights, self.image_size, *self._colours())
+        return fingerprint(repr(self.model), weights, self.image_size, *self._colours)
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that :meth:`load` reads. A failed save changes no existing folder.
@@ -260,14 +266,8 @@ class ImageEncoder(nn.Module):
             card: Text of the model card (README.md). If None, a short card is written.
         """
         text = self._card() if card is None else card
-        image_folder.write(Path(folder), self.model, self.image_size, *self._colours(), text)
-
-    def _colours(self) -> tuple[list[float], list[float]]:
-        mean, std = (
-            [round(value, 7) for value in buffer.flatten().tolist()]
-            for buffer in (self.mean, self.std)
-        )
-        return mean, std
+        (mean, std), own = self._colours, self._read is _output
+        image_folder.write(Path(folder), self.model, self.image_size, mean, std, text, own=own)
 
     @property
     def usage(self) -> str:
@@ -275,7 +275,7 @@ class ImageEncoder(nn.Module):
         if self._read is not _output:
             load = 'import isotrope\n\nencoder = isotrope.load("path/to/this/folder")\n'
         else:
-            mean, std = self._colours()
+            mean, std = self._colours
             load = (
                 "from isotrope.encoders import ImageEncoder\n"
                 "from safetensors.torch import load_model\n\n"
@@ -308,8 +308,3 @@ def _output(model: nn.Module, x: Tensor) -> Tensor:
     """Return the output of a user's module."""
     output: Tensor = model(x)
     return output
-
-
-def _device(model: nn.Module) -> torch.device:
-    first = next(model.parameters(), None)
-    return torch.device("cpu") if first is None else first.device

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -27,9 +27,6 @@ from isotrope.encoders.image_nets import (
     cifar_resnet,
 )
 from isotrope.encoders.quiet import model_written, quiet_loading
-
-if TYPE_CHECKING:
-    from transformers import ViTModel
 
 CIFAR = "isotrope-resnet-cifar"
 """Value of ``model_type`` for a ResNet with a CIFAR stem."""
@@ -135,25 +132,29 @@ def write(
     mean: Sequence[float],
     std: Sequence[float],
     card: str,
+    *,
+    own: bool,
 ) -> None:
-    """Write the folder of an image encoder. A failure changes no existing folder."""
+    """Write the folder of an image encoder; ``own``: ``model`` is a user's module, not a network.
+
+    A failure changes no existing folder.
+    """
     with model_written(folder) as temporary:
-        _write_model(model, temporary)
+        _write_model(model, temporary, own=own)
         _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))
         (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
-def _write_model(model: nn.Module, folder: Path) -> None:
+def _write_model(model: nn.Module, folder: Path, *, own: bool) -> None:
     """Write weights and configuration."""
-    config = getattr(model, "config", None)
-    kind = getattr(config, "model_type", None)
-    if kind not in READERS:
+    if own:
         from safetensors.torch import save_model
 
         save_model(model, str(folder / "model.safetensors"), {"format": "pt"})
         _write_json(folder / "config.json", {"model_type": MODULE, "module": type(model).__name__})
         return
-    net: Any = _with_pooler(cast("ViTModel", model)) if kind == "vit" else model
+    kind = cast("Any", model).config.model_type
+    net: Any = _with_pooler(model) if kind == "vit" else model
     net.save_pretrained(folder)
     if kind == "resnet" and isinstance(net.embedder.pooler, nn.Identity):
         written = _json(folder / "config.json")
@@ -161,7 +162,7 @@ def _write_model(model: nn.Module, folder: Path) -> None:
         _write_json(folder / "config.json", written)
 
 
-def _with_pooler(model: "ViTModel") -> nn.Module:
+def _with_pooler(net: nn.Module) -> nn.Module:
     """Return a copy with a pooler that changes nothing.
 
     Whenever transformers loads a ViT, it adds a pooler, with random weights if the folder has none.
@@ -169,13 +170,13 @@ def _with_pooler(model: "ViTModel") -> nn.Module:
     """
     from transformers.models.vit.modeling_vit import ViTPooler
 
-    model = copy.deepcopy(model)
+    model: Any = copy.deepcopy(net)
     model.config.pooler_output_size = model.config.hidden_size
     model.config.pooler_act = "linear"
     model.pooler = ViTPooler(model.config)
     nn.init.eye_(model.pooler.dense.weight)
     nn.init.zeros_(model.pooler.dense.bias)
-    return model
+    return cast("nn.Module", model)
 
 
 def _processor(image_size: int, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:

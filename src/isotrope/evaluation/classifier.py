@@ -93,7 +93,7 @@ def predict(weights: Tensor, x: Tensor) -> Tensor:
 def initial(dimension: int, classes: int, dtype: torch.dtype) -> torch.nn.Linear:
     """Return the linear layer from which every fit starts; torch's random state does not change."""
     with seeded(SEED):
-        return torch.nn.Linear(dimension, classes, dtype=dtype)
+        return torch.nn.Linear(dimension, classes, device="cpu", dtype=dtype)
 
 
 def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[Indices, Indices]:
@@ -126,7 +126,7 @@ def fit(
     start = initial(x.shape[1], classes, x.dtype)
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()
     ones = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # the bias is one more weight
-    targets = torch.eye(classes, dtype=x.dtype)[y]
+    targets = torch.nn.functional.one_hot(y, classes).to(x)
     fitted: dict[int, Fitted] = {}
     for places in _stacks(sets):
         stack = _Stack(ones, targets, first, [sets[i] for i in places], protocol)
@@ -165,7 +165,7 @@ class _Stack:
             pairs.append(held_out(training_set, self.draws))
         self.rows = torch.from_numpy(np.stack([train for train, _ in pairs]))  # F x n
         self.dev = [dev for _, dev in pairs]
-        decays = torch.tensor([each.decays for each in sets], dtype=x.dtype)  # F x R
+        decays = x.new_tensor([each.decays for each in sets])  # F x R
         self.decays = decays.repeat_interleave(self.classes, dim=1)[:, :, None]  # F x RC x 1
         self.weights = first.repeat(len(sets), decays.shape[1], 1)  # F x RC x D
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)

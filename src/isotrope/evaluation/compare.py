@@ -13,8 +13,10 @@ the opposite sign. Holm's method corrects the p-values for the number of compari
 import os
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +37,13 @@ from isotrope.measures.bootstrap import (
 )
 
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
+
+
+class _Draws(NamedTuple):
+    """Resampled scores of a column."""
+
+    scores: np.ndarray  # of all models in all resamples, m x b
+    changed: np.ndarray  # m - 1 counts: examples that a model scores differently than the first
 
 
 def compare(
@@ -78,9 +87,10 @@ def compare_results(
 ) -> Scores:
     """Compare results of ``isotrope.evaluate``; :func:`compare` describes the Result."""
     _check(results)
+    results = named_apart(results)
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
-    columns = {name: _column(name, results, *drawn) for name, drawn in draws.items()}
+    columns = {name: _column(name, results, drawn) for name, drawn in draws.items()}
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = in_percent(name, results[0])
@@ -113,6 +123,15 @@ def compare_results(
     )
 
 
+def named_apart(results: Sequence[Result]) -> list[Result]:
+    """Return the results; the second one of a name NAME is called ``NAME (2)``, and so on."""
+    names: list[str] = []
+    for result in results:
+        numbered = (f"{result.name} ({i})" if i > 1 else result.name for i in count(1))
+        names.append(next(name for name in numbered if name not in names))
+    return [replace(result, name=name) for result, name in zip(results, names, strict=True)]
+
+
 def _metric(name: str, result: Result) -> str:
     """Return the name of the metric that a column shows."""
     scores = result.details.get("tasks", {}).get(name, {})
@@ -130,27 +149,22 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
     return [places for places in groups.values() if len(places) > 1]
 
 
-def _draws(
-    results: Sequence[Result], resamples: int, seed: int
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return for each column all models' scores in all resamples (m x b), and m - 1 numbers.
-
-    These are the numbers of examples on which a model's scores differ from those of the first.
-    """
+def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _Draws]:
+    """Return the resampled scores of each column, an average after its tasks."""
     tasks = results[0].details.get("tasks", {})
     draws = {}
     for name, (rows, statistic) in _statistics(results).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         blocks = [statistic(counts) for counts in resampled(rng, rows.shape[1], resamples)]
         scores = np.concatenate(blocks, axis=1) * (100 if name in tasks else 1)
-        draws[name] = scores, (rows[1:] != rows[0]).sum(axis=1)
-    ordered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        draws[name] = _Draws(scores, (rows[1:] != rows[0]).sum(axis=1))
+    ordered: dict[str, _Draws] = {}
     for average, score in AVERAGES.items():
         parts = {task: draws.pop(task) for task, scores in tasks.items() if score in scores}
         ordered |= parts
         if parts and average in results[0].metrics:
-            every, changed = zip(*parts.values(), strict=True)
-            ordered[average] = np.mean(every, axis=0), np.sum(changed, axis=0)
+            scores, changed = zip(*parts.values(), strict=True)
+            ordered[average] = _Draws(np.mean(scores, axis=0), np.sum(changed, axis=0))
     return ordered | draws
 
 
@@ -177,22 +191,20 @@ def _statistics(results: Sequence[Result]) -> dict[str, tuple[np.ndarray, _Stati
     return statistics
 
 
-def _column(
-    name: str, results: Sequence[Result], draws: np.ndarray, changed: np.ndarray
-) -> dict[str, Any]:
+def _column(name: str, results: Sequence[Result], drawn: _Draws) -> dict[str, Any]:
     """Return one column of the table, in which p-values are not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
     models = [
         {"value": value, **interval(row), "best": value == max(values)}
-        for value, row in zip(values, draws, strict=True)
+        for value, row in zip(values, drawn.scores, strict=True)
     ]
     differences = [
         {
             "value": round(value - values[0], 6),
-            **interval(row - draws[0]),
-            "p": p_value(row - draws[0], int(count)),
+            **interval(row - drawn.scores[0]),
+            "p": p_value(row - drawn.scores[0], int(changed)),
         }
-        for value, row, count in zip(values[1:], draws[1:], changed, strict=True)
+        for value, row, changed in zip(values[1:], drawn.scores[1:], drawn.changed, strict=True)
     ]
     return {"models": models, "differences": differences}
 

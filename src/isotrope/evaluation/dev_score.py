@@ -138,12 +138,8 @@ def dev_metric_held_out(
         return replace(_of_scores(pairs, name), records=looked_at, trained_on=met)
 
     def score(encoder: Encoder) -> DevEvaluation:
-        first, *others = (
-            retrieval_evaluation(encoder, data, prompts=prompts, metric=metric) for data in sets
-        )
-        if not others:
-            return first
-        items = np.concatenate([first.items, *(other.items for other in others)])
+        each = [retrieval_evaluation(encoder, one, prompts=prompts, metric=metric) for one in sets]
+        items = np.concatenate([evaluation.items for evaluation in each])
         return DevEvaluation(100 * float(items.mean()), items)
 
     queries = [query for data in sets for query in data.queries]

@@ -29,7 +29,13 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.trust import named_by
 from isotrope.encoders.names import is_bm25
-from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, encoder_name
+from isotrope.evaluation.embed import (
+    CachedEncoder,
+    Encoder,
+    Truncated,
+    encoder_name,
+    fingerprint_of,
+)
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.options import OF_LABELS, Evaluation
 from isotrope.evaluation.retrieval import BM25, own_prompts
@@ -101,12 +107,16 @@ def evaluate(
             replace(task, settings=task.settings | before) if task.kind == "retrieval" else task
             for task in tasks
         ]
-    print_of = getattr(encoder, "fingerprint", None)
-    identity = print_of() if callable(print_of) else None
+    identity = fingerprint_of(encoder)
     store = None
     if settings.results is not None and identity is not None:
         own = settings.results == "auto"
-        store = Store(store_folder(model) if own else Path(settings.results))
+        try:
+            store = Store(store_folder(model) if own else Path(settings.results))
+        except (InputError, RuntimeError) as error:  # RuntimeError: there is no home folder
+            if not own:
+                raise
+            print(f"to store the scores, choose a folder with --results: {error}", file=sys.stderr)
     finished: dict[str, Result] = {}
     if store is not None and not settings.again:
         stored = {task.name: store.find(task.key(identity)) for task in tasks}

@@ -108,9 +108,8 @@ class CachedEncoder:
         return np.stack([self._vectors[text] for text in texts])
 
     def fingerprint(self) -> str | None:
-        """Return the fingerprint of the encoder; None if it has no method ``fingerprint``."""
-        identify = getattr(self.encoder, "fingerprint", None)
-        return identify() if callable(identify) else None
+        """Return the fingerprint of the inner encoder."""
+        return fingerprint_of(self.encoder)
 
 
 class Truncated:
@@ -161,10 +160,8 @@ class Truncated:
 
     def fingerprint(self) -> str | None:
         """Return a fingerprint; None for int8, or if the inner encoder has no fingerprint."""
-        full = getattr(self.encoder, "fingerprint", None)
-        if not callable(full) or self._precision == "int8":  # int8 depends on the first call
-            return None
-        inner = full()
+        # int8 depends on the first call
+        inner = None if self._precision == "int8" else fingerprint_of(self.encoder)
         return None if inner is None else f"{inner}, {self._stored}"
 
 
@@ -220,8 +217,7 @@ class WhitenedEncoder:
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return n x k embeddings, float64."""
         rows = np.asarray(self.encoder.encode(texts), dtype=np.float64) - self._mean
-        whitened: np.ndarray = rows @ self._matrix
-        return whitened
+        return np.asarray(rows @ self._matrix)
 
 
 def stored(
@@ -246,6 +242,12 @@ def stored(
     ]
     others = [pair for pair in dict.fromkeys(chosen) if pair != (full, "float32")]
     return [Truncated(shared, *pair) for pair in [(full, "float32"), *others]]
+
+
+def fingerprint_of(encoder: Encoder) -> str | None:
+    """Return the fingerprint of an encoder; None if it has no method ``fingerprint``."""
+    identify = getattr(encoder, "fingerprint", None)
+    return identify() if callable(identify) else None
 
 
 def encoder_name(encoder: Encoder) -> str:

@@ -5,6 +5,7 @@ Pictures are read and encoded in blocks. Memory holds all features, and the pixe
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def own_images(run: str | Path) -> "ImageSet":
 
     run = Path(run).expanduser()
     yours = "give labelled pictures with `--labels FOLDER`"
-    if not RunFolder(run).config.is_file() or not _of_images(run):
+    if not _of_images(run):
         raise InputError(f"{yours}: {run} is not the folder of a run on images")
     settings = RunFolder(run).settings()
     data = str(settings["data"])
@@ -114,9 +115,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
 
 def image_tasks(image_set: "ImageSet", *, knn: bool, linear: bool, batch_size: int) -> list[Task]:
     """Return the tasks (kNN, linear probe) of a labelled set of pictures."""
-
-    def features(encoder: Encoder) -> tuple[Features, Features]:
-        return both_features(encoder, image_set, batch_size=batch_size)
+    features = partial(both_features, image_set=image_set, batch_size=batch_size)
 
     def counts() -> dict[str, int]:
         return {"skipped": len(image_set.skipped), "replaced": len(image_set.replaced)}

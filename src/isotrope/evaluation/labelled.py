@@ -58,7 +58,7 @@ def check_finite(rows: np.ndarray, what: str) -> None:
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
                 f"encode the {what} examples again, or remove those whose features are not "
-                "finite: some features are NaN or infinite"
+                "finite: some features are NaN or infinite, or too large"
             )
 
 
@@ -71,8 +71,7 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
     label_scores = scores[np.arange(len(scores)), labels][:, None]
     earlier = np.arange(scores.shape[1]) < labels[:, None]
     before = ((scores > label_scores) | (earlier & (scores == label_scores))).sum(axis=1)
-    correct: np.ndarray = (before < k) & (labels >= 0) & (label_scores[:, 0] > -np.inf)
-    return correct
+    return np.asarray((before < k) & (labels >= 0) & (label_scores[:, 0] > -np.inf))
 
 
 def classified(

@@ -9,11 +9,8 @@ minimise a penalised loss exactly, use scikit-learn's ``LogisticRegression``.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -50,6 +47,10 @@ class Probe:
     weight_decay: float = 0.0
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch_size) < 1:
+            raise InputError(f"give at least one epoch and rows in each batch; found {self}")
+
 
 @dataclass(frozen=True)
 class _Scaled:
@@ -61,8 +62,7 @@ class _Scaled:
 
     def rows(self, index: slice | np.ndarray) -> np.ndarray:
         features = np.asarray(self.vectors[index], dtype=np.float64)
-        scaled: np.ndarray = (features - self.shift) * self.factor
-        return scaled
+        return np.asarray((features - self.shift) * self.factor)
 
 
 def linear_probe(
@@ -94,71 +94,51 @@ def linear_probe(
     check_finite(test.vectors, "test")
     scale = _scale(train.vectors)
     learn, judge = (_Scaled(part.vectors, *scale) for part in (train, test))
-    shape = (learn.vectors.shape[1], len(classes.names))
-    weight, bias = _by_sgd(learn, classes.train, shape, probe)
-    items = _right(judge, classes.test, weight, bias)
-    learnt = float(_right(learn, classes.train, weight, bias)["top1"].mean())
+    weights = _by_sgd(learn, classes.train, len(classes.names), probe)
+    items = _right(judge, classes.test, weights)
+    learnt = float(_right(learn, classes.train, weights)["top1"].mean())
     return classified("linear", name, items, classes, train_top1=learnt, **asdict(probe))
 
 
 def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return shift and factor of :class:`_Scaled`, d values each."""
-    mean, std = _moments(vectors)
-    if not np.isfinite(std).all():
-        raise InputError(
-            "encode the training examples again, or remove those whose features are not finite: "
-            "some features are NaN, infinite or too large"
-        )
+    n = len(vectors)
+    with np.errstate(all="ignore"):
+        mean = sum(rows.sum(axis=0) for rows in _blocks(vectors)) / n
+        std = np.sqrt(sum(((rows - mean) ** 2).sum(axis=0) for rows in _blocks(vectors)) / n)
+    check_finite(std[None], "training")
     # a dimension that varies by rounding only would be noise if it were scaled up
     live = std > 1e-6 * np.hypot(mean, std).max()
     return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(len(std))
 
 
-@np.errstate(all="ignore")
-def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of each dimension, computed in blocks of rows."""
-    mean, scatter, count = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1]), 0
+def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
     for first in range(0, len(vectors), _ROWS):
-        rows = np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
-        share = len(rows) / (count + len(rows))
-        # the update of Chan, Golub and LeVeque 1983 subtracts no large numbers from each other
-        step = rows.mean(axis=0) - mean
-        scatter += ((rows - rows.mean(axis=0)) ** 2).sum(axis=0) + count * share * step**2
-        mean += share * step
-        count += len(rows)
-    return mean, np.sqrt(scatter / count)
+        yield np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
 
 
-def _by_sgd(
-    learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fit by SGD; return W (d x C) and b (C)."""
-    weight = torch.zeros(shape, requires_grad=True)
-    bias = torch.zeros(shape[1], requires_grad=True)
-    groups: list[dict[str, Any]] = [
-        {"params": [weight], "weight_decay": probe.weight_decay},
-        {"params": [bias]},
-    ]
-    optimiser = torch.optim.SGD(groups, lr=probe.learning_rate, momentum=_MOMENTUM)
+@np.errstate(all="ignore")
+def _by_sgd(learn: _Scaled, labels: np.ndarray, classes: int, probe: Probe) -> np.ndarray:
+    """Fit by SGD; return the weights, (d + 1) x C. The last row is the bias."""
+    fitted = np.zeros((learn.vectors.shape[1] + 1, classes), np.float32)
+    velocity = np.zeros_like(fitted)
     steps = probe.epochs * math.ceil(len(labels) / probe.batch_size)
-    cosine = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: (1 + math.cos(math.pi * step / steps)) / 2
-    )
-    for index in _batches(len(labels), probe):
-        rows = torch.from_numpy(learn.rows(index)).float()
-        logits = rows @ weight + bias
-        truth = torch.from_numpy(labels[index])
-        loss: Tensor = torch.nn.functional.cross_entropy(logits, truth)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        cosine.step()
-    fitted = [part.detach().double().numpy() for part in (weight, bias)]
-    if not all(np.isfinite(part).all() for part in fitted):
+    for step, index in enumerate(_batches(len(labels), probe)):
+        rows = np.ones((len(index), len(fitted)), np.float32)
+        rows[:, :-1] = learn.rows(index)
+        logits = rows @ fitted
+        error = np.exp(logits - logits.max(axis=1, keepdims=True))
+        error /= error.sum(axis=1, keepdims=True)
+        error[np.arange(len(index)), labels[index]] -= 1
+        slope = rows.T @ (error / len(index))
+        slope[:-1] += probe.weight_decay * fitted[:-1]
+        velocity = _MOMENTUM * velocity + slope
+        fitted -= probe.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2 * velocity
+    if not np.isfinite(fitted).all():
         raise InputError(
             f"lower the learning rate of the linear probe: at {probe.learning_rate}, it diverges"
         )
-    return fitted[0], fitted[1]
+    return fitted.astype(np.float64)
 
 
 def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
@@ -169,14 +149,12 @@ def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
             yield np.sort(order[first : first + probe.batch_size])
 
 
-def _right(
-    judge: _Scaled, labels: np.ndarray, weight: np.ndarray, bias: np.ndarray
-) -> dict[str, np.ndarray]:
+def _right(judge: _Scaled, labels: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
     """Return, for each row, whether its class is first, and whether it is among the first five."""
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
     for first in range(0, len(labels), _ROWS):
         block = slice(first, first + _ROWS)
-        logits = judge.rows(block) @ weight + bias
+        logits = judge.rows(block) @ weights[:-1] + weights[-1]
         correct["top1"].append(label_in_top_k(logits, labels[block], 1))
         correct["top5"].append(label_in_top_k(logits, labels[block], 5))
     return {key: np.concatenate(right) for key, right in correct.items()}

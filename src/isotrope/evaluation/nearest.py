@@ -66,9 +66,7 @@ def _best(queries: np.ndarray, corpus: np.ndarray, top: int, tile: int) -> np.nd
 
 def _highest(keys: np.ndarray, top: int) -> np.ndarray:
     """Return the ``top`` highest keys of each row, in descending order. No two keys are equal."""
-    found = torch.topk(torch.from_numpy(keys), min(top, keys.shape[1]), dim=1).values
-    highest: np.ndarray = found.numpy()
-    return highest
+    return np.asarray(torch.topk(torch.from_numpy(keys), min(top, keys.shape[1]), dim=1).values)
 
 
 def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -157,7 +157,7 @@ def _scores(
     hits = gains > 0
     count = np.array([sum(gain > 0 for gain in row.values()) for row in relevant])
     return {
-        **{f"mrr@{k}": _reciprocal(_ranks(hits[:, :k])) for k in depths},
+        **{f"mrr@{k}": reciprocal(_ranks(hits[:, :k])) for k in depths},
         **{f"recall@{k}": hits[:, :k].sum(axis=1) / count for k in ks},
         **{f"ndcg@{k}": _ndcg(gains[:, :k], relevant) for k in depths},
     }
@@ -178,7 +178,7 @@ def _ranks(hits: np.ndarray) -> np.ndarray:
     return np.where(hits.any(axis=1), 1 + hits.argmax(axis=1), 0)
 
 
-def _reciprocal(ranks: np.ndarray) -> np.ndarray:
+def reciprocal(ranks: np.ndarray) -> np.ndarray:
     """Return 1/rank, or 0 if the rank is 0."""
     return np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0.0)
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,10 +141,7 @@ def labelled_tasks(
     from isotrope.evaluation.labelled import text_features
 
     data = load_labelled(path, test)
-
-    def features(encoder: Encoder) -> tuple[Features, Features]:
-        return text_features(encoder, data, batch_size=batch_size)
-
+    features = partial(text_features, data=data, batch_size=batch_size)
     return classification_tasks(fingerprint(data), features, knn=knn, linear=linear)
 
 

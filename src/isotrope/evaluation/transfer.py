@@ -171,8 +171,7 @@ class _ScoredTask:
 
     def classes(self, weights: Tensor, rows: Indices) -> NDArray[np.int64]:
         """Return the classes predicted for ``rows``."""
-        predicted: NDArray[np.int64] = predict(weights, self.x[rows]).numpy()
-        return predicted
+        return np.asarray(predict(weights, self.x[rows]))
 
 
 def _choose(folds: Sequence[Fitted]) -> tuple[float, float]:
@@ -230,16 +229,6 @@ def _split(task: _ScoredTask) -> TaskScore:
 def _tested(task: _ScoredTask, weights: Tensor, devacc: float) -> TaskScore:
     test = np.sort(task.rows["test"])  # the order of the file
     predicted, labels = task.classes(weights, test), task.y[test]
-    right = predicted == labels
-    return TaskScore(
-        accuracy=_percent(right),
-        devacc=devacc,
-        correct=right.astype(np.int8),
-        f1=_f1(predicted, labels) if task.pairs else None,
-    )
-
-
-def _f1(predicted: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Return 100 F1 of class 1."""
-    both = int((predicted & labels).sum())
-    return round(200 * both / max(1, int(predicted.sum() + labels.sum())), 2)
+    right, both = predicted == labels, int((predicted & labels).sum())
+    f1 = round(200 * both / max(1, int(predicted.sum() + labels.sum())), 2) if task.pairs else None
+    return TaskScore(_percent(right), devacc, right.astype(np.int8), f1)

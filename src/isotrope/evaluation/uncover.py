@@ -104,24 +104,15 @@ def uncover(
     history = DevHistory(name, saved="last")
     history.add(0, score(cached))
     history.add(1, score(WhitenedEncoder(cached, different)))
-    judgement, cosine = judge(history), float(mean_cosine(rows))
+    judgement, (raw, whitened) = judge(history), history.scores.values()
     numbers = judgement.numbers["last"]
     kind: Literal["raw", "disturbed", "trained", "unknown"] = "trained"
     if judgement.outcome == "improved":
-        kind = "raw" if history.scores[0] < RAW * history.scores[1] else "disturbed"
-    elif history.scores[1] < FLOOR:
+        kind = "raw" if raw < RAW * whitened else "disturbed"
+    elif whitened < FLOOR:
         kind = "unknown"
-    return Uncovered(
-        kind,
-        _MEANINGS[kind],
-        name,
-        history.scores[0],
-        history.scores[1],
-        numbers["low"],
-        numbers["high"],
-        cosine,
-        len(rows),
-    )
+    low, high, cosine = numbers["low"], numbers["high"], float(mean_cosine(rows))
+    return Uncovered(kind, _MEANINGS[kind], name, raw, whitened, low, high, cosine, len(rows))
 
 
 def uncover_records(
@@ -147,7 +138,11 @@ def uncover_records(
         seed: Seed of the choice of records.
     """
     if views == "dropout":
-        return Uncovered("unknown", _UNPAIRED)
+        return Uncovered(
+            "unknown",
+            "give pairs of texts; or give `isotrope audit --dev` an STS file or a retrieval set: "
+            "single texts do not show the effect of whitening",
+        )
     order = np.random.default_rng(seed).permutation(len(records))
     scored = min(len(records) // 3, _SCORED)
     try:
@@ -190,8 +185,3 @@ _MEANINGS = {
     "unknown": "the score is too low to show anything, with and without whitening. Give an STS "
     "file or a retrieval set with `isotrope audit --dev`.",
 }
-
-_UNPAIRED = (
-    "give pairs of texts; or give `isotrope audit --dev` an STS file or a retrieval set: single "
-    "texts do not show the effect of whitening"
-)

@@ -56,7 +56,7 @@ class RowBlockPairs(Pairs):
         mask = Mask(self.views, against)
         k = min(k, sum(len(x) for x in mask.columns))
         with torch.no_grad():
-            return torch.cat([chunked_topk(tile, k)[1] for _, tile in similarity_tiles(mask)])
+            return torch.cat([chunked_topk(tile, k)[1] for tile in similarity_tiles(mask)])
 
     def count(self, against: Against = "cross") -> Tensor:
         return Mask(self.views, against).counts()

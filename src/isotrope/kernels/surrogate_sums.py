@@ -270,7 +270,7 @@ class BlockSums(SurrogateSums):
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         mask = Mask(self._compared(direction, by), AGAINST[by])
-        largest = [chunked_topk(tile, 1) for _, tile in similarity_tiles(mask)]
+        largest = [chunked_topk(tile, 1) for tile in similarity_tiles(mask)]
         top, at = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
         return at, top
 
@@ -325,7 +325,7 @@ class BlockSums(SurrogateSums):
         against = AGAINST[by]
         columns = Mask(self._of_direction(direction), against).columns
         masses = []
-        for _, tile in similarity_tiles(Mask(self._compared(direction, by), against)):
+        for tile in similarity_tiles(Mask(self._compared(direction, by), against)):
             top = exponent.of(tile).amax(dim=1)
             tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
             push = torch.zeros_like(self.views.anchors[: len(tile)])

@@ -29,7 +29,7 @@ _SUMMED = 4096  # rows of a product in bfloat16, which is then added in the dtyp
 
 def blocks(first: int, last: int, height: int) -> Iterator[slice]:
     """Yield consecutive slices of at most ``height`` rows, from ``first`` to ``last``."""
-    for start in range(first, last, height):
+    for start in range(first, last, max(1, height)):
         yield slice(start, min(start + height, last))
 
 
@@ -129,8 +129,8 @@ class Vectors:
 
     def to_raw(self, gradient: Tensor) -> None:
         """Turn, in place, the gradient of the unit vectors into that of the ``raw`` vectors."""
-        some = _CACHED if self.raw.device.type == "cpu" else len(self)
-        for rows in blocks(0, len(self), some):
+        height = _CACHED if self.raw.device.type == "cpu" else len(self)
+        for rows in blocks(0, len(self), height):
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
@@ -187,12 +187,12 @@ class Tiles:
         return self._buffer[: rows * columns].view(rows, columns)
 
 
-def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of B anchors and their s / temperature, B x c; -inf where not a negative."""
+def similarity_tiles(mask: Mask) -> Iterator[Tensor]:
+    """Yield the similarities of B anchors, B x c; -inf where a column is not a negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
-    for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
-        yield rows, tile
+    for _, _, tile in Tiles().of(anchors, columns, mask):
+        yield tile
 
 
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -208,13 +208,13 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     for left in reversed(range(k)):
         chunk = tops.argmax(dim=1, keepdim=True)  # the first index at ties, here and below
         # in a short chunk the last column replaces missing columns
-        there = (chunk * _CHUNK + within).clamp_(max=columns - 1)
-        entries = tile.gather(1, there)
+        inside = (chunk * _CHUNK + within).clamp_(max=columns - 1)
+        entries = tile.gather(1, inside)
         place = entries.argmax(dim=1, keepdim=True)
-        largest.append((entries.gather(1, place), there.gather(1, place)))
+        largest.append((entries.gather(1, place), inside.gather(1, place)))
         if left:
             tile.scatter_(1, largest[-1][1], -torch.inf)
-            tops.scatter_(1, chunk, tile.gather(1, there).amax(dim=1, keepdim=True))
+            tops.scatter_(1, chunk, tile.gather(1, inside).amax(dim=1, keepdim=True))
     for value, column in reversed(largest):  # a row with too few entries found a column twice
         tile.scatter_(1, column, value)
     values, which = (torch.cat(x, dim=1) for x in zip(*largest, strict=True))
@@ -224,7 +224,7 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _chunk_maxima(tile: Tensor) -> Tensor:
     """The maximum of every chunk of columns; the last chunk may be short."""
     whole = tile.shape[1] // _CHUNK * _CHUNK
-    tops = tile[:, :whole].view(len(tile), -1, _CHUNK).amax(dim=2)
+    tops = tile[:, :whole].view(len(tile), whole // _CHUNK, _CHUNK).amax(dim=2)
     if whole == tile.shape[1]:
         return tops
     return torch.cat([tops, tile[:, whole:].amax(dim=1, keepdim=True)], dim=1)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 
-from isotrope.core.errors import InputError, unknown
+from isotrope.core.errors import InputError, NoTerms, unknown
 from isotrope.core.hyper import Paper, check, hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -181,6 +181,8 @@ def modify(
         weight: A part, or its short form (``"softmax:0.05"``).
         ratio: A part, its short form, or a number.
     """
+    if not parent.has_terms and None in (dissipation, weight, ratio):
+        raise NoTerms(type(parent).__name__, parent.space)
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
             f"keep the weight of {type(parent).__name__}, or start from another objective (from "

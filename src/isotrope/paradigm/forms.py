@@ -38,6 +38,7 @@ class OneWay(Derived, register=False):
     """One of the two directions of an objective: only the first view serves as anchors."""
 
     two_directions = False
+    has_terms = False  # the components are those of the whole objective
 
 
 class Symmetric(Derived, register=False):

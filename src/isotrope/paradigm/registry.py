@@ -11,14 +11,15 @@ from typing import Any
 
 from torch import Tensor
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, NoTerms
+from isotrope.core.fingerprint import fingerprint
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.core.spelling import brief
 from isotrope.paradigm.declared import PARTS, unknown_objective, unknown_setting
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Component
 
-_plugin_files: set[Path] = set()  # files passed to load_plugin
+_plugin_files: dict[Path, bytes] = {}  # files passed to load_plugin, and their contents
 
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
@@ -64,9 +65,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     """
     cls = find(name)
     fields = hypers(cls)
-    hyperparameters: dict[str, Any] = {}
-    parts: dict[str, Any] = {}
-    forms: dict[str, Any] = {}
+    hyperparameters, parts, forms = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for key, value in (settings or {}).items():
         if key in PARTS and (key not in fields or not is_number(value)):
             parts[key] = value
@@ -90,7 +89,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         if part == "repulsion" and objective.has_terms and not pushes(objective):
             raise ValueError("set part to attraction: this objective pushes nothing away")
         return objective if part == "both" else getattr(objective.parts, part)
-    except ValueError as error:
+    except (ValueError, NoTerms) as error:
         raise InputError(f"objective {name}: {error}") from error
 
 
@@ -147,38 +146,57 @@ class _Uncached(SourceFileLoader):
 
 
 def run_file(path: Path) -> ModuleType:
-    """Run a Python file and return its module."""
+    """Run a Python file and return its module; its objectives replace those of an earlier run."""
     if not path.is_file():
         raise InputError(f"give a Python file with an Objective in it: plugin {path} is not a file")
     if path.suffix != ".py":
         raise InputError(f"give a Python file: the name of plugin {path} must end in .py")
-    name = f"isotrope_plugin_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, str(path)))
+    name = f"isotrope_plugin_{path.stem}_{fingerprint(str(path.resolve()))}"
+    loader = _Uncached(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    module, earlier = importlib.util.module_from_spec(spec), sys.modules.get(name)
+    own = {objective: Objective.registered.pop(objective) for objective in _defined_in(path)}
+    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        del sys.modules[spec.name]
+        for objective in _defined_in(path):
+            del Objective.registered[objective]
+        Objective.registered.update(own)
+        del sys.modules[name]
+        if earlier is not None:
+            sys.modules[name] = earlier
         raise InputError(f"plugin {path} failed: {type(error).__name__}: {error}") from error
     return module
 
 
+def _defined_in(path: Path) -> list[str]:
+    """Return the names of the objectives that a file registered, as a plugin or when imported."""
+    return sorted(
+        name
+        for name, objective in Objective.registered.items()
+        if (home := getattr(sys.modules.get(objective.__module__), "__file__", None))
+        and Path(home).resolve() == path.resolve()
+    )
+
+
 def load_plugin(path: str | Path) -> list[str]:
-    """Run a Python file that defines objectives; return the names that the file registered.
+    """Return the names of the objectives that a Python file defines.
+
+    The file is run, unless it was run before (as a plugin or by an import) and has not changed.
 
     Raises:
         InputError: the file is missing, fails, or defines no objective.
     """
     path = Path(path)
-    name = run_file(path).__name__
-    added = sorted(n for n, c in Objective.registered.items() if c.__module__ == name)
-    if not added:
+    file, text = path.resolve(), path.read_bytes() if path.is_file() else b""
+    if not _defined_in(path) or _plugin_files.get(file, text) != text:
+        run_file(path)
+    if not (names_of_file := _defined_in(path)):
         raise InputError(f"add a subclass of Objective: plugin {path} defines no new objective")
-    _plugin_files.add(path.resolve())
-    return added
+    _plugin_files[file] = text
+    return names_of_file
 
 
 def load_plugins(files: Iterable[str | Path]) -> None:
@@ -190,10 +208,8 @@ def load_plugins(files: Iterable[str | Path]) -> None:
 def check_plugins(plugins: object, folder: Path) -> None:
     """Raise an error if ``folder`` names a plugin that the user has not loaded (``--plugin``)."""
     for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
-        path = Path(str(plugin))
-        if path.resolve() not in _plugin_files and path.name not in {
-            file.name for file in _plugin_files
-        }:
+        path, loaded = Path(str(plugin)), {file.name for file in _plugin_files}
+        if path.resolve() not in _plugin_files and path.name not in loaded:
             raise InputError(
                 f"add `--plugin {path}` if you trust the code in this file: {folder} needs this "
                 "file, and isotrope does not run code that only a folder names"

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -84,24 +84,32 @@ def headline(runs: Sequence[Run]) -> str:
     if not _same_dev_data([run for _, run in scored]):
         return "The scores of the runs cannot be compared: their dev data differ or are not known."
     score, run = max(scored, key=lambda pair: pair[0])
-    start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
-    if not step or (start is not None and score <= start):
-        leads = {"worse": "Training made it worse", "within noise": "No change beyond noise"}
-        lead = leads.get(run.outcome, "No gain")
-        if not step or start is None:
-            return f"{lead}: the best model is the one before training (step 0)."
-        scores = f"{number(score, digits)}, and the model before training {number(start, digits)}"
-        return f"{lead}: the saved model (step {step:,.0f}) has {scores}."
-    where = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {step:,.0f}"
-    gain = (
-        f", {_signed(score - start, digits)} over the model before training"
-        if start is not None
-        else ""
-    )
+    start = run.metric("dev_start")
+    if not run.saved_step or (start is not None and score <= start):
+        return _no_gain(run)
     lead = f"{run.name} reached " if len(runs) == 1 else f"{run.name} has the highest score: "
-    outcome = "" if run.outcome in ("improved", "not known") else f": {run.outcome}"
     noise = " `isotrope evaluate --compare` tests whether runs differ by more than noise."
-    return f"{lead}{where}{gain}{outcome}.{noise if len(scored) > 1 else ''}"
+    return f"{lead}{_reached(run, _dev_digits(runs))}{noise if len(scored) > 1 else ''}"
+
+
+def _no_gain(run: Run) -> str:
+    """Return a sentence on a run whose best score is not above that before training."""
+    leads = {"worse": "Training made it worse", "within noise": "No change beyond noise"}
+    lead = leads.get(run.outcome, "No gain")
+    start, score, digits = run.metric("dev_start"), run.metric(run.saved), _dev_digits([run])
+    if not run.saved_step or start is None or score is None:
+        return f"{lead}: the best model is the one before training (step 0)."
+    scores = f"{number(score, digits)}, and the model before training {number(start, digits)}"
+    return f"{lead}: the saved model (step {run.saved_step:,.0f}) has {scores}."
+
+
+def _reached(run: Run, digits: int) -> str:
+    """Return the score of a run, its gain, and whether the gain is noise."""
+    score, start = run.metric(run.saved) or 0.0, run.metric("dev_start")
+    text = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {run.saved_step:,.0f}"
+    if start is not None:
+        text += f", {_signed(score - start, digits)} over the model before training"
+    return f"{text}{'' if run.outcome in ('improved', 'not known') else f': {run.outcome}'}."
 
 
 def differing(runs: Sequence[Run]) -> list[str]:
@@ -130,20 +138,8 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     """
     rows: list[tuple[str, str, str, str | None, str]] = []
     for run in runs:
-        model = run.result.details.get("model") if run.result else None
-        start = model.get("start") if isinstance(model, Mapping) else None
-        for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
-            try:
-                result = Result.load(file)
-                key, searched = result.provenance["key"], result.details.get("retrieval_set")
-                task = str(key["task"])
-                if searched:
-                    task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
-                current = run.weights is not None and key["model"] == run.weights
-                original = _original({**key, "model": start}) if current else {}
-            except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
-                continue
-            for name, value in result.metrics.items() if current else ():
+        for task, result, original in _scores_of(run):
+            for name, value in result.metrics.items():
                 out_of = 1 if in_percent(name, result) else 100
                 before, after = (
                     f"{out_of * v:.2f}" if isinstance(v, (int, float)) else None
@@ -155,10 +151,31 @@ def evaluated(runs: Sequence[Run]) -> list[TitledTable]:
     return [TitledTable(title, note, columns, rows)] if rows else []
 
 
-def _original(key: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the stored scores of a task for the model before training; empty if not stored."""
-    with suppress(InputError):
-        return Result.load(stored_file(store_folder(None), key)).metrics
+def _scores_of(run: Run) -> Iterator[tuple[str, Result, Mapping[str, Any]]]:
+    """Yield the stored results of the saved model: task, result, the original model's scores."""
+    model = run.result.details.get("model") if run.result else None
+    start = model.get("start") if isinstance(model, Mapping) else None
+    for file in sorted(RunFolder(run.folder).evaluations.glob("*.json")):
+        try:
+            result = Result.load(file)
+            key, searched = result.provenance["key"], result.details.get("retrieval_set")
+            task = str(key["task"])
+            if searched:
+                task += f": {searched['queries']:,} queries, {searched['corpus']:,} documents"
+            current = run.weights is not None and key["model"] == run.weights
+            encoder = run.settings.get("encoder")
+            original = _stored({**key, "model": start}, encoder, None) if current else {}
+        except (InputError, KeyError, TypeError, ValueError):  # `evaluate` scores it again
+            continue
+        if current:
+            yield task, result, original
+
+
+def _stored(key: Mapping[str, Any], *models: object) -> Mapping[str, Any]:
+    """Return the scores of a task from the first folder of these models that has them, or {}."""
+    for model in models:
+        with suppress(InputError, RuntimeError):  # RuntimeError: there is no home folder
+            return Result.load(stored_file(store_folder(model), key)).metrics
     return {}
 
 

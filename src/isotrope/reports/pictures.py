@@ -38,7 +38,7 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
         if drawn is not None:
             files[f"{quantity.key}.svg"] = drawn.svg
             files[f"{quantity.key}.png"] = drawn.png
-    return write_all(folder, files)
+    return write_all(folder, files) if files else []
 
 
 def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:

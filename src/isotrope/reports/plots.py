@@ -76,7 +76,12 @@ def styles(count: int) -> list[Style]:
 
 def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
     """Return whether runs cannot share an axis, because their objectives differ."""
-    objectives = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
+    if not all(run.finished for run in runs):  # config.yaml has only the values that were set
+        runs = [replace(run, result=None) for run in runs]
+    objectives = {
+        (run.objective, run.objective == "?" and run.method, repr(sorted(run.parameters.items())))
+        for run in runs
+    }
     return quantity.key == "loss" and len(objectives) > 1
 
 
@@ -91,29 +96,27 @@ def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quanti
         if not run.of_images and np.isfinite(run.scores).any():
             name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
             places.setdefault(name, set()).add(i)
-    quantities_ = []
+    pictures = []
     for quantity in quantities:
         if quantity.key != "dev" or len(places) < 2:
-            quantities_.append(quantity)
+            pictures.append(quantity)
             continue
         for number, some in enumerate(places.values(), 1):
             key = "dev" if number == 1 else f"dev{number}"
-            quantities_.append(replace(quantity, key=key, runs=frozenset(some)))
-    return quantities_
+            pictures.append(replace(quantity, key=key, runs=frozenset(some)))
+    return pictures
 
 
-def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
-    return [
-        run.dev_name
-        for i, run in enumerate(runs)
-        if not run.of_images and (quantity.runs is None or i in quantity.runs)
-    ]
+def _own(quantity: Quantity, runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Return the runs of a picture, with their numbers."""
+    return [(i, run) for i, run in enumerate(runs) if quantity.runs is None or i in quantity.runs]
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
     """Return title and note of a picture. The note says if losses have different units."""
     if quantity.lines[0].column == "dev":
-        name = next((name for name in _dev_names(quantity, runs) if name), "")
+        scored = (run for _, run in _own(quantity, runs) if not run.of_images)
+        name = next((run.dev_name for run in scored if run.dev_name), "")
         return shortened(f"{name[:1].upper()}{name[1:]}" or quantity.title, _TITLE), quantity.note
     if _share_no_unit(quantity, runs):
         return (
@@ -125,12 +128,8 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
 
 def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return the measured lines of the quantity, run by run."""
-    values = [
-        _curve(quantity, i, run, line)
-        for i, run in enumerate(runs)
-        if quantity.runs is None or i in quantity.runs
-        for line in quantity.lines
-    ]
+    own = _own(quantity, runs)
+    values = [_curve(quantity, i, run, line) for i, run in own for line in quantity.lines]
     values = [curve for curve in values if len(curve.y)]
     if not _share_no_unit(quantity, runs):
         return values
@@ -165,7 +164,7 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "score":
         _mark_scores(axes, quantity, runs)
-    _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
+    _finish(axes, quantity, max(run.steps.max(initial=0.0) for run in runs))
     seconds = {
         line for line, c in zip(lines, drawn, strict=True) if c.line is not quantity.lines[0]
     }
@@ -215,11 +214,10 @@ def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
     """Return groups of lines that hide each other, so that only the last would be seen."""
     groups: list[list[Line2D]] = []
     for line in lines:
-        group = next((some for some in groups if _hides(line, some[0])), None)
-        if group is None:
-            groups.append([line])
-        else:
-            group.append(line)
+        group = next((some for some in groups if _hides(line, some[0])), list[Line2D]())
+        if not group:
+            groups.append(group)
+        group.append(line)
     return [group for group in groups if len(group) > 1]
 
 
@@ -253,12 +251,8 @@ def _take_turns(group: Sequence[Line2D], dotted: Collection[Line2D]) -> None:
 
 def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
     """Draw the score at the start (one grey line if all agree) and at the saved step."""
-    styled = [
-        (run, style)
-        for i, (run, style) in enumerate(zip(runs, styles(len(runs)), strict=True))
-        if run.of_images == (quantity.key == "knn")
-        and (quantity.runs is None or i in quantity.runs)
-    ]
+    of_images, colours = quantity.lines[0].column == "knn", styles(len(runs))
+    styled = [(r, colours[i]) for i, r in _own(quantity, runs) if r.of_images == of_images]
     starts = [run.metric("dev_start") for run, _ in styled]
     common = len({round(start, 6) for start in starts if start is not None}) == 1
     for (run, style), start in zip(styled, starts, strict=True):
@@ -270,9 +264,9 @@ def _mark_scores(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> None:
             axes.plot(step, score, "o", color=style.colour, ms=6.5, zorder=4)
 
 
-def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: float) -> None:
+def _finish(axes: Axes, quantity: Quantity, last_step: float) -> None:
     """Set ticks, grid and limits."""
-    _limit(axes, quantity, drawn)
+    _limit(axes, quantity)
     stepwise = quantity.across == "step"
     if stepwise:
         axes.set_xlim(-0.03 * (last_step or 1), 1.03 * (last_step or 1))
@@ -293,12 +287,16 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
     axes.set_axisbelow(True)
 
 
-def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
+def _limit(axes: Axes, quantity: Quantity) -> None:
     """Set the vertical limits, or a logarithmic axis."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
     if quantity.logarithmic and low > 0 and high / low > _DECADES:
         room = (high / low) ** 0.05
-        _logarithmic(axes, low / room, high * room)
+        axes.set_yscale("log")
+        axes.set_ylim(low / room, high * room)
+        between = (1.0,) if high / low * room**2 > 1000 else (1.0, 3.0)
+        axes.yaxis.set_major_locator(LogLocator(subs=between, numticks=6))
+        axes.yaxis.set_minor_locator(NullLocator())
         return
     if quantity.floor is not None:
         low, high = min(low, quantity.floor), max(high, quantity.floor)
@@ -313,18 +311,9 @@ def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
     axes.set_ylim(bottom, top)
 
 
-def _logarithmic(axes: Axes, low: float, high: float) -> None:
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    between = (1.0,) if high / low > 1000 else (1.0, 3.0)
-    axes.yaxis.set_major_locator(LogLocator(subs=between, numticks=6))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
 def _tick(value: float) -> str:
     """Return the text of a tick: rounded, with thousands separators and a real minus sign."""
-    short = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
-    return short.replace("-", "\N{MINUS SIGN}")
+    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
 
 
 def multiple(angle: float) -> str:

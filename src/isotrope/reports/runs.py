@@ -213,12 +213,12 @@ def read_run(folder: Path) -> Run:
             f"give the `--output` folder of `isotrope train`; {result_file} is the result of "
             f"another command ({result.kind})"
         )
-    config, name = RunFolder(folder).config, legible(folder.resolve().name)
+    name = legible(folder.resolve().name)
     watched = RunFolder(folder).recording() if result is None else None
     if watched is not None:  # the output folder of another trainer
         folder = watched.path
     log = read_log(RunFolder(folder).metrics, complete=result is not None)
-    steps, series = _arrays(*log)
+    config, (steps, series) = RunFolder(folder).config, _arrays(*log)
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)

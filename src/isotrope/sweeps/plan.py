@@ -47,8 +47,8 @@ def grid(spec: Sweep) -> list[dict[str, str]] | None:
     return [dict(zip(names, values, strict=True)) for values in combinations]
 
 
-def check_sweep(spec: Sweep) -> None:
-    """Check the settings, the objective and the data of all runs."""
+def check_metric(spec: Sweep) -> None:
+    """Refuse a metric that no run has."""
     if spec.metric not in (metrics := METRICS[spec.settings.kind]):
         raise SettingError(
             f"is not the name of a metric of a run{nearest(spec.metric, metrics)}",
@@ -56,6 +56,11 @@ def check_sweep(spec: Sweep) -> None:
             value=spec.metric,
             remedy=f"choose one of {', '.join(metrics)}",
         )
+
+
+def check_sweep(spec: Sweep) -> None:
+    """Check the settings, the objective and the data of all runs."""
+    check_metric(spec)
     _check_scored(spec)
     places: dict[tuple[str, ...], RunSettings] = {}
     recipes = set[bool]()

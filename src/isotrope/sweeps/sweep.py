@@ -21,7 +21,7 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.sweeps.plan import check_sweep, grid
+from isotrope.sweeps.plan import check_metric, check_sweep, grid
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import JOURNAL, SweepStudy, mend
 from isotrope.training.early_checks import as_begun, check_folder
@@ -120,7 +120,8 @@ def equals_of_best(
     """
     order = ranked(trials, highest=highest)
     leaders = [trial for trial in order if len(trial.scores) == len(order[0].scores)]
-    before = Trial({}, f"{leaders[0].metric.partition('_')[0]}_start", results=leaders[0].results)
+    score = leaders[0].metric.removesuffix("_best").removesuffix("_final")
+    before = Trial({}, f"{score}_start", results=leaders[0].results)
     start = before.score if len(before.scores) == len(leaders[0].scores) else None
     compared = leaders if start is None else [*leaders, before]
     seeds = sorted(set.intersection(*(set(trial.scores) for trial in compared)))
@@ -156,6 +157,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
 
 def existing(spec: Sweep) -> list[Trial]:
     """Return the trials with the results so far, without training."""
+    check_metric(spec)
     values = grid(spec)
     if values is None:
         begun = (spec.chosen.output / JOURNAL).is_file()
@@ -224,16 +226,17 @@ class _Runs:
         self._tell_optuna(trial)
 
     def _tell_optuna(self, trial: Trial) -> None:
-        """Report the score of a complete trial to Optuna.
-
-        A trial with a failed run is not complete, because the same command trains the run again.
-        """
-        if trial.runs < len(self.spec.chosen.seeds) or trial.failures:
+        """Report the score of a complete trial to Optuna."""
+        if not self._complete(trial):
             return
         for number in trial.numbers:
             self.study.tell(number, trial.score)
         if self.spec.chosen.keep == "best":
             self._discard()
+
+    def _complete(self, trial: Trial) -> bool:
+        """Return whether all runs ended; the same command trains a failed run again."""
+        return trial.runs == len(self.spec.chosen.seeds) and not trial.failures
 
     def _passed(self, done: int) -> str:
         passed = format_duration(time.monotonic() - self.start)
@@ -244,7 +247,7 @@ class _Runs:
 
     def _discard(self) -> None:
         """Remove models and checkpoints of complete trials that are not the best."""
-        complete = [t for t in self.trials if t.runs == len(self.spec.chosen.seeds)]
+        complete = list(filter(self._complete, self.trials))
         best = best_of(complete, highest=self.spec.highest)
         for trial in complete:
             for seed in () if trial is best else trial.results:

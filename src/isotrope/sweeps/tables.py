@@ -81,17 +81,14 @@ def as_csv(spec: Sweep, trials: Sequence[Trial]) -> str:
         measured = [float(s) for s in seconds if isinstance(s, int | float)]
         scores = [trial.score, trial.deviation, *(trial.scores.get(seed) for seed in seeds)]
         folder = spec.folder(trial.values, seeds[0]).relative_to(spec.chosen.output)
-        numbers = map(_cell, [*scores, sum(measured) if measured else None])
+        scores += [sum(measured) if measured else None]
+        numbers = ["" if score is None else f"{score:.8g}" for score in scores]
         note = "; ".join(dict.fromkeys(trial.notes.values()))
         rows.append([*trial.values.values(), *numbers, folder, note])
     names = [setting.name for setting in spec.varied]
     of_seeds = [f"seed {seed}" for seed in seeds]
     header = [*names, spec.metric, "deviation", *of_seeds, "seconds", "folder", "note"]
     return csv_text(header, rows)
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.8g}"
 
 
 def as_result(spec: Sweep, trials: Sequence[Trial]) -> Result:

@@ -29,7 +29,8 @@ R = TypeVar("R")
 Task = Callable[[T], R]
 Done = Generator[tuple[T, R | InputError], None, None]
 Answer = tuple[str, Any]
-"""Status and value of a task. ``gone``: it lost another process; ``lost``: its process ended."""
+"""Status and value of a task. ``gone``: it lost another process; ``lost``: its process ended;
+``machine``: the disk or the memory was full, for example."""
 
 REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -255,6 +256,8 @@ def _verdict(answers: Mapping[int, Answer], devices: int) -> int:
         rank, code = first["lost"]
         how = _killed(code) or f"ended with exit code {code}"
         raise LostProcess(f"process {rank} of {devices} {how}")
+    if "machine" in first:
+        raise first["machine"][1]
     if "bug" in first:
         raise RuntimeError(f"one of {devices} processes failed:\n{first['bug'][1]}")
     if "gone" in first:
@@ -362,8 +365,10 @@ def _share(place: int, jobs: int) -> dict[str, str]:
     return {**_environment(jobs), **gpu}
 
 
-def _failure(kind: str, value: int | str) -> Exception:
-    """Return the error of a process whose exit code, message or traceback is ``value``."""
+def _failure(kind: str, value: int | str | Exception) -> Exception:
+    """Return the error of a process with an error, exit code, message or traceback ``value``."""
+    if isinstance(value, Exception):
+        return value
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
     if kind == "gone":

@@ -24,7 +24,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.core.distributed import rank, world_size
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess
-from isotrope.core.files import open_own, os_errors_as_input_errors
+from isotrope.core.files import open_own, os_errors_as_input_errors, remove
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
@@ -173,6 +173,7 @@ class TrainingTask(ABC):
         result = self.finish()
         result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
         ensure_not_replaced(output)
+        remove(RunFolder(output).diagnosis)  # of an unfinished run, so it is outdated
         result.save(RunFolder(output).result)
         remove_intermediates(output)
         return Outcome(result, output, encoder=module.encoder)

@@ -168,11 +168,9 @@ def _parameters(loss: Loss) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters
 
 
-def check_loss(
-    loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
-) -> list[Check]:
+def check_loss(loss: Loss, *, dimensions: int = DIMENSIONS) -> list[Check]:
     """Check a loss with :func:`checks_of`, and return a list of the results."""
-    return list(checks_of(loss, source, dimensions=dimensions))
+    return list(checks_of(loss, dimensions=dimensions))
 
 
 def checks_of(

@@ -6,7 +6,7 @@ valid. If a float16 gradient overflows, torch's gradient scaler skips the step.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod
     from isotrope.training.text_module import TextModule
 
-What = Literal["the loss is", "an embedding is", "the gradient is"]
-_WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
-
+_FAULTS = "", "an embedding", "the loss"  # the worst is last: what any process has is named
 
 Trained: TypeAlias = "TextModule | ImageMethod"
 """A module in training."""
@@ -40,27 +38,27 @@ class NonFiniteGuard:
 
     def check_forward(self, step: int, loss: Tensor) -> None:
         """Check the loss of a step, and the embeddings from which it was computed."""
-        what, self._loss = 0, loss.detach()
+        fault, self._loss = "", loss.detach()
         if not math.isfinite(float(self._loss)):
-            what = 2
+            fault = "the loss"
         elif not all(_is_finite(x) for view in self.module.seen for x in _matrices(view)):
-            what = 1
-        if worst := all_reduce_max(what, loss.device):
-            self._stop(step, _WHATS[worst - 1])
+            fault = "an embedding"
+        if fault := _FAULTS[all_reduce_max(_FAULTS.index(fault), loss.device)]:
+            self._stop(step, fault)
 
     def check_gradient(self, step: int, norm: float, scale: float | None, device: str) -> None:
         """Check the gradient before the update; torch skips a float16 step that overflows."""
         overflows = scale is not None and scale > 1
         if all_reduce_max(int(not (overflows or math.isfinite(norm))), device):
-            self._stop(step, "the gradient is")
+            self._stop(step, "the gradient")
 
-    def _stop(self, step: int, what: What) -> NoReturn:
+    def _stop(self, step: int, fault: str) -> NoReturn:
         """End the run, with the same message in every process."""
         for line in described(self.module, self.module.seen, self._loss):
             warn(line)
         *remedies, last = _advice(self.module, self.settings)
         advice = f"{', '.join(remedies)} or {last}" if remedies else last
-        raise Diverged(f"training diverged: {what} not finite at step {step}; use {advice}")
+        raise Diverged(f"training diverged: {fault} is not finite at step {step}; use {advice}")
 
 
 def check_finite_weights(module: "Trained | nn.Module", step: int) -> None:
@@ -117,9 +115,12 @@ def _span(x: Tensor) -> str:
 def _advice(module: Trained, settings: RunSettings) -> Iterator[str]:
     """Yield possible remedies, as flags of the command line."""
     yield f"a lower `--learning-rate` (it is {module.learning_rate:g})"
-    temperature = module.objective.hyperparameters().get("temperature")
-    if temperature is not None:
-        yield f"a higher `--objective.temperature` (it is {float(temperature):g})"
+    owner, values = "objective", module.objective.hyperparameters()
+    if getattr(settings, "loss", None) is not None:  # a loss of sentence-transformers
+        owner, values = "loss", vars(next(iter(vars(module)["losses"].values())))
+    for name, how in ("temperature", "higher"), ("scale", "lower"):
+        if values.get(name) is not None:
+            yield f"a {how} `--{owner}.{name}` (it is {float(values[name]):g})"
     if settings.precision != "32":
         yield "`--precision 32`"
     if getattr(settings, "clip", None) is None:

@@ -49,7 +49,7 @@ def main(connection: Connection) -> None:
 
 
 def _answer(order: bytes) -> bytes:
-    """Run a task; return its status (done, failed, gone or bug) and a value."""
+    """Run a task; return its status (done, failed, gone, machine or bug) and a value."""
     try:
         sys.argv, task, item = pickle.loads(order)  # noqa: S301 - our own parent
         return pickle.dumps(("done", task(item)))
@@ -58,6 +58,11 @@ def _answer(order: bytes) -> bytes:
         return pickle.dumps(("failed", kind(error.text())))
     except LostProcess as error:
         return pickle.dumps(("gone", error.args[0]))
+    except OSError as error:  # rebuilt, because a library's own classes may not unpickle
+        about = (error.errno, error.strerror, error.filename) if error.errno else (str(error),)
+        return pickle.dumps(("machine", OSError(*about)))
+    except MemoryError as error:
+        return pickle.dumps(("machine", MemoryError(str(error))))
     except Exception:
         return pickle.dumps(("bug", traceback.format_exc()))
 

@@ -134,6 +134,7 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
             [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}],
             "line 2: give each text its own _id; an earlier text has 'a'",
         ),
+        ("corpus", [{"_id": "a", "text": "b", "title": 5}], "column 'title' holds 5 .int., not"),
         ("queries", [{"_id": "q1", "text": " "}], "remove the query 'q1'"),
         ("queries", [{}], "the table has no column '_id'; its columns: none"),
         (
@@ -196,6 +197,9 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     with pytest.raises(InputError, match="give pairs of a query and a document"):
         load_retrieval(tmp_path / "a.txt")
+    (tmp_path / "a.csv").write_text("text,label\none,a\ntwo,b\nthree,a\nfour,b\n")
+    with pytest.raises(InputError, match="a document; this file holds labelled texts"):
+        load_retrieval(tmp_path / "a.csv")
     (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
     with pytest.raises(InputError, match=r"remove or complete 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")

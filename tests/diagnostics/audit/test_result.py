@@ -197,6 +197,8 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
         checked_objective("infonce", {"in_batch": "false"})
     with pytest.raises(InputError, match="give the objective by its name"):
         checked_objective(InfoNCE(), {"temperature": 0.1})
+    with pytest.raises(InputError, match="call modify first, then symmetric"):
+        checked_objective(InfoNCE().symmetric().modify(ratio=1.5))
     assert checked_objective("infonce", {"temperature": 0.1}) == InfoNCE(temperature=0.1)
 
 

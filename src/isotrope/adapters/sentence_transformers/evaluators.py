@@ -2,6 +2,7 @@
 
 import csv
 import inspect
+import re
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -66,10 +67,11 @@ class ProtocolEvaluator(BaseEvaluator):
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
             raise InputError(f"set primary to one of {', '.join(metrics)}; found {self._primary!r}")
-        self.primary_metric = self._primary or next(iter(metrics))
+        prefix = f"{self.name}_" if self.name else ""
+        self.primary_metric = prefix + (self._primary or next(iter(metrics)))
         if output_path is not None and self.write_csv:
             self._write(Path(output_path), {"epoch": epoch, "steps": steps, **numbers})
-        prefixed: dict[str, float] = self.prefix_name_to_metrics(metrics, self.name)
+        prefixed = {prefix + key: value for key, value in metrics.items()}
         self.store_metrics_in_model_card_data(model, prefixed, epoch, steps)
         return prefixed
 
@@ -78,7 +80,8 @@ class ProtocolEvaluator(BaseEvaluator):
         return {key: value for key, value in self._options.items() if value is not None}
 
     def _write(self, folder: Path, row: dict[str, float | int | str | None]) -> None:
-        stem = f"protocols{f'_{self.name}' if self.name else ''}_results"
+        name = re.sub(r"[^\w.-]", "-", self.name)  # which may have a slash
+        stem = f"protocols{f'_{name}' if name else ''}_results"
         with os_errors_as_input_errors(folder / f"{stem}.csv"):
             folder.mkdir(parents=True, exist_ok=True)
             files = (folder / f"{stem}{'' if n == 1 else f'-{n}'}.csv" for n in count(1))

@@ -182,17 +182,16 @@ def _by_name(
     rows: ArrayImages, label_names: NDArray[Any], names: tuple[str, ...] | None, path: Path
 ) -> tuple[ImagePart, tuple[str, ...]]:
     """Return a split whose labels are names, with a number for each name."""
-    class_names = tuple(sorted(set(label_names.tolist()))) if names is None else names
+    labels = label_names.tolist()
+    class_names = tuple(sorted(set(labels))) if names is None else names
     number = {name: i for i, name in enumerate(class_names)}
-    unknown = next((name for name in label_names.tolist() if name not in number), None)
+    unknown = next((label for label in labels if label not in number), None)
     if unknown is not None:
         raise InputError(
             f"{place(path)}: add {quoted(unknown)} to the array class_names, because a picture has "
             "this label"
         )
-    return ImagePart(
-        rows, np.array([number[name] for name in label_names.tolist()], np.int64)
-    ), class_names
+    return ImagePart(rows, np.array([number[label] for label in labels], np.int64)), class_names
 
 
 def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.uint8]:

@@ -140,8 +140,8 @@ def matched(
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the positions of at most ``n`` pictures, in ascending order.
 
-    The first picture of every class is chosen, then the second of every class, and so on. If there
-    are no labels, the first ``n`` pictures are chosen.
+    The first picture of every class is chosen, then the second of every class, and so on. Pictures
+    without a label count as a class. Without any labels, the first ``n`` pictures are chosen.
     """
     if labels is None:
         return np.arange(min(n, total))

@@ -111,7 +111,13 @@ def _recognise(
         return load_digits(holdout, seed)
     path = Path(path)
     if not is_folder(path):
-        return _file(path)
+        check_file(path)
+        if path.suffix.lower() != ".npz":
+            raise InputError(
+                f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not "
+                f"a file with the ending {path.suffix!r}"
+            )
+        return load_npz(path)
     if classes is not None:
         return load_folder(path, classes)
     if is_strips(path):
@@ -119,16 +125,6 @@ def _recognise(
     if is_table(path):
         return load_table(path)
     return load_folder(path)
-
-
-def _file(path: Path) -> ImageSet:
-    check_file(path)
-    if path.suffix.lower() != ".npz":
-        raise InputError(
-            f"{place(path)}: give a folder of pictures, an .npz file, or the word digits, not a "
-            f"file with the ending {path.suffix!r}"
-        )
-    return load_npz(path)
 
 
 def _side(sizes: NDArray[np.int64], requested: int | None) -> int:

@@ -161,9 +161,8 @@ def _labels(
     values = list(rows[column])
     names = tuple(getattr(rows.features[column], "names", None) or ()) or None
     if all(isinstance(value, str) for value in values):
-        names = tuple(sorted(set(values)))
-        number = {name: i for i, name in enumerate(names)}
-        values = [number[value] for value in values]
+        different, numbers = np.unique(values, return_inverse=True)
+        names, values = tuple(different.tolist()), numbers.tolist()
     if not all(isinstance(value, int) for value in values):
         raise InputError(
             f"{place(folder)}: correct the labels in column {column!r}; all must be numbers, or "

@@ -59,6 +59,10 @@ class Features:
     labels: np.ndarray | Sequence[int] | Sequence[str]
     marks: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        if (n := len(self.vectors)) != len(self.labels):
+            raise InputError(f"give one label per row; {n} rows have {len(self.labels)} labels")
+
 
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
     """Load a training set and a test set from two files, from a folder, or from a single file.

@@ -92,8 +92,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
         lower = label.copy()
         np.minimum.at(lower, nodes, rows[:, None])
         if (lower == label).all():
-            joined: NDArray[np.int64] = names[rows].view(np.int64)
-            return joined
+            return np.asarray(names[rows].view(np.int64))
         label = lower
 
 
@@ -128,5 +127,4 @@ def have_tokens(
     lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
     before = np.concatenate([[0], np.cumsum(lacking)])
     texts = np.where(held[:, None], start, np.stack([first, last], axis=1)) - start
-    complete: NDArray[np.bool_] = before[texts[:, 1] + 1] == before[texts[:, 0]]
-    return held | complete
+    return np.asarray(held | (before[texts[:, 1] + 1] == before[texts[:, 0]]))

@@ -68,9 +68,9 @@ def load_retrieval(
         return _load_folder(path)
     reading = read([path], columns=columns or None, choose=choose)
     pairs = [record.texts for record in reading]
-    if reading.kind == "texts":
+    if reading.kind != "pairs":
         raise InputError(
-            f"{place(path)}: give pairs of a query and a document; this file holds single texts"
+            f"{place(path)}: give pairs of a query and a document; this file holds {reading.kind}"
         )
     if reading.left:
         raise InputError(f"{place(path)}: remove or complete {reading.left_out}")
@@ -118,25 +118,14 @@ def _load_folder(folder: Path) -> RetrievalSet:
     corpus_path, queries_path = (_present(folder, f"{n}.jsonl") for n in ("corpus", "queries"))
     corpus_ids, corpus = _texts(corpus_path)
     query_ids, queries = _texts(queries_path)
-    for number, query in enumerate(queries):
-        if not query:
-            name = list(query_ids)[number]
+    for name, number in query_ids.items():
+        if not queries[number]:
             raise InputError(f"{place(queries_path)}: remove the query {name!r}, which has no text")
     one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
     qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
-    relevant: list[dict[int, float]] = [{} for _ in queries]
-    for line, query, document, score in _judgements(qrels_path):
-        for name, ids, what, path in (
-            (query, query_ids, "query", queries_path),
-            (document, corpus_ids, "document", corpus_path),
-        ):
-            if name not in ids:
-                raise InputError(
-                    f"{place(qrels_path, line)}: add the {what} {quoted(name)} to {path.name}, or "
-                    f"remove this line; {path.name} does not have this {what}"
-                )
-        if score > 0:
-            relevant[query_ids[query]][corpus_ids[document]] = score
+    relevant = _relevant(
+        qrels_path, ("query", queries_path, query_ids), ("document", corpus_path, corpus_ids)
+    )
     judged = [i for i, documents in enumerate(relevant) if documents]
     if not judged or (one_qrels_file and len(judged) < len(queries)):
         lacking = next(name for name, i in query_ids.items() if not relevant[i])
@@ -154,6 +143,22 @@ def _load_folder(folder: Path) -> RetrievalSet:
         {i: document for i, document in same.items() if document not in relevant[judged[i]]},
         ids=([names[j] for j in judged], list(corpus_ids)),
     )
+
+
+def _relevant(qrels_path: Path, *known: tuple[str, Path, dict[str, int]]) -> list[dict[int, float]]:
+    """Return each query's relevant documents; ``known`` has the ids of queries, of documents."""
+    (*_, queries), (*_, documents) = known
+    relevant: list[dict[int, float]] = [{} for _ in queries]
+    for line, *pair, score in _judgements(qrels_path):
+        for name, (what, path, ids) in zip(pair, known, strict=True):
+            if name not in ids:
+                raise InputError(
+                    f"{place(qrels_path, line)}: add the {what} {quoted(name)} to {path.name}, or "
+                    f"remove this line; {path.name} does not have this {what}"
+                )
+        if score > 0:
+            relevant[queries[pair[0]]][documents[pair[1]]] = score
+    return relevant
 
 
 def _present(folder: Path, name: str) -> Path:
@@ -175,10 +180,11 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
     places: dict[str, int] = {}
     texts: list[str] = []
     records: Iterable[tuple[int, Sequence[Any]]] = fields(path, "id<TAB>text", blank=True)
+    columns = ["text"]
     if ".jsonl" in path.suffixes:
         table = open_table(path)
-        title = ["title"] if "title" in table.columns else []
-        records = table.rows(["_id", "text", *title])
+        columns += ["title"] if "title" in table.columns else []
+        records = table.rows(["_id", *columns])
     for line, cells in records:
         if not cells or (line == 1 and cells in _HEADERS):
             continue
@@ -190,8 +196,8 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
                 f"{place(path, line)}: give each text its own _id; an earlier text has {name!r} too"
             )
         places[name] = len(texts)
-        parts = (cell_text(cell, path, line, "text") for cell in (*cells[2:], cells[1]))
-        texts.append(" ".join(parts).strip())
+        parts = [cell_text(cell, path, line, c) for cell, c in zip(cells[1:], columns, strict=True)]
+        texts.append(" ".join(parts[::-1]).strip())  # the title first
     if not texts:
         raise InputError(
             f"{place(path)}: write an id and a text on each line; this file has no text"

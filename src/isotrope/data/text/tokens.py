@@ -195,8 +195,7 @@ class TokenStore:
 
     def groups(self, indices: Indices, column: int) -> NDArray[np.uint64]:
         """Return a hash of each text of a column. Near-identical texts have the same hash."""
-        groups: NDArray[np.uint64] = self._groups[self._texts_of(indices, column)]
-        return groups
+        return np.asarray(self._groups[self._texts_of(indices, column)])
 
     def owners(self, indices: Indices) -> NDArray[np.int64]:
         """Return, for each hard negative in column 2, the position of its record in ``indices``."""

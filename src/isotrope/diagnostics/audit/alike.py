@@ -19,6 +19,7 @@ from isotrope.diagnostics.audit.push import NEAREST, Ledger, Near, beside, betwe
 from isotrope.diagnostics.audit.rows import Embedded
 
 _TEMPERATURE = 0.05
+_FROM_THE_OTHER = [0, 1, 3, 2]  # the sides of a pair as its second row sees them (push._SIDES)
 
 
 @dataclass(frozen=True)
@@ -47,21 +48,23 @@ def alike(embedded: Embedded, near: Near, book: Ledger) -> Alike:
     more than 30,000 rows, pairs with evidence below 0 are left out too, to save memory.
     """
     n, least = len(embedded), -math.inf if compares_all(embedded) else 0.0
-    finite = (cosines := near.cosines[..., :NEAREST]).isfinite()
-    usual = cosines.where(finite, 0).sum(dim=2) / finite.sum(dim=2).clamp_min(1)
+    nearest = near.cosines[..., :NEAREST]
+    finite = nearest.isfinite()
+    usual = nearest.where(finite, 0).sum(dim=2) / finite.sum(dim=2).clamp_min(1)
     room = near.rows.numel()
     # one array for all results: many small ones between large temporary ones would fragment memory
-    keys, found, count = torch.empty(room, dtype=torch.long), cosines.new_empty(room), 0
+    keys, values, count = torch.empty(room, dtype=torch.long), nearest.new_empty(room), 0
     for rows, others, cosines in beside(embedded, near):
-        above = 2 * cosines - usual[:, rows, None] - usual[[0, 1, 3, 2]][:, others]
-        joined = (above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above))
-        some = (others >= 0) & ((evidence := _TEMPERATURE * joined) >= least)
+        above = 2 * cosines - usual[:, rows, None] - usual[_FROM_THE_OTHER][:, others]
+        evidence = _TEMPERATURE * ((above / _TEMPERATURE).logsumexp(dim=0) - math.log(len(above)))
+        some = (others >= 0) & (evidence >= least)
         rows = rows[:, None].expand_as(others)
-        new = slice(count, count := count + int(some.sum()))
+        new = slice(count, count + int(some.sum()))
+        count = new.stop
         keys[new] = (torch.minimum(rows, others) * n + torch.maximum(rows, others))[some]
-        found[new] = evidence[some]
+        values[new] = evidence[some]
     key, first = np.unique(keys[:count].numpy(), return_index=True)
-    evidence = found[torch.from_numpy(first)]
+    evidence = values[torch.from_numpy(first)]
     order = evidence.argsort(descending=True, stable=True).numpy()
     chosen = np.stack([key[order] // n, key[order] % n], axis=1)
     return Alike(chosen, evidence.double().numpy()[order], *between(book, chosen))

@@ -171,65 +171,64 @@ class Audit(ABC):
         words = ", ".join(mark for mark, applies in marks.items() if applies)
         return f"{row.name} {row.value:g}" + f" ({words})" * bool(words)
 
+    def _belonging(self, what: str) -> str:
+        """Return a sentence on the likely false negatives."""
+        push = float(self.alike.share[: self.suspects].sum())
+        if not self.suspects:
+            return (
+                f"No likely false negatives: no two {what} seem to belong together (highest "
+                f"evidence: {max(self.alike.evidence, default=0.0):.3f}; limit: "
+                f"`--suspect {self.suspect:g}`)."
+            )
+        if self.suspects == 1:
+            return f"1 pair of {what} seems to belong together. It causes {push:.1%} of all push."
+        sizes = np.unique(self._grouped(), return_counts=True)[1]
+        return (
+            f"{self.suspects:,} pairs of {what} seem to belong together. They cause {push:.1%} of "
+            f"all push, and form {(sizes > 1).sum():,} groups of up to {sizes.max():,} {what}."
+        )
+
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
     ) -> TitledTable:
         """Return the table of likely false negatives; ``of`` gives the text of a row."""
-        sizes = np.unique(self._grouped(), return_counts=True)[1]
-        several, largest = int((sizes > 1).sum()), int(sizes.max())
-        all_of = float(self.alike.share[: self.suspects].sum())
-        note = (
-            f"{self.suspects:,} pairs of {what} seem to belong together. They cause {all_of:.1%} "
-            f"of all push, and form {several:,} groups of up to {largest:,} {what}."
-            if self.suspects > 1
-            else f"1 pair of {what} seems to belong together. It causes {all_of:.1%} of all push."
-            if self.suspects
-            else f"No likely false negatives: no two {what} seem to belong together (highest "
-            f"evidence: {max(self.alike.evidence, default=0.0):.3f}; limit: "
-            f"`--suspect {self.suspect:g}`)."
-        )
-        names = self.names
-        rows = [
+        rows: list[tuple[str | float, ...]] = [
             (
-                f"{names[i]} and {names[j]}",
+                "{} and {}".format(*(self.names[row] for row in pair)),
                 known["evidence"],
                 f"{known['share']:.2%}" if known["share"] >= _SMALL else f"< {_SMALL:.2%}",
-                *(() if of is None else (of(i), of(j))),
+                *(() if of is None else map(of, pair)),
             )
-            for (i, j), known in itertools.islice(self._suspected(), LISTED)
+            for pair, known in itertools.islice(self._suspected(), LISTED)
         ]
-        more += f"\n{_EVIDENCE}" if self.suspects else ""
-        more += (
-            f" The first {LISTED} are listed, and all are in audit.json (--output)."
-            if self.suspects > LISTED
-            else ""
-        )
+        more += f"\n{_EVIDENCE}" * bool(self.suspects) + of_listed(self.suspects)
         headings = [what, "evidence", "of all push"]
         headings += [] if of is None else [beside, f"{beside} of the other"]
-        return TitledTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
+        note = f"{self._belonging(what)}\n{more}".strip()
+        return TitledTable("Likely false negatives", note, headings, rows)
 
     def _rows(
         self, what: str, names: str, note: str, of: Callable[[int], str] | None = None
     ) -> TitledTable:
         """Return the table of unusual rows; ``names`` heads their names, ``of`` gives a text."""
-        rows = [
-            (
-                kind,
-                len(rows),
-                f"{len(rows) / len(self.groups):.1%}",
-                self._some(rows),
-                meaning,
-                *(() if of is None else (of(int(rows[0])) if len(rows) else "",)),
-            )
-            for kind, meaning in self.meanings.items()
-            for rows in (self.found[kind],)
-        ]
+        lines: list[tuple[str | int, ...]] = []
+        for kind, meaning in self.meanings.items():
+            rows = self.found[kind]
+            share, some = f"{len(rows) / len(self.groups):.1%}", self._some(rows)
+            first = [] if of is None else [of(int(rows[0])) if len(rows) else ""]
+            lines.append((kind, len(rows), share, some, meaning, *first))
         headings = [f"{what} that are", what, "share", names, "meaning"]
         headings += [] if of is None else ["the first one"]
-        return TitledTable(what.capitalize(), note, headings, rows)
+        return TitledTable(what.capitalize(), note, headings, lines)
 
     def _some(self, rows: NDArray[np.int64]) -> str:
         return ", ".join(map(str, self._named(rows[:6]))) + ", ..." * (len(rows) > 6)
+
+
+def of_listed(count: int) -> str:
+    """Return a sentence on the rows that a table of ``count`` rows leaves out, if it does."""
+    more = f" The first {LISTED} are listed, and all are in audit.json (--output)."
+    return more if count > LISTED else ""
 
 
 def _word(value: object) -> str:

@@ -56,6 +56,7 @@ def checked_objective(
         objective.terms(torch.eye(4), torch.eye(4))
     except ValueError as error:  # it needs more than a batch
         raise InputError(f"{objective.name} cannot be audited: {error}") from error
+    registry.as_settings(objective)  # the tables and audit.json name it by its settings
     return objective
 
 

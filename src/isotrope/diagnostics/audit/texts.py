@@ -24,7 +24,7 @@ from isotrope.core.table import TitledTable
 from isotrope.data.sources import record_line
 from isotrope.data.text.repeats import joined_groups
 from isotrope.diagnostics.audit.push import Mined
-from isotrope.diagnostics.audit.result import LISTED, Audit
+from isotrope.diagnostics.audit.result import LISTED, Audit, of_listed
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
@@ -161,11 +161,7 @@ class TextAudit(Audit):
                 (self.names[row], *(shortened(text, _WIDTH) for text in pair))
                 for row, pair in zip(rows, texts, strict=True)
             ]
-            note = (
-                f"The first {LISTED} are listed, and all are in audit.json (--output)."
-                if len(self.found["apart"]) > LISTED
-                else ""
-            )
+            note = of_listed(len(self.found["apart"])).strip()
             headings = ("line", "text", "its positive")[: len(cells[0])]
             yield TitledTable("Rows that are apart", note, headings, cells)
 

@@ -25,7 +25,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.modified import Modified
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.forms import Part
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Dissipation
 
@@ -276,12 +275,6 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
 def components(objective: Objective, pairs: Pairs) -> Terms:
     """Return the components of an objective's gradient, detached from autograd's graph."""
     name = type(objective).__name__
-    if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
-        raise InputError(
-            f"write the components of {name} (see CONTRIBUTING.md), or compute them for a batch "
-            f"with isotrope.decompose({name}(), anchors, positives): a simulation needs "
-            "components, not only the loss"
-        )
     if not objective.has_terms:
         raise InputError(str(NoTerms(name, objective.space)))
     try:

@@ -11,15 +11,16 @@ from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
     copied,
+    decider,
     further_evidence,
     learning_rate,
     lower_rate_flag,
+    margin,
     negatives,
-    parameters,
     pushing,
     rank_limit,
+    rate_in_words,
     separation,
-    slower,
     temperature,
     weight_decay,
 )
@@ -278,7 +279,7 @@ DIVERGING = Verdict(
             unit="times the first value",
         ),
     ),
-    change=Change(loop=slower),
+    change=Change(loop=rate_in_words),
     explains=("diverging", "collapsed", *DONE, *EFFECTS),
     when=_diverging,
     before_all=_not_finite,
@@ -311,7 +312,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     if _nothing_pushes(case):
         why = "The objective does not push embeddings apart."
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
-    if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
+    if crosses("gd_at_the_end", case.end("dissipation")) and margin(case) is not None:
         why = (
             "The encoder could not tell inputs apart at the start. A loss that pushes only the "
             "hardest negative, or pushes less than it pulls, then moves all embeddings to one "
@@ -334,11 +335,6 @@ def _nothing_pushes(case: RunEvidence) -> bool:
 
 def _method(case: RunEvidence) -> ImageMethodRecord | None:
     return METHODS.get(str(case.settings.get("method")).lower())
-
-
-def _stops_by_margin(case: RunEvidence) -> bool:
-    values = parameters(case)
-    return "margin" in values or str(values.get("dissipation", "")).startswith("margin")
 
 
 COLLAPSED = Verdict(
@@ -372,7 +368,7 @@ COLLAPSED = Verdict(
             above=5e-3,
         ),
     ),
-    change=Change(loop=slower),
+    change=Change(loop=rate_in_words),
     explains=(*DONE, *EFFECTS),
     when=_collapsed,
 )
@@ -388,7 +384,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
     if _decayed(case):
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         change = "--weight-decay 5e-4"
-    elif case.rows and parameters(case).get("cov_coeff") == 0:
+    elif case.rows and getattr(decider(case, "weight"), "cov_coeff", None) == 0:
         why = "Nothing decorrelates the coordinates, because the setting cov_coeff is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or crosses("rank_share", began / most):

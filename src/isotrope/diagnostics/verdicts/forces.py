@@ -7,16 +7,18 @@ from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
     copied,
     dissipation_on_ideal,
+    flag,
     further_evidence,
     gained,
     hardest_over_even,
     loss_temperature,
+    margin,
     negatives,
     of_cosines,
-    parameters,
     separation,
     summed,
     temperature,
+    usual_margin,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -31,51 +33,61 @@ _ANGLES = "positive_mean", "negative_mean", "positive_std", "negative_std"
 _LEARNT = 1.0  # lead of positives, in standard deviations
 
 
-def _negatives_not_hard(case: RunEvidence) -> Found | None:
+def _even_push(case: RunEvidence) -> Evidence | None:
+    """Return the number that shows that all negatives are pushed alike; None if they are not."""
     over_even, tau = hardest_over_even(case), temperature(case)
     if over_even is None or (tau is None and case.objective is not None):
         return None
     if (case.losses and case.end("temperature") is None) or copied(case.first, case.early):
         return None  # no softmax, or copies share its hardest place
     spread = case.end("uniformity")
-    cosines = of_cosines(case)
     known = tau or case.end("temperature")
     each = None if known is None else known / summed(case)
-    high = cosines and crosses("high_temperature", each)
+    high = of_cosines(case) and crosses("high_temperature", each)
     # scores without embeddings have no known distances
     if (crosses("spread", spread) and not high) or (spread is None and case.losses):
         return None
     deciding = "hardest_at_high_temperature" if high else "hardest_times_uniform"
     usual_of_images = high and not crosses("temperature_of_images", each)
-    if not crosses(deciding, over_even) or (usual_of_images and case.kind != "text"):
+    even = crosses(deciding, over_even) and not (usual_of_images and case.kind != "text")
+    return compared(deciding, over_even) if even else None
+
+
+def _negatives_not_hard(case: RunEvidence) -> Found | None:
+    tau, deciding = temperature(case), _even_push(case)
+    if deciding is None:
         return None
-    usual = 0.1 if case.kind == "images" else 0.05
-    better = usual if tau is None or tau > usual else tau / 2
-    exchanged = "softmax" in str(parameters(case).get("weight", ""))
+    known = tau or case.end("temperature")
     what = "If the loss has a temperature, it" if known is None else f"A temperature of {known:.3g}"
-    what += " for cosines" if cosines and known else ""
+    what += " for cosines" if of_cosines(case) and known else ""
     return Found(
         (
-            compared(deciding, over_even),
+            deciding,
             *further_evidence(case, "hardest_share"),
             *further_evidence(case, "dissipation", "gradient_uniformity", temperature=known),
         ),
         f"This loss pushes the nearest of {negatives(case)} negatives hardly more than any other. "
         f"{what} is too high for the softmax to tell near negatives from far ones.",
-        f"--objective.weight softmax:{better:g}"
-        if exchanged
-        else f"--objective.temperature {better:g}",
+        flag(case, "weight", "temperature", _lower(case, tau)),
     )
 
 
 def temperature_of_images(case: RunEvidence) -> bool:
     """Return whether the temperature is too high for texts and the inputs may be images."""
-    return not case.kind and _negatives_not_hard(replace(case, kind="text")) is not None
+    return not case.kind and _even_push(replace(case, kind="text")) is not None
+
+
+def _usual(case: RunEvidence) -> float:
+    return (0.1 if case.kind == "images" else 0.05) * summed(case)
+
+
+def _lower(case: RunEvidence, tau: float | None) -> float:
+    return _usual(case) if tau is None or tau > _usual(case) else tau / 2
 
 
 def _cooler(case: RunEvidence) -> str:
-    tau, usual = loss_temperature(case), 0.05 * summed(case)
-    return case.words.of_temperature(usual if tau is None or tau > usual else tau / 2, tau)
+    tau = loss_temperature(case)
+    return case.words.of_temperature(_lower(case, tau), tau)
 
 
 NEGATIVES_NOT_HARD = Verdict(
@@ -200,22 +212,20 @@ FALSE_NEGATIVES = Verdict(
 
 
 def _never_dissipating(case: RunEvidence) -> Found | None:
-    end, objective = case.end("dissipation"), case.objective
+    end, objective, lead = case.end("dissipation"), case.objective, margin(case)
     if objective is None:
         return _unreachable(case)
     if end is None or not crosses("gd_at_the_end", end):
         return None
     ideal = dissipation_on_ideal(objective)
-    margin = parameters(case).get("margin")
     # Li et al. (2024) study sentences; most objectives for images never dissipate
-    if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
+    if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and lead is None):
         return None
-    if margin is None:
+    if lead is None:
         why, change = "The gradient of this objective never fades.", _stopping(objective)
     else:
-        usual = type(objective)().hyperparameters()["margin"]
-        why = f"Even an anchor that equals its positive does not reach the margin of {margin}."
-        change = f"--objective.margin {usual:g}"
+        why = f"Even an anchor that equals its positive does not reach the margin of {lead:g}."
+        change = flag(case, "dissipation", "margin", usual_margin(case))
     return Found(
         (
             compared("gd_at_the_end", end),
@@ -231,9 +241,9 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
 
 def _unreachable(case: RunEvidence) -> Found | None:
     """Return the finding that no distance reaches the margin; None if embeddings can grow to it."""
-    margin, most = case.settings.get("margin"), case.settings.get("largest-distance")
+    lead, most = case.settings.get("margin"), case.settings.get("largest-distance")
     norms = case.series("norm")
-    if margin is None or not most or not crosses("unreachable_margin", margin / most):
+    if lead is None or not most or not crosses("unreachable_margin", lead / most):
         return None
     unit = bool(norms) and max(abs(norm - 1) for norm in norms) < _UNIT
     radial = case.end("radial")
@@ -241,10 +251,10 @@ def _unreachable(case: RunEvidence) -> Found | None:
         return None
     return Found(
         (
-            compared("unreachable_margin", margin / most),
-            *further_evidence(case, "dissipation", "dead", "loss", margin=margin),
+            compared("unreachable_margin", lead / most),
+            *further_evidence(case, "dissipation", "dead", "loss", margin=lead),
         ),
-        f"No anchor can reach a margin of {margin:g}, because distances of these embeddings are at "
+        f"No anchor can reach a margin of {lead:g}, because distances of these embeddings are at "
         f"most {most:g}. Every anchor is pulled and pushed at full strength until the last step, "
         "however close its positive is.",
         f"a margin of {_USUAL_MARGIN:g}",
@@ -252,20 +262,16 @@ def _unreachable(case: RunEvidence) -> Found | None:
 
 
 def _stopping(objective: Objective) -> str:
-    for form in (f"modified{objective.name}", f"{objective.name}plus"):
-        if form in names():
-            return f"--objective {form}"
-    return "--objective.dissipation margin:0.3"
+    forms = {f"modified{objective.name}", f"{objective.name}plus"}.intersection(names())
+    return f"--objective {forms.pop()}" if forms else "--objective.dissipation margin:0.3"
 
 
 def _reachable(case: RunEvidence) -> str:
     if case.objective is None:
-        margin = case.settings.get("margin")
-        return case.words.instead(case.words.margin, _USUAL_MARGIN, margin)
-    if not isinstance(now := parameters(case).get("margin"), (int, float)):
+        return case.words.instead(case.words.margin, _USUAL_MARGIN, case.settings.get("margin"))
+    if (now := margin(case)) is None:
         return case.words.contrastive
-    usual = type(case.objective)().hyperparameters()["margin"]
-    return case.words.instead("a margin of {}", usual, now)
+    return case.words.instead("a margin of {}", usual_margin(case), now)
 
 
 NEVER_DISSIPATING = Verdict(
@@ -337,7 +343,7 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
         f"At a temperature of {tau:.3g}, an anchor has no gradient or pushes only its hardest "
         "negative. It stops learning as soon as its positive is slightly closer than its "
         "negatives.",
-        f"--objective.temperature {max(0.05, 4 * tau):g}",
+        flag(case, "weight", "temperature", max(_usual(case), 4 * tau)),
     )
 
 
@@ -359,7 +365,7 @@ def _decided(
 
 def _warmer(case: RunEvidence) -> str:
     tau = case.first("temperature") or loss_temperature(case) or 0.05
-    return case.words.of_temperature(max(0.05 * summed(case), 4 * tau), tau)
+    return case.words.of_temperature(max(_usual(case), 4 * tau), tau)
 
 
 TEMPERATURE_TOO_LOW = Verdict(

@@ -6,6 +6,8 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
     dead_share_after_start,
+    decider,
+    flag,
     further_evidence,
     gained,
     harder_negatives,
@@ -14,13 +16,14 @@ from isotrope.diagnostics.readings import (
     learning_rate,
     lower_rate_flag,
     measured_steps,
-    parameters,
+    rate_in_words,
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.forces import temperature_of_images
 from isotrope.diagnostics.verdicts.positives import relation_unknown
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
+from isotrope.paradigm.graph import number_of
 
 _LOGGED_STEPS = 3  # with fewer, the anchors of the first step are not judged
 _LEAST_DONE = 5  # logged steps that a share of finished anchors needs
@@ -111,12 +114,9 @@ def _dead_early(case: RunEvidence) -> float | None:
 
 
 def _harder(case: RunEvidence) -> str:
-    values = parameters(case)
-    margin, tau = values.get("margin"), values.get("temperature")
-    if isinstance(tau, float):
-        return f"--objective.temperature {2 * tau:g}"
-    if isinstance(margin, float):
-        return f"--objective.margin {1.5 * margin:g}"
+    for name, factor in (("temperature", 2), ("margin", 1.5)):
+        if (now := number_of(getattr(decider(case, "dissipation"), name, None))) is not None:
+            return flag(case, "dissipation", name, factor * now)
     return "--batch-size 256 (more negatives, and harder ones among them)"
 
 
@@ -217,10 +217,8 @@ def _contrastive_training(case: RunEvidence) -> str:
 def _short_training(case: RunEvidence) -> str:
     if not is_contrastive(case):
         return f"a short training with {case.words.contrastive}"
-    rate = case.settings.get("learning-rate")
-    if rate is None:
-        return "ten times the learning rate"
-    return f"{case.words.rate.format(f'{10 * float(rate):.2g}')} (now {float(rate):g})"
+    known = case.settings.get("learning-rate") is not None
+    return rate_in_words(case, 10) if known else "ten times the learning rate"
 
 
 ANISOTROPIC_START = Verdict(
