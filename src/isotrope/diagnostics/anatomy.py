@@ -108,10 +108,9 @@ class Anatomy:
         self._parts: dict[int, Anatomy] = {}
         self._looked: int | None = None
         self._passed, self._newest = 0, -1  # steps of earlier passes; number of the newest step
-        self._most = 0  # rows of the largest batch
+        self._most, self._taught = 0, False  # rows of the largest batch; whether by a teacher
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
-        self._taught = False
         self._weights = dict[int, float]()  # norms of parameters at the first measured steps
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
@@ -404,10 +403,12 @@ class Anatomy:
             notes += [f"the Doctor measured {until}: {stopped}"]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += ["gradient dissipation, weight and ratio need negatives: some steps have none"]
+        dev = sorted((int(r["step"] or 0), v) for r in self.rows if (v := r.get("dev")) is not None)
+        unit = 100.0 if all(abs(score) <= 1 for _, score in dev) else 1.0  # if out of 1
         return RunEvidence(
             kind=settings.pop("kind", ""),
             rows=rows,
-            scores=_scores(self.rows),
+            scores=[(step, unit * score) for step, score in dev],
             settings=settings,
             objective=self.objective,
             losses=tuple(losses),
@@ -437,13 +438,6 @@ class Anatomy:
             rows.setdefault((step, row.get("series", 0)), empty).update(known)
         anatomy.rows += [rows[place] for place in sorted(rows)]
         return anatomy
-
-
-def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float]]:
-    """Return the dev scores out of 100; if all lie between -1 and 1, they are multiplied by 100."""
-    scores = sorted((int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None)
-    unit = 100.0 if all(abs(score) <= 1 for _, score in scores) else 1.0
-    return [(step, unit * score) for step, score in scores]
 
 
 def _file(path: Path) -> Path:

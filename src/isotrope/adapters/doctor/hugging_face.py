@@ -161,7 +161,7 @@ class HuggingFaceEvents:
             self._readings.append(GraphReading(loss))
 
     def _ended(self) -> None:
-        """End the reading of a backward pass. Of a gradient cache, keep 2^20 pairs of the batch."""
+        """End the reading of a backward pass; if a batch has several, keep about 2^20 pairs."""
         for reading in self._readings[-1:]:
             reading.end()
             before = (t for r in self._readings[:-1] for t in r.compared)
