@@ -20,6 +20,7 @@ from isotrope.diagnostics.anatomy import COLUMNS, Anatomy, Row, evidence, of_rec
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
+from isotrope.diagnostics.readings import rank_limit
 from isotrope.objectives import DCL, InfoNCE, NTXent
 from isotrope.reports.html import write_report
 from isotrope.reports.runs import read_runs
@@ -438,6 +439,32 @@ def test_a_doctor_that_has_stopped_says_until_when_it_measured(tmp_path: Path) -
     doctor.save(tmp_path)
     for diagnosis in (doctor.diagnose(), isotrope.diagnose(tmp_path)):
         assert any(text.startswith(note) for text in diagnosis.notes)
+
+
+@pytest.mark.parametrize(("n", "d", "limit"), [(2048, 600, 511), (512, 16, 16)])
+def test_a_large_batch_of_few_dimensions_is_no_collapse(
+    tmp_path: Path, n: int, d: int, limit: int
+) -> None:
+    """The rank is at most d, and the anchors are a sample of large batches."""
+    doctor = Doctor(every=1)
+    for _ in range(3):
+        observed(doctor, users_loss(*batch(n, d, dtype=torch.float32)))
+    diagnosis = doctor.diagnose(batch_size=100 * n)
+    doctor.save(tmp_path)
+    for found in (diagnosis, isotrope.diagnose(tmp_path)):
+        assert "dimensional-collapse" not in found.verdict
+    (case,) = evidence(doctor.anatomy, []).values()
+    assert rank_limit(case) == limit
+
+
+def test_token_ids_show_that_the_inputs_are_texts() -> None:
+    table = nn.EmbeddingBag(40, 16)
+    ids = torch.randint(40, (2, 12, 5), generator=torch.Generator().manual_seed(0))
+    for texts in (True, False):
+        doctor = Doctor(every=1)
+        observed(doctor, users_loss(*map(table, ids)) if texts else users_loss(*batch()))
+        assert doctor.anatomy.case().kind == ("text" if texts else "")
+        assert doctor.anatomy.case(kind="images").kind == "images"
 
 
 @pytest.mark.parametrize("numbered", [False, True])

@@ -437,6 +437,48 @@ def test_large_batches_are_sampled() -> None:
     assert SoftmaxEvidence.of(stacked([seen, other])).temperature == pytest.approx(1, rel=1e-3)
 
 
+def queue_of_keys(q: Tensor, p: Tensor) -> Tensor:
+    scores = [(q * p.detach()).sum(1, keepdim=True), q @ unit(torch.randn(8192, 8)).T]
+    return F.cross_entropy(torch.cat(scores, dim=1) / TAU, torch.zeros(len(q)).long())
+
+
+def positives_row_by_row(q: Tensor, p: Tensor) -> Tensor:
+    others = (q @ p.T / TAU).masked_fill(torch.eye(len(q)).bool(), -1e9)
+    return (others.logsumexp(1) - (q * p).sum(1) / TAU).mean()
+
+
+def seven_negatives(q: Tensor, p: Tensor) -> Tensor:
+    n = unit(torch.randn(7 * len(q), 8, requires_grad=True))
+    return F.cross_entropy(torch.cat([q @ p.T, q @ n.T], 1) / TAU, torch.arange(len(q)))
+
+
+def joint_directions(q: Tensor, p: Tensor) -> Tensor:
+    docs = torch.cat([p, unit(torch.randn(len(q), 8, requires_grad=True))])
+    among = (q @ q.T).masked_fill(torch.eye(len(q)).bool(), -torch.inf)
+    return F.cross_entropy(torch.cat([q @ docs.T, among], 1) / TAU, torch.arange(len(q)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "n", "rows"),
+    [
+        (queue_of_keys, 256, 128),
+        (positives_row_by_row, 1024, 512),
+        (seven_negatives, 512, 292),
+        (joint_directions, 1024, 512),
+    ],
+)
+def test_large_tables_of_one_softmax_are_sampled_alike(
+    loss: Callable[[Tensor, Tensor], Tensor], n: int, rows: int
+) -> None:
+    torch.manual_seed(0)
+    q, p = (unit(torch.randn(n, 8, requires_grad=True)) for _ in range(2))
+    (whole,) = joined(read(loss(q, p)).compared)
+    assert whole.balanced
+    assert whole.rows == n
+    assert len(whole.anchors) == int(whole.pulled.sum()) == rows
+    assert SoftmaxEvidence.of(whole).temperature == pytest.approx(TAU, rel=1e-3)
+
+
 def test_the_gradient_reaches_the_leaves_as_without_a_reading() -> None:
     gradients = []
     for reads in (False, True):

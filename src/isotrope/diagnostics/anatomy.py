@@ -108,10 +108,9 @@ class Anatomy:
         self._parts: dict[int, Anatomy] = {}
         self._looked: int | None = None
         self._passed, self._newest = 0, -1  # steps of earlier passes; number of the newest step
-        self._most = 0  # rows of the largest batch
+        self._most, self._taught = 0, False  # rows of the largest batch; whether by a teacher
         self._evidence, self._pool = SoftmaxEvidence(), list[Tensor]()
         self._own: list[tuple[Row, set[str]]] = []  # rows with supposed positives, their columns
-        self._taught = False
         self._weights = dict[int, float]()  # norms of parameters at the first measured steps
         self._texts, self._epoch = set[int](), 0  # texts so far; the step at which they came again
         self.places: tuple[tuple[int, int], ...] = ()
@@ -194,7 +193,7 @@ class Anatomy:
             reading.end()
             if reading.error is not None:
                 raise reading.error
-        some = [r for r in every if r.compared or r.known]
+        some = [r for r in every if r.paired]
         losses = [r.loss for r in every]
         self._watch(every)
         rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
@@ -224,13 +223,17 @@ class Anatomy:
                 self.objective = objective  # the newest, because its temperature may change
             compared: list[Compared] = []
         else:
-            compared = joined(tables)
+            # a gradient cache shows the pairs of its first readings only
+            of = sum(r.rows for r in some) / sum(r.rows for r in some if r.compared)
+            compared = [replace(t, rows=round(of * t.rows)) for t in joined(tables)]
             numbers = self._compared(compared, factor)
             numbers |= separated(tables) if self.kind == "pairs" else {}
             self.settings["encoders"] = max(r.encoders for r in some)
             self.settings["summed"] = max((t.summed for t in compared), default=1.0)
             self.settings["queue"] = not any(t.both for t in tables)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
+        limits = self.settings.setdefault("rank-limits", {})
+        limits[str(self.place)] = numbers.pop("rank_limit", None)
         # if there are other terms, the pairs alone do not describe the training
         kept = _LIE if left > _LEFT_OUT else numbers.keys()
         row.update({name: value for name, value in numbers.items() if name in kept})
@@ -293,7 +296,8 @@ class Anatomy:
                 share = hardest_share(objective.components(pairs), pairs, least=0.0)
                 numbers["hardest_share"] = share
         radial = 0.0 if objective.space == "sphere" else None
-        return {**numbers, "temperature": tau, "radial": radial}
+        limit = min(len(views.anchors) - 1, views.anchors.shape[1])
+        return {**numbers, "temperature": tau, "radial": radial, "rank_limit": limit}
 
     def _row(self, step: int, *, new: bool = False) -> Row:
         """Return the row of a step; add it if it is missing, or if ``new`` and of another loss."""
@@ -365,6 +369,7 @@ class Anatomy:
         self.settings |= {name: value for name, value in stated.items() if value is not None}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
         settings.pop("series", None)
+        settings["rank-limit"] = settings.pop("rank-limits", {}).get(str(self.place))
         rows, notes = [row for row in self.measured if self._is(row)], list[str]()
         if (sets := settings.pop("mixed", 1)) > 1:
             notes += [
@@ -398,10 +403,12 @@ class Anatomy:
             notes += [f"the Doctor measured {until}: {stopped}"]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += ["gradient dissipation, weight and ratio need negatives: some steps have none"]
+        dev = sorted((int(r["step"] or 0), v) for r in self.rows if (v := r.get("dev")) is not None)
+        unit = 100.0 if all(abs(score) <= 1 for _, score in dev) else 1.0  # if out of 1
         return RunEvidence(
             kind=settings.pop("kind", ""),
             rows=rows,
-            scores=_scores(self.rows),
+            scores=[(step, unit * score) for step, score in dev],
             settings=settings,
             objective=self.objective,
             losses=tuple(losses),
@@ -431,13 +438,6 @@ class Anatomy:
             rows.setdefault((step, row.get("series", 0)), empty).update(known)
         anatomy.rows += [rows[place] for place in sorted(rows)]
         return anatomy
-
-
-def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float]]:
-    """Return the dev scores out of 100; if all lie between -1 and 1, they are multiplied by 100."""
-    scores = sorted((int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None)
-    unit = 100.0 if all(abs(score) <= 1 for _, score in scores) else 1.0
-    return [(step, unit * score) for step, score in scores]
 
 
 def _file(path: Path) -> Path:

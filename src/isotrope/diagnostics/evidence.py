@@ -61,7 +61,7 @@ class Words:
     copies: str = "batches without two copies of an input"
     views: str = "two different inputs in each row, or dropout switched on"
     related: str = "rows whose inputs belong together"
-    shorter: str = "a normalising layer, or smaller embeddings"
+    shorter: str = "a last layer with tanh, which bounds the norm, or a lower learning rate"
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:

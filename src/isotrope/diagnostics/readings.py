@@ -95,12 +95,15 @@ def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
 
 
 def rank_limit(case: RunEvidence) -> int | None:
-    """Return the largest effective rank that n rows in d dimensions can have, min(n - 1, d)."""
+    """Return the largest effective rank that n rows in d dimensions can have, min(n - 1, d).
+
+    If the Doctor measured a sample of the batch, the limit is that of the sample.
+    """
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     d = (case.probe or {}).get("dimension") if d is None else d
-    limits = [int(x) for x in (None if size is None else size - 1, d) if x is not None]
-    return min(limits) if limits else None
+    limits = (None if size is None else size - 1, d, case.settings.get("rank-limit"))
+    return min((int(x) for x in limits if x is not None), default=None)
 
 
 def negatives(case: RunEvidence) -> int | None:

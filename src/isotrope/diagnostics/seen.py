@@ -388,7 +388,7 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
     anchors = torch.cat([t.anchors for t in first])
-    numbers = measure_unpaired(anchors)
+    numbers = measure_unpaired(anchors) | {"rank_limit": min(len(anchors) - 1, anchors.shape[1])}
     known = [t.lengths for t in first if t.lengths is not None]
     if known:
         numbers["norm"] = float(torch.cat(known).mean())

@@ -1,5 +1,6 @@
 """Turns an operation that compares embeddings into a table of pairs and their gradients."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -10,16 +11,30 @@ from isotrope.core.rounding import exact
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
 from isotrope.paradigm.graph import Node, Similarity
 
-_MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
+MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # most rows of a table in which each row has candidates of its own
+Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
+_Roots = tuple[frozenset[Node], frozenset[Node]]
+_Side = tuple[Tensor, Tensor, Tensor | None, Tensor, Similarity, Tensor | None, _Roots]
 _SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 
-def tables(given: Similarity) -> list[Compared]:
-    """Return the pairs that an operation compared: one table, or two if a loss has two directions.
+def tables(operations: Iterable[Similarity]) -> list[Compared]:
+    """Return the pairs that a loss compared: a table for each direction of each operation.
 
-    The list is empty if the backward pass did not reach the operation.
+    The rows of large tables are sampled evenly. Tables with equally many rows keep the same rows,
+    because they may share a softmax.
     """
+    sides, most = [side for given in operations for side in _sides(given)], dict[int, int]()
+    for anchors, candidates, *_ in sides:
+        own, rows = candidates.ndim == 3, len(anchors)
+        limit = _MOST_OWN if own else max(16, MOST_ENTRIES // max(1, len(candidates)))
+        most[rows] = min(limit, most.get(rows, rows))
+    return [_table(*side, most=most[len(side[0])]) for side in sides]
+
+
+def _sides(given: Similarity) -> list[_Side]:
+    """Return the arguments of a table, or of two if a loss has two directions."""
     if given.gradient is None or given.a is None or given.b is None:
         return []
     operation = given.operation
@@ -43,7 +58,7 @@ def tables(given: Similarity) -> list[Compared]:
         turned = _turned(part) if given.turned is None else given.turned
         turned &= candidates.ndim == 2
         made.append(
-            _table(
+            (
                 *((candidates, anchors) if turned else (anchors, candidates)),
                 None if scores is None else scores.T if turned else scores,
                 part.T if turned else part,
@@ -76,9 +91,6 @@ def _turned(gradient: Tensor) -> bool:
     """Whether the anchors are the columns: pull and push are equal in columns, not in rows."""
     rows, columns = imbalance(gradient, 1), imbalance(gradient, 0)
     return columns <= BALANCED and columns < 0.5 * rows
-
-
-Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
 
 
 def _normal(
@@ -178,12 +190,13 @@ def _table(
     gradient: Tensor,
     given: Similarity,
     lengths: Tensor | None,
-    roots: tuple[frozenset[Node], frozenset[Node]],
+    roots: _Roots,
+    *,
+    most: int,
 ) -> Compared:
-    """Return a table of at most 2^20 entries; rows are sampled evenly from larger ones."""
+    """Return a table of at most ``most`` rows, sampled evenly."""
     rows, own = len(anchors), candidates.ndim == 3
     distance, squared = given.kind == "distance", given.squared
-    most = _MOST_OWN if own else max(16, _MOST_ENTRIES // max(1, len(candidates)))
     if rows > most:
         some = torch.linspace(0, rows - 1, most, device=anchors.device).long()
         anchors, gradient = anchors[some], gradient[some]

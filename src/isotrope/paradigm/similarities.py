@@ -83,6 +83,7 @@ class GraphReading:
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
+        paired: Whether pairs or objectives of isotrope were found. The tables may be removed later.
         rows: Number of anchors in the batch, or of all embeddings if the loss selects anchors.
         divisors: Numbers by which the loss was divided at the end, such as the number of batches
             whose gradients a trainer accumulates, or 1 over the scale of half precision.
@@ -110,7 +111,7 @@ class GraphReading:
         self.known: list[tuple[Any, Any]] = [node.metadata[MARK] for node in graph.marked]
         self._similarities = graph.similarities
         self._joins, self.encoders = graph.joins(), graph.encoders()
-        self.rows = 0
+        self.rows, self.paired = 0, False
         for seen in self._similarities:
             self._rows |= rows_of(seen, self._joins)
         if not self._similarities and not self.known:
@@ -201,7 +202,8 @@ class GraphReading:
             softmax_targets.without_smoothing(seen)
             seen.alpha /= self._times
             seen.complete()
-            self.compared += tables(seen)
+        self.compared = tables(self._similarities)
+        self.paired = bool(self.compared or self.known)
         sizes = [len(views.anchors) for _, views in self.known] + [t.rows for t in self.compared]
         self.rows = max([*sizes, *(seen.picked for seen in self._similarities)], default=0)
 

@@ -250,3 +250,18 @@ def test_each_loss_of_a_batch_is_measured(tmp_path: Path) -> None:
     seen = [(row["step"], round(row["temperature"] or 0, 3)) for row in callback.anatomy.measured]
     assert seen == [(step, tau) for step in (0, 2, 4) for tau in (0.1, 0.2)]
     assert list(callback.losses) == ["OfTwo", "loss 2 of OfTwo"]
+
+
+def test_a_term_is_observed_beside_the_callback(tmp_path: Path) -> None:
+    doctor = Doctor(every=2, say=None)
+
+    class Penalised(Theirs):
+        def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+            term = super().training_step(batch, batch_idx)
+            doctor.observe(term)
+            return term + self.encoder(batch).square().mean()
+
+    fit(tmp_path, Penalised(), doctor, accumulate_grad_batches=2, max_steps=3)
+    assert [row["step"] for row in doctor.rows] == [0, 2]
+    assert all((row["misfit"] or 0) < 0.02 and row["learning_rate"] for row in doctor.rows)
+    assert doctor.anatomy.settings["trainer"] == "lightning"

@@ -32,6 +32,7 @@ from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.encoders.names import resolve
+from isotrope.paradigm.similarities import GraphReading
 from tests.adapters.trainers import WORDS, columns, scratch, texts, trainer
 
 
@@ -138,6 +139,33 @@ def test_a_loss_that_caches_gradients_shows_them_all_the_same(
     assert rows[0]["temperature"] == pytest.approx(0.2, rel=1e-3)
     for name in ("dissipation", "ratio", "embedding_gradient", "hardest_share"):
         assert rows[0][name] == pytest.approx(rows[1][name], rel=1e-3)
+
+
+def test_of_a_gradient_cache_few_tables_are_kept(
+    tiny: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first mini-batches are a sample of the anchors; each is read when it ends."""
+    monkeypatch.setattr("isotrope.adapters.doctor.hugging_face.MOST_ENTRIES", 64)
+    sizes: list[list[int]] = []
+    see = Anatomy.see
+
+    def told(self: Anatomy, readings: list[GraphReading], *given: Any, **named: Any) -> Any:
+        sizes.append([len(reading.compared) for reading in readings])
+        assert all(reading._over for reading in readings)
+        return see(self, readings, *given, **named)
+
+    monkeypatch.setattr(Anatomy, "see", told)
+    loss = losses.CachedMultipleNegativesRankingLoss(tiny, scale=5.0, mini_batch_size=2)
+    settings = {"per_device_train_batch_size": 16, "max_steps": 1, "learning_rate": 0.0}
+    theirs = trainer(tiny, loss, columns("a", "p"), tmp_path, **settings)
+    doctor = watching(theirs)
+    theirs.train()
+    assert sizes == [[1, 1, *[0] * 7]]  # the last is that of the second forward pass
+    (row,) = doctor.rows
+    assert row["loss"] == pytest.approx(theirs.state.log_history[-1]["train_loss"], rel=1e-3)
+    assert row["temperature"] == pytest.approx(0.2, rel=1e-3)
+    assert row["negatives"] == 15
+    assert doctor.anatomy.factor == 1
 
 
 def test_a_batch_of_several_that_add_up_is_seen_as_one_alone(

@@ -1,6 +1,8 @@
 """The doctor in trainings by transformers' own trainer, with models of somebody's own."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import Trainer, TrainingArguments
 
-from isotrope import Doctor
+from isotrope import Doctor, diagnose
+from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.paradigm import similarities
 
 N, WIDTH = 8, 24
@@ -56,9 +59,18 @@ class Rows(torch.utils.data.Dataset[dict[str, Tensor]]):
         return {"query": self.query[index], "passages": self.passages[index]}
 
 
-def trained(folder: Path, doctor: Doctor | None, *, passages: int = 3, **settings: Any) -> Tensor:
+def trained(
+    folder: Path,
+    doctor: Doctor | None,
+    *,
+    passages: int = 3,
+    model: nn.Module | None = None,
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None,
+    **settings: Any,
+) -> Tensor:
     torch.manual_seed(0)
-    model = Retriever()
+    model = model or Retriever()
+    own = None if optimizer is None else optimizer(model.parameters())
     arguments = TrainingArguments(
         str(folder),
         per_device_train_batch_size=N,
@@ -72,11 +84,16 @@ def trained(folder: Path, doctor: Doctor | None, *, passages: int = 3, **setting
         seed=1,
         **settings,
     )
-    theirs = Trainer(model=model, args=arguments, train_dataset=Rows(passages))
+    theirs = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=Rows(passages),
+        optimizers=(own, None),  # type: ignore[arg-type]
+    )
     if doctor is not None:
         theirs.add_callback(doctor)  # type: ignore[arg-type]
     theirs.train()
-    return model.encoder.linear.weight.detach().clone()
+    return next(model.parameters()).detach().clone()
 
 
 @pytest.mark.parametrize("passages", [1, 3])
@@ -196,3 +213,81 @@ def test_the_batch_size_is_the_one_that_the_trainer_found(tmp_path: Path) -> Non
     trainer.train()
     assert trainer._train_batch_size <= N
     assert doctor.anatomy.settings["batch-size"] == trainer._train_batch_size
+
+
+class Penalised(Retriever):
+    """A contrastive term beside a penalty on the norms, which compares no pairs."""
+
+    def __init__(self, doctor: Doctor, *, observes: bool) -> None:
+        super().__init__()
+        self.doctor, self.observes = doctor, observes
+
+    def forward(self, query: Tensor, passages: Tensor) -> dict[str, Tensor]:
+        q, p = self.encoder(query), self.encoder(passages[:, 0])
+        scores = F.normalize(q, dim=1) @ F.normalize(p, dim=1).T / 0.05
+        term = F.cross_entropy(scores, torch.arange(len(q)))
+        if self.observes:
+            self.doctor.observe(term)
+        return {"loss": term + q.square().mean()}
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_a_term_is_observed_beside_the_callback(tmp_path: Path, accumulated: int) -> None:
+    """The step is that of the trainer, and the trainer's loss is not measured."""
+    for observes in (False, True):
+        doctor = Doctor(every=1, say=None)
+        model = Penalised(doctor, observes=observes)
+        trained(tmp_path, doctor, model=model, gradient_accumulation_steps=accumulated)
+        assert not doctor.off
+        assert [row["step"] for row in doctor.rows] == [0, 1, 2, 3]
+        assert all(row["learning_rate"] and row["epoch"] is not None for row in doctor.rows)
+        assert all(((row["misfit"] or 0) < 0.02) == observes for row in doctor.rows)
+        assert ("not-examined" in doctor.diagnose().verdict) != observes
+    assert doctor.rows[0]["temperature"] == pytest.approx(0.05, rel=0.01)
+
+
+def test_the_rate_is_that_of_the_users_optimizer(tmp_path: Path) -> None:
+    for optimizer, advice in (
+        (None, "learning_rate=0.001"),
+        (partial(torch.optim.SGD, lr=0.3), "a learning rate of 0.3"),
+    ):
+        doctor = Doctor(every=1, say=None)
+        trained(tmp_path, doctor, optimizer=optimizer, warmup_steps=2)
+        case = doctor.anatomy.case()
+        assert case.words.rate.format(case.settings["learning-rate"]) == advice
+
+
+@pytest.mark.parametrize("measured", [0, 2])
+def test_a_doctor_that_stops_saves_until_when_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: int
+) -> None:
+    trained(tmp_path, Doctor(every=1, say=None))  # an earlier training in this folder
+    see = Anatomy.see
+
+    def broken(self: Anatomy, readings: Any, step: int, **named: Any) -> Any:
+        if step >= measured:
+            raise RuntimeError("out of memory")
+        return see(self, readings, step, **named)
+
+    said: list[str] = []
+    monkeypatch.setattr(Anatomy, "see", broken)
+    doctor = Doctor(every=1, say=said.append)
+    trained(tmp_path, doctor)
+    assert doctor.off
+    until = f"until step {measured - 1} only" if measured else "no step"
+    note = f"the Doctor measured {until}: RuntimeError: out of memory"
+    assert note in diagnose(tmp_path).notes
+    assert any("verdict: " in line for line in said) == bool(measured)
+
+
+def test_a_log_that_cannot_be_resumed_is_left_as_it_is(tmp_path: Path) -> None:
+    quiet: dict[str, Any] = {"use_cpu": True, "report_to": "none", "max_steps": 4, "save_steps": 2}
+    arguments = TrainingArguments(str(tmp_path), **quiet)
+    first, doctor = (Doctor(every=1, say=None) for _ in range(2))
+    Trainer(Retriever(), arguments, train_dataset=Rows(3), callbacks=[first]).train()
+    log = tmp_path / "isotrope" / "metrics.csv"
+    log.write_text("no log", encoding="utf-8")
+    theirs = Trainer(Retriever(), arguments, train_dataset=Rows(3), callbacks=[doctor])
+    theirs.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert doctor.off
+    assert log.read_text(encoding="utf-8") == "no log"

@@ -90,6 +90,8 @@ class Doctor:
         anatomy: Log of the measured steps (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
         losses: A dict from the name of a loss to the dict of its properties (``temperature`` ...).
         off: Whether an error has stopped the Doctor; :meth:`diagnose` then notes the reason.
+        observes: Whether the training calls :meth:`observe`. Within a trainer, only these losses
+            are then measured.
 
     Raises:
         ValueError: ``every`` or the temperature is not positive.
@@ -111,7 +113,7 @@ class Doctor:
         self.path = self._own_path = None if path is None else Path(path)
         self.dev, self.say = dev, say
         self.losses: dict[str, dict[str, Any]] = {}
-        self.off = False
+        self.off = self.observes = False
         self._verdict: tuple[str, ...] = (HEALTHY,)
         self._hugging_face, self._lightning = HuggingFaceEvents(self), LightningEvents(self)
 
@@ -153,14 +155,19 @@ class Doctor:
         return guarded
 
     def stop(self, why: str) -> None:
-        """Stop measuring, and warn once with the reason."""
+        """Stop measuring, warn once with the reason, and save what was measured until then."""
         self.off, self.anatomy.settings["stopped"] = True, why
         self._hugging_face.close()
         self._lightning.close()
         logger.warning("the training continues, but the Doctor no longer measures it: %s", why)
+        with contextlib.suppress(Exception):  # perhaps the same error
+            self.finish()
 
     def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
         """Prepare to measure a loss of a custom training loop, if ``every`` selects the step.
+
+        In a trainer that has the Doctor as a callback, the step is that of the trainer, and the
+        Doctor measures the observed loss (for example, one term) instead of the trainer's.
 
         Call ``observe(loss)`` before ``loss.backward()``. After the backward pass, ``rows[-1]`` has
         the numbers. Calls under ``torch.no_grad()`` (an evaluation) are ignored. Losses observed at
@@ -183,6 +190,9 @@ class Doctor:
                 f"{brief(loss)} ({type(loss).__name__})"
             )
         self.anatomy.settings.setdefault("trainer", "loop")
+        self.observes = self.observes or torch.is_grad_enabled()
+        for events in (self._hugging_face, self._lightning):
+            step = events.step if step is None else step
         caller = sys._getframe(1)  # losses that differ are observed at different lines
         line = f"of the loss in line {caller.f_lineno} ({caller.f_code.co_name})"
         self.quietly(self._listen)(loss, step, line)
@@ -205,6 +215,8 @@ class Doctor:
         anatomy = self.anatomy.of(line)
         if (row := anatomy.see([reading], step)) is not None:
             anatomy.seen_again(texts, step)
+            if texts:
+                anatomy.settings.setdefault("kind", "text")
             self.noted(line.removeprefix("of ") if anatomy.place else "the loss", row, line)
 
     def keep_in(self, folder: Path | None) -> None:
@@ -213,6 +225,7 @@ class Doctor:
 
     def forget(self) -> None:
         """Delete all rows and verdicts, for a new training."""
+        self.observes = False
         self.anatomy.clear()
         self.losses.clear()
         self._verdict = (HEALTHY,)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,9 @@ from isotrope.adapters.doctor.messages import on_the_card, words_of
 from isotrope.core.rounding import exact
 from isotrope.core.run_folder import RECORDING
 from isotrope.diagnostics.anatomy import Anatomy
+from isotrope.diagnostics.evidence import Words
 from isotrope.diagnostics.findings import Diagnosis
+from isotrope.paradigm.operands import MOST_ENTRIES
 from isotrope.paradigm.similarities import GraphReading
 
 if TYPE_CHECKING:
@@ -37,7 +40,9 @@ _NEXT = "### Framework Versions"
 
 
 @contextlib.contextmanager
-def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
+def losses_of_backward(
+    received: Callable[[Tensor], object], ended: Callable[[], object] = lambda: None
+) -> Iterator[None]:
     """Within a ``with`` block, call ``received`` with each loss before its backward pass.
 
     Only backward passes of this thread count: ``torch.autograd.backward`` is replaced until the
@@ -46,6 +51,7 @@ def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
 
     Args:
         received: Function of a loss that has a ``grad_fn``. It must not raise an error.
+        ended: Function that is called after each backward pass. It must not raise an error.
     """
     original, thread, inside = torch.autograd.backward, threading.get_ident(), False
 
@@ -53,15 +59,17 @@ def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
     def backward(tensors: Any, *arguments: Any, **named: Any) -> None:
         nonlocal inside
         if inside or threading.get_ident() != thread:
-            return original(tensors, *arguments, **named)
+            original(tensors, *arguments, **named)
+            return
         losses = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if len(losses) == 1 and losses[0].numel() == 1 and losses[0].grad_fn is not None:
             received(losses[0])
         inside = True
         try:
-            return original(tensors, *arguments, **named)
+            original(tensors, *arguments, **named)
         finally:
             inside = False
+        ended()
 
     torch.autograd.backward = backward
     try:
@@ -97,20 +105,26 @@ class HuggingFaceEvents:
         self.close()  # an interrupted training may have left its replacement
         doctor = self.doctor
         trainer = _trainer(args)
-        if args.n_gpu > 1:
-            doctor.stop(
-                "start one process for each GPU with torchrun, or set CUDA_VISIBLE_DEVICES=0: a "
-                f"batch that one process splits between {args.n_gpu} GPUs cannot be measured"
-            )
-            return
         self._state, self._optimizer = state, details.get("optimizer")
         self._writes = state.is_world_process_zero
         if not self._writes:
             doctor.say = doctor.path = None
         else:
             doctor.keep_in(Path(args.output_dir) / RECORDING)
+        if state.global_step == 0:
+            doctor.forget()
+        elif doctor.path is not None:
+            folder, doctor.path = doctor.path, None  # if it cannot be read, it is left as it is
+            doctor.anatomy.resume(folder, state.global_step)
+            doctor.path = folder
         losses = _losses(trainer)
         self._learn(args, trainer, losses)
+        if args.n_gpu > 1:
+            doctor.stop(
+                "start one process for each GPU with torchrun, or set CUDA_VISIBLE_DEVICES=0: a "
+                f"batch that one process splits between {args.n_gpu} GPUs cannot be measured"
+            )
+            return
         model = details["model"]
         if trainer is not None:
             handler = trainer.callback_handler
@@ -119,10 +133,6 @@ class HuggingFaceEvents:
             self._watch(trainer)
         self._model = model
         self._name = type(losses[0] if losses else model).__name__
-        if state.global_step == 0:
-            doctor.forget()
-        elif doctor.path is not None:
-            doctor.anatomy.resume(doctor.path, state.global_step)
 
     def _watch(self, trainer: Any) -> None:
         """Wrap the trainer's ``training_step``, to receive the losses of measured steps."""
@@ -139,11 +149,24 @@ class HuggingFaceEvents:
             self._readings, self._tokens = [], []
             note_tokens = self.doctor.quietly(lambda x: self._tokens.extend(_tokens(x)))
             note_tokens((arguments, named))
-            received = self.doctor.quietly(lambda x: self._readings.append(GraphReading(x)))
-            with losses_of_backward(received):
+            quietly = self.doctor.quietly
+            with losses_of_backward(quietly(self._read), quietly(self._ended)):
                 return original(*arguments, **named)
 
         trainer.training_step = training_step
+
+    def _read(self, loss: Tensor) -> None:
+        """Watch the backward pass of a loss, unless the user calls ``observe``."""
+        if not self.doctor.observes:
+            self._readings.append(GraphReading(loss))
+
+    def _ended(self) -> None:
+        """End the reading of a backward pass; if a batch has several, keep about 2^20 pairs."""
+        for reading in self._readings[-1:]:
+            reading.end()
+            before = (t for r in self._readings[:-1] for t in r.compared)
+            if sum(t.scores.numel() for t in before) >= MOST_ENTRIES:
+                reading.compared = []
 
     def _due(self) -> bool:
         """Whether to measure this batch. If unnamed data sets take turns, each is measured."""
@@ -166,6 +189,11 @@ class HuggingFaceEvents:
             "batch-size": getattr(trainer, "_train_batch_size", args.per_device_train_batch_size),
             "learning-rate": args.learning_rate,
         }
+        groups = getattr(self._optimizer, "param_groups", ())
+        rates = [float(group.get("initial_lr", group["lr"])) for group in groups]
+        if rates and args.learning_rate not in rates:  # an optimizer of the user's own
+            anatomy.settings["learning-rate"] = max(rates)
+            anatomy.words = replace(anatomy.words, rate=Words().rate)
         data = getattr(trainer, "train_dataset", None)
         if len(losses) == 1:
             anatomy.settings |= _margin(losses[0])
@@ -188,8 +216,11 @@ class HuggingFaceEvents:
         readings, self._readings = self._readings, []
         step = self._state.global_step
         anatomy = self._anatomy()
-        divisors = _divisors(self._trainer, divides=self._divides)
-        row = anatomy.see(readings, step, divisors=divisors, copies=_repeated(self._tokens))
+        if self.doctor.observes:
+            row = next((r for r in anatomy.rows[-1:] if r["step"] == step), None)
+        else:
+            divisors = _divisors(self._trainer, divides=self._divides)
+            row = anatomy.see(readings, step, divisors=divisors, copies=_repeated(self._tokens))
         if row is None:
             return
         if self._tokens:
@@ -198,12 +229,19 @@ class HuggingFaceEvents:
         if self._optimizer is not None:
             rate = float(max(group["lr"] for group in self._optimizer.param_groups))
             anatomy.note(step, learning_rate=rate)
+        if self.doctor.observes:
+            return
         name = self._name
         if self._series:
             loss = getattr(self._trainer, "loss", None)
             of_set = type(loss[self._series]).__name__ if isinstance(loss, Mapping) else name
             name = f"{of_set} on {self._series}"
         self.doctor.noted(name, row, self._series)
+
+    @property
+    def step(self) -> int | None:
+        """The number of the step of a training that runs now; None without one."""
+        return None if self._trainer is None else self._state.global_step
 
     def _anatomy(self) -> Anatomy:
         """Return the log of the data set that the batch is from."""

@@ -27,7 +27,8 @@ class LightningEvents:
         self.doctor = doctor
         self._readings: list[GraphReading] = []
         self._name = "the loss"
-        self._step = self._losses = 0  # number of the step; losses of this batch so far
+        self.step: int | None = None  # number of the step of a training that runs now
+        self._losses = 0  # losses of this batch so far
         self._due = False
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
@@ -45,14 +46,15 @@ class LightningEvents:
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
         """Record the number of the step before the optimiser increases it."""
-        self._step, self._readings, self._losses = trainer.global_step, [], 0
-        self._due = self.doctor.anatomy.due(self._step)
+        self.step, self._readings, self._losses = trainer.global_step, [], 0
+        self._due = self.doctor.anatomy.due(self.step)
         size = getattr(trainer.train_dataloader, "batch_size", None)  # not known before the first
         self.doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
         """Watch the backward pass of a loss at the steps that the Doctor measures."""
-        if self._due and loss.grad_fn is not None and loss.numel() == 1:
+        due = self._due and not self.doctor.observes
+        if due and loss.grad_fn is not None and loss.numel() == 1:
             self._readings.append(GraphReading(loss))
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
@@ -63,22 +65,22 @@ class LightningEvents:
         if self._losses > 1:  # with manual optimisation; a part without pairs is not judged
             for reading in readings:
                 reading.end()
-            readings = [r for r in readings if r.compared or r.known]
+            readings = [r for r in readings if r.paired]
             name = f"loss {self._losses} of {name}"
         if not readings:
             return
         anatomy = self.doctor.anatomy.of(series)
         scale = scale_of(trainer.precision_plugin)
         divisors = trainer.accumulate_grad_batches, 1 / scale
-        row = anatomy.see(readings, self._step, divisors=divisors)
+        row = anatomy.see(readings, self.step or 0, divisors=divisors)
         if row is not None:
-            anatomy.note(self._step, epoch=float(trainer.current_epoch))
+            anatomy.note(self.step, epoch=float(trainer.current_epoch))
             self.doctor.noted(name, row, series)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Record learning rate and gradient norm; send all newest numbers to the loggers."""
         row = self.doctor.rows[-1] if self.doctor.rows else None
-        if row is None or row["step"] != self._step or row["learning_rate"] is not None:
+        if row is None or row["step"] != self.step or row["learning_rate"] is not None:
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         sharded = any(hasattr(x, "to_local") for x in gradients)  # this process has only a part
@@ -86,7 +88,7 @@ class LightningEvents:
         rate = max(group["lr"] for group in optimizer.param_groups)
         self.doctor.anatomy.note(gradient_norm=total, learning_rate=rate)
         for logger in trainer.loggers:
-            logger.log_metrics(self.doctor.numbers(), step=self._step)
+            logger.log_metrics(self.doctor.numbers(), step=self.step)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Record the validation score."""
@@ -104,4 +106,4 @@ class LightningEvents:
 
     def close(self) -> None:
         """Discard a batch that was interrupted."""
-        self._readings = []
+        self._readings, self.step = [], None

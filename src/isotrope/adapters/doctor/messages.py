@@ -57,7 +57,8 @@ HOSTS: dict[str, Words] = {
         related="columns in the order (anchor, positive, negative), set by "
         "train_dataset.select_columns([...]); if the order is right, rows whose texts belong "
         "together",
-        shorter="models.Normalize() as the last module, or a lower learning_rate",
+        shorter="Dense(d, d) as the last module, whose tanh bounds the norm, or a lower "
+        "learning_rate",
         best='load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
     ),
     "FlagEmbedding": _FLAGS,
