@@ -83,7 +83,7 @@ def main() -> None:
             if file == train:
                 kept = [text for text in kept if near_identical(text) not in asked]
             left_out += len(texts) - 2 - len(kept)
-            lines.append(record_line(texts[:2], {"negative": kept} if negatives else {}))
+            lines.append(record_line(texts[:2], {"negative": kept} if negatives else {}, 2))
         file.write_text("".join(lines), encoding="utf-8")
     print(f"{(~tested).sum()} pairs in train.jsonl, {tested.sum()} pairs in test.jsonl: {what}")
     if left_out:

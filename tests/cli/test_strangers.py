@@ -337,7 +337,7 @@ def test_scores_that_cannot_be_stored_are_printed(
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("isotrope.core.files._sync", full)
+    monkeypatch.setattr("isotrope.core.files.sync", full)
     (tmp_path / "t.tsv").write_text("one text\tanother\na third\ta fourth\n")
     asked = ("--retrieval", tmp_path / "t.tsv", "--results", tmp_path / "r", "--device", "cpu")
     found = run("evaluate", encoder, *asked)

@@ -40,7 +40,7 @@ def read_lines(
     if not complete:
         text = text[: text.rfind("\n") + 1]
     try:
-        lines = list(csv.reader(text.splitlines()))
+        lines = list(csv.reader(text.splitlines(), strict=True))
     except csv.Error as error:
         raise InputError(f"{place(path)} is not CSV ({error}); restore the file") from error
     if not complete and not lines:

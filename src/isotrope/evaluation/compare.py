@@ -39,7 +39,7 @@ from isotrope.measures.bootstrap import (
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to scores of all models (m x b)
 
 
-class _Draws(NamedTuple):
+class _Resampled(NamedTuple):
     """Resampled scores of a column."""
 
     scores: np.ndarray  # of all models in all resamples, m x b
@@ -149,7 +149,7 @@ def _same_weights(results: Sequence[Result]) -> list[list[int]]:
     return [places for places in groups.values() if len(places) > 1]
 
 
-def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _Draws]:
+def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _Resampled]:
     """Return the resampled scores of each column, an average after its tasks."""
     tasks = results[0].details.get("tasks", {})
     draws = {}
@@ -157,14 +157,14 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, _D
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         blocks = [statistic(counts) for counts in resampled(rng, rows.shape[1], resamples)]
         scores = np.concatenate(blocks, axis=1) * (100 if name in tasks else 1)
-        draws[name] = _Draws(scores, (rows[1:] != rows[0]).sum(axis=1))
-    ordered: dict[str, _Draws] = {}
+        draws[name] = _Resampled(scores, (rows[1:] != rows[0]).sum(axis=1))
+    ordered: dict[str, _Resampled] = {}
     for average, score in AVERAGES.items():
         parts = {task: draws.pop(task) for task, scores in tasks.items() if score in scores}
         ordered |= parts
         if parts and average in results[0].metrics:
             scores, changed = zip(*parts.values(), strict=True)
-            ordered[average] = _Draws(np.mean(scores, axis=0), np.sum(changed, axis=0))
+            ordered[average] = _Resampled(np.mean(scores, axis=0), np.sum(changed, axis=0))
     return ordered | draws
 
 
@@ -191,7 +191,7 @@ def _statistics(results: Sequence[Result]) -> dict[str, tuple[np.ndarray, _Stati
     return statistics
 
 
-def _column(name: str, results: Sequence[Result], drawn: _Draws) -> dict[str, Any]:
+def _column(name: str, results: Sequence[Result], drawn: _Resampled) -> dict[str, Any]:
     """Return one column of the table, in which p-values are not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
     models = [
