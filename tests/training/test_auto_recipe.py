@@ -10,7 +10,7 @@ import torch
 import yaml
 from transformers import AutoTokenizer, T5Config, T5EncoderModel
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, NotUsed
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.schemas import Record
@@ -626,3 +626,35 @@ def test_nothing_is_measured_if_a_configuration_has_all_settings(
     assert with_recipe(again, resume=False) == (again, None)
     assert again == begun
     assert "choosing settings" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("minilm")
+def test_what_the_recipe_says_is_what_the_run_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file_of(pairs(110), tmp_path)
+    assert chosen(path, tmp_path / "run", holdout=0.4).refit
+    found = chosen(path, tmp_path / "run", holdout=0.4, patience=2, eval_every=5)
+    assert not found.refit  # nothing would end a second training
+    capsys.readouterr()
+    assert chosen(path, tmp_path / "run", holdout=0.4, prefer="best").prefer == "best"
+    assert "the original model is saved if the trained one is not better on" in (
+        capsys.readouterr().err
+    )
+    monkeypatch.setattr("isotrope.training.recipe_facts._RECORDS", 105)
+    chosen(path, tmp_path / "run")
+    assert "for the first 105 pairs" in capsys.readouterr().err
+    alone = tmp_path / "alone.txt"
+    alone.write_text("".join(f"{b}, and some more words\n" for _, b in pairs(110)))
+    found = chosen(alone, tmp_path / "run", holdout=0.4)
+    assert found.prefer == "best"
+    assert "the original model is saved if the trained one is not better" in capsys.readouterr().err
+
+
+def test_a_loss_of_one_process_is_not_split_between_several(tmp_path: Path) -> None:
+    settings = TrainSettings(
+        files=["a.tsv"], output=str(tmp_path), loss="MultipleNegativesRankingLoss"
+    )
+    settings.check_used(processes=1)
+    with pytest.raises(NotUsed, match="start one process"):
+        settings.check_used(processes=2)

@@ -71,7 +71,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     told = capsys.readouterr().err
     assert f"{shared} such as the answer, with a training record" in told
     queries, *_ = re.findall(r"MRR@10 of (\d+) queries", told)
-    assert f"{data['holdout']} held out, {queries} different queries)" in told
+    assert f"{data['holdout']} held out, {queries} queries for the score)" in told
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(

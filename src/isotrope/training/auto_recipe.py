@@ -45,9 +45,11 @@ from isotrope.training.time_limit import SHORTEST, TimeLimit, of_steps
 
 _OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _STEPS = 0.6  # share of --minutes for reading and steps, as planned at first; the rest: scores
-_REJECTED = {"best": "not better, because so few steps change little,"}  # by --prefer
-_REJECTED |= {"original": "not better by more than two standard errors"}
-_REJECTED |= {"trained": "worse by more than two standard errors"}
+_REJECTED = {  # by --prefer
+    "best": "not better",
+    "original": "not better by more than two standard errors",
+    "trained": "worse by more than two standard errors",
+}
 _KNOWN, _UNKNOWN = 0.13, 0.4  # losses before training at which the rate is _RATE / 10 and _RATE
 _RATE, _PAIRS = 3e-4, 5_000  # highest learning rate; pairs trained on in all epochs (1 to 8)
 
@@ -129,7 +131,8 @@ def _explained(facts: Facts, made: Sequence[Choice], settings: TrainSettings) ->
     linked = f", {start.linked:.0%} of which share a {shared} with others" if start.linked else ""
     linked *= facts.kind != "labelled texts"  # each is the positive of another
     chose = "--recipe auto chose these settings (SimCSE's: --recipe papers)"
-    yield f"{chose} for {facts.records:,} {kind}{linked}:"
+    first = "the first " * facts.more
+    yield f"{chose} for {first}{facts.records:,} {kind}{linked}:"
     if start.labels:
         yield f"  {LABELS}: the pairs have only {start.labels:,} different first texts"
     if start.chance:
@@ -265,14 +268,17 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
 
 def _watched(facts: Facts, settings: TrainSettings, prefer: str = "trained") -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
+    given = "dev" in settings.model_fields_set
     prefer = "original" if facts.start.chance else prefer
+    chosen = facts.columns > 1 and "prefer" not in settings.model_fields_set
+    prefer = prefer if chosen else settings.prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
+    why += ", because so few steps change little," * (chosen and prefer == "best")
     if facts.columns > 1 and facts.split.share and settings.dev in (None, "auto"):
         share = (
             "share no text with the others" if facts.split.apart else "may share a text with others"
         )
         why += f" on held-out pairs, which {share}"
-    given = "dev" in settings.model_fields_set
     if given and settings.dev is None:
         return []
     if not (given or facts.split.share):
@@ -291,8 +297,9 @@ def _watched(facts: Facts, settings: TrainSettings, prefer: str = "trained") -> 
 
 def _twice(facts: Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choice of a second training on all pairs, if some are held out."""
-    several = settings.devices > 1 or without_mean(settings)
-    if several or not facts.split.share or "dev" in settings.model_fields_set:
+    # a second training has no score, so --patience cannot end it
+    without = settings.devices > 1 or settings.patience or without_mean(settings)
+    if without or not facts.split.share or "dev" in settings.model_fields_set:
         return []
     why = "a second training, about as long, has the held-out pairs too; both models are averaged"
     why += ", if --minutes has time for it" * (settings.minutes is not None)

@@ -141,4 +141,5 @@ def _advice(
         cut = f"{report.truncated_share:.0%} of the texts were cut after {report.max_length} tokens"
         yield f"try {remedy}: {cut}"
     if (pairs := report.kept + report.held_out) < _FEW and report.columns > 1:
-        yield f"look for wrong pairs with `isotrope audit`, or add pairs: {pairs:,} pairs are few"
+        wrong = "look for wrong pairs with `isotrope audit`, or " * (not report.scored)
+        yield f"{wrong}add pairs: {pairs:,} pairs are few"

@@ -155,6 +155,11 @@ class _Worker:
         self.process.communicate()
 
 
+def _check_platform() -> None:
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        raise InputError("use one process, or WSL: isotrope starts no other processes on Windows")
+
+
 @contextmanager
 def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
     """Yield a list for processes that end together, and a list of received stop requests."""
@@ -197,6 +202,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
         processes finished, 130 after Ctrl-C, and 75 after SIGTERM. The result is None if the first
         process was stopped before it had a result.
     """
+    _check_platform()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -291,6 +297,8 @@ def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
         items: Arguments of the task, one for each call; they must be picklable.
         jobs: Number of processes. With 1, the tasks run in this process.
     """
+    if jobs > 1:
+        _check_platform()
     yield from _here(task, items) if jobs == 1 else _beside(task, items, jobs)
 
 

@@ -83,6 +83,7 @@ class Facts:
     spent: float  # seconds that reading and measuring took
     tokens: np.ndarray  # numbers of tokens of the texts that were timed, after they were cut
     kind: str  # texts, pairs, scored pairs or labelled texts
+    more: bool = False  # whether there are more records than were read
 
 
 def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
@@ -92,7 +93,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
     seen: dict[tuple[int, ...], Record] = {}
     (name,) = settings.datasets
     with bar(None, "read", "records") as done:
-        for record in islice(reading := records_of(settings, name), _RECORDS):
+        for record in islice(records := iter(reading := records_of(settings, name)), _RECORDS):
             seen.setdefault(tuple(hash64(near_identical(text)) for text in record.texts), record)
             done(1)
     found, pairs = list(seen.values()), {own[:2]: record for own, record in seen.items()}
@@ -121,6 +122,7 @@ def facts_of(encoder: SentenceEncoder, settings: TrainSettings) -> Facts:
         spent=time.monotonic() - began,
         tokens=tokens,
         kind=kind,
+        more=next(records, None) is not None,
     )
 
 

@@ -2,8 +2,7 @@
 
 Each field is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file (``batch-size:``)
 and an argument of ``isotrope.fit``. ``RunSettings`` has the settings that text and images share;
-``training.images.settings`` adds the settings of images. The defaults for text are the values of
-SimCSE (Gao et al., 2021). Settings that SimCSE does not have get other defaults.
+``training.images.settings`` adds those of images. Defaults: SimCSE's (Gao et al. 2021), or ours.
 """
 
 from abc import ABC, abstractmethod
@@ -217,6 +216,10 @@ class TrainSettings(RunSettings):
         "Loss of sentence-transformers, in place of an objective. For pairs: GISTEmbedLoss (with "
         "--loss.guide all-MiniLM-L6-v2), for example. For scored pairs: CoSENTLoss or "
         "MarginMSELoss, for example. The components of the gradient are not logged.",
+        used=Used(
+            lambda loss, processes: not loss or processes == 1,
+            "start one process: such a loss compares the rows of each process alone",
+        ),
     )
     loss_settings: dict[str, float | str] = setting(
         {},

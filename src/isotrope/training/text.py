@@ -325,7 +325,7 @@ class TextTask(TrainingTask):
             held = " and ranked with all answers of the group as correct" if ranked else ""
             queries = len(self.watch.queries) if self.watch and not name else 0
             if self.watch and self.watch.records and queries not in (0, own.held_out):
-                held = f", {queries:,} different queries{held}"  # equal texts are one query
+                held = f", {queries:,} queries for the score{held}"  # equal texts are one query
             if own.understood:  # a line on skipped data is always printed
                 (warn if "; " in own.understood else say)(own.understood)
             say(
