@@ -1,4 +1,7 @@
-"""Apple's GPUs have no float64. No such GPU is needed here: ``Elsewhere`` refuses float64 alike."""
+"""Apple's GPUs have no float64, and no GPU computes with tensors of the processor.
+
+No GPU is needed here: ``Elsewhere`` refuses both alike.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,6 +52,8 @@ def _computed(call: Any, args: Any, kwargs: Any) -> Any:
     here = here if device is None else torch.device(device).type == "cpu"
     if device is not None:
         kwargs = {**kwargs, "device": "cpu"}
+    elif not here and call not in (aten.copy_.default, aten.index.Tensor):
+        _check_together(call, given)
     if call is aten.detach.default and isinstance(args[0], float | int):  # as autograd calls it
         args = (torch.tensor(args[0]),)
     plain = tree_map(lambda x: x.kept if isinstance(x, Elsewhere) else x, (args, kwargs))
@@ -58,6 +63,14 @@ def _computed(call: Any, args: Any, kwargs: Any) -> Any:
     if call.__name__.split(".")[0].endswith("_"):
         return args[0]
     return tree_map(_put, found)
+
+
+def _check_together(call: Any, given: list[Any]) -> None:
+    """As on a GPU: of the processor's tensors, only a single number is read beside others."""
+    tensors = [x for x in given if isinstance(x, Tensor)]
+    written = call.__name__.split(".")[0].endswith("_") and not isinstance(tensors[0], Elsewhere)
+    if written or any(x.ndim and not isinstance(x, Elsewhere) for x in tensors):
+        raise RuntimeError("expected all tensors to be on the same device")
 
 
 def _put(x: Any) -> Any:
@@ -102,6 +115,24 @@ def test_objectives_need_no_float64(
         loss = objective(a, b, backend=backend)
         loss.backward()
         results.append((loss.detach().cpu(), a.grad.cpu(), b.grad.cpu()))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("where", ["beside the rows", "on the processor"])
+@pytest.mark.parametrize("backend", ["auto", "rowblock"])
+@pytest.mark.parametrize("name", ["InfoNCE", "NTXent", "DCL", "DCLW", "MixCSE", "MIOv3"])
+def test_a_learnt_temperature_may_be_on_either_device(
+    elsewhere: Callable[[Tensor], Tensor], name: str, backend: str, where: str
+) -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 12, 8, generator=random)
+    results = []
+    for put in (torch.clone, elsewhere):
+        a, b, tau = put(x).requires_grad_(), put(y).requires_grad_(), torch.tensor(0.2)
+        tau = (put(tau) if where == "beside the rows" else tau).requires_grad_()
+        loss = getattr(isotrope.objectives, name)(temperature=tau)(a, b, backend=backend)
+        (2 * loss).backward()
+        results.append((loss.detach().cpu(), a.grad.cpu(), b.grad.cpu(), tau.grad.cpu()))
     torch.testing.assert_close(results[1], results[0])
 
 

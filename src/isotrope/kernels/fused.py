@@ -60,7 +60,7 @@ def fused(
         WrongCoupling: The formula contradicts ``coupling``.
     """
     dtype = torch.promote_types(views.anchors.dtype, torch.float32)
-    questions = record(formula, dtype, lambda: learnt)
+    questions = record(formula, dtype, lambda: learnt, device=views.anchors.device)
     if not questions.against:
         raise Unfused("no row is compared with another")  # forming blocks would be wasted
     if coupling == "none" and not questions.several:
@@ -74,7 +74,9 @@ def fused(
         job = Job(again, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
         return _sweep(job, both_directions)
 
-    inputs = (views.anchors, views.positives, views.negatives, views.groups, learnt)
+    # the gradient of a temperature on another device goes back through this copy
+    moved = None if learnt is None else learnt.to(views.anchors)
+    inputs = (views.anchors, views.positives, views.negatives, views.groups, moved)
     return apply(_Ready, Tensor, sweep, backend, *inputs)
 
 

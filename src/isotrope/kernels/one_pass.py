@@ -82,8 +82,8 @@ class _OnePass:
         self.gradients = [torch.empty_like(views.anchors)]
         self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
         self.counts = job.counts()
-        self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
         none = torch.zeros_like(views.anchors[:, 0])
+        self.learnt = None if job.learnt is None else none.new_zeros(job.learnt.shape)
         self.each, self.positive, self.by_positive = (torch.zeros_like(none) for _ in range(3))
         self.values = {key: torch.zeros_like(none) for key in job.questions.temperatures}
         self.by = {key: torch.zeros_like(none) for key in self.values}

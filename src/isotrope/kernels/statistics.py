@@ -167,10 +167,10 @@ class Known:
 class _Recorder:
     """Records the questions and returns invented answers."""
 
-    def __init__(self, dtype: torch.dtype, learnt: Tensor | None) -> None:
-        self.questions, self.dtype = Questions(), dtype
+    def __init__(self, positive: Tensor, learnt: Tensor | None) -> None:
+        self.questions, self.like = Questions(), positive
         self.learnt, self.at_learnt = learnt, set[bool]()
-        self.handed: list[Tensor] = []
+        self.handed = [positive]
 
     def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
         questions, plain = self.questions, _plain(temperature)
@@ -184,11 +184,11 @@ class _Recorder:
         recorded = questions.temperatures.setdefault((kind, against), plain)
         if recorded != plain or len(self.at_learnt) > 1:
             raise Unfused("the statistics have two temperatures")
-        return self._handed(torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype))
+        return self._handed([0.1, 0.2, -0.1, 0.4])
 
-    def _handed(self, made_up: Tensor) -> Tensor:
-        self.handed.append(made_up)
-        return made_up
+    def _handed(self, made_up: list[float]) -> Tensor:
+        self.handed.append(torch.tensor(made_up).to(self.like))
+        return self.handed[-1]
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         if self.questions.mixing not in (None, mixing):
@@ -198,7 +198,7 @@ class _Recorder:
 
     def count(self, against: Against) -> Tensor:
         self.questions.counts.add(against)
-        return self._handed(torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.dtype))
+        return self._handed([7.0, 5.0, 8.0, 6.0])
 
 
 class _Recorded(StatisticsOnly):
@@ -246,7 +246,11 @@ _MOST = 64
 
 
 def record(
-    formula: Formula, dtype: torch.dtype, learnt_of: Callable[[], Tensor | None] = lambda: None
+    formula: Formula,
+    dtype: torch.dtype,
+    learnt_of: Callable[[], Tensor | None] = lambda: None,
+    *,
+    device: torch.device | None = None,
 ) -> Questions:
     """Find out which row statistics the formula of a loss uses.
 
@@ -254,6 +258,7 @@ def record(
         formula: Formula of one direction.
         dtype: Dtype of the statistics.
         learnt_of: Function that returns the tensor whose gradient the caller needs, or None.
+        device: Device of the invented statistics, which meet the tensors of the formula.
 
     Raises:
         Unfused: The formula needs more than statistics, or another tensor requires a gradient.
@@ -264,14 +269,15 @@ def record(
             raise Unfused(remembered)
         return remembered
     learnt = learnt_of()
-    recorder = _Recorder(dtype, learnt)
+    # the record lasts, but an inference tensor has no version and never gets a gradient
+    with torch.inference_mode(mode=False):
+        positive = torch.tensor([0.3, 0.5, -0.2, 0.1]).to(device=device, dtype=dtype)
+    recorder = _Recorder(positive, learnt)
     questions = recorder.questions
     try:
-        # the record lasts, but an inference tensor has no version and never gets a gradient
         with torch.inference_mode(mode=False), torch.enable_grad():
-            positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
             value = check_values(formula(_Recorded(positive, recorder)), len(positive))
-        if any(x._version for x in (positive, *recorder.handed)):
+        if any(x._version for x in recorder.handed):
             raise Unfused("the formula overwrites a statistic")
     except Unfused as why_not:
         if questions.lasting:

@@ -84,7 +84,7 @@ class _TwoPasses:
         for rows in blocks(0, self.n, 2048):
             self.positive[rows] = (anchors.rows(rows) * positives.rows(rows)).sum(dim=1)
         self.counts, self.by_positive = job.counts(), torch.zeros_like(self.positive)
-        self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
+        self.learnt = None if job.learnt is None else self.positive.new_zeros(job.learnt.shape)
         self.sums, self.factors = self._everywhere(0.0), self._everywhere(0.0)
 
     def _everywhere(self, value: float) -> dict[str, list[Tensor]]:

@@ -282,7 +282,8 @@ class Objective:
     def _small_batch(self, views: Views) -> Tensor:
         """The loss, with the statistics of all directions in one node of autograd."""
         prepared = _single(self.prepare(views))
-        questions = record(self.formula, prepared.anchors.dtype, self._learnt)
+        a = prepared.anchors
+        questions = record(self.formula, a.dtype, self._learnt, device=a.device)
         return self._reduced(small_batch.directions(prepared, questions, both=self.two_directions))
 
     def _fused(self, views: Views, backend: str) -> Tensor:
