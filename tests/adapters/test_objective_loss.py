@@ -151,6 +151,18 @@ def test_a_factor_of_the_loss_reaches_a_temperature_that_is_trained(factor: floa
     assert found[0][1] != 0
 
 
+@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+def test_a_last_batch_of_one_pair_teaches_a_temperature_nothing(kind: Any) -> None:
+    model = quiet(scratch(width=16, layers=1))
+    temperature = torch.nn.Parameter(torch.tensor(0.1))
+    value, found = gradient(
+        kind(model, InfoNCE(temperature=temperature)), features(model, texts(1, 0), texts(1, 1))
+    )
+    assert value == 0
+    assert not found.any()
+    assert temperature.grad == 0
+
+
 def test_the_doctor_reads_a_cached_loss_whose_temperature_is_trained() -> None:
     model = quiet(scratch(width=16, layers=1))
     given = features(model, texts(8, 0), texts(8, 1))
@@ -340,6 +352,39 @@ def _rank(rank: int) -> dict[tuple[str, str], tuple[float, Tensor]]:
             dist.all_reduce(mine)
             found[name, kind.__name__] = value, mine / 2
     return found
+
+
+SPLITS = {True: 5, False: 7}
+"""Rows of the first of two processes, by ``gather``; without it, a last batch may be one pair."""
+
+
+def _of_temperature(kind: Any, gather: bool, rows: slice) -> float:
+    model = quiet(scratch(width=16, layers=1))
+    temperature = torch.nn.Parameter(torch.tensor(0.1, dtype=torch.float64))
+    loss = kind(model, InfoNCE(temperature=temperature), gather_across_devices=gather)
+    gradient(loss, features(model, texts(8, 0)[rows], texts(8, 1)[rows]))
+    assert temperature.grad is not None
+    return float(temperature.grad)
+
+
+def _learnt(rank: int) -> dict[bool, list[float]]:
+    return {
+        gather: [
+            _of_temperature(kind, gather, slice(first, 8) if rank else slice(first))
+            for kind in (ObjectiveLoss, CachedObjectiveLoss)
+        ]
+        for gather, first in SPLITS.items()
+    }
+
+
+@pytest.mark.slow
+def test_processes_learn_one_temperature(tmp_path: Path) -> None:
+    """Their trainer wraps the model only, so no DDP averages the gradient of the loss's number."""
+    whole = _of_temperature(ObjectiveLoss, False, slice(8))
+    mean = _of_temperature(ObjectiveLoss, False, slice(SPLITS[False])) / 2  # a pair adds 0
+    for found in on_two(_learnt, tmp_path):
+        assert found[True] == pytest.approx([whole] * 2, rel=1e-6)
+        assert found[False] == pytest.approx([mean] * 2, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_sta
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from torch import Tensor, nn
 
-from isotrope.core.distributed import all_gather_views, all_reduce_max, world_size
+from isotrope.core.distributed import all_gather_views, all_reduce_max, all_reduce_sum, world_size
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import bibtex
 from isotrope.core.views import Views
@@ -46,9 +46,9 @@ class ObjectiveLoss(nn.Module):
     Args:
         model: The model to train.
         objective: An objective, or the name of a registered objective. A hyperparameter that is an
-            ``nn.Parameter`` (such as a temperature) is trained too. In a resumed training it starts
-            again from the value given here, because checkpoints of the sentence-transformers
-            trainer store only the model's parameters.
+            ``nn.Parameter`` (such as a temperature) is trained too; several processes average its
+            gradient. In a resumed training it starts again from the value given here, because
+            checkpoints of the sentence-transformers trainer store only the model's parameters.
         gather_across_devices: Whether to compute one loss over the rows of all processes. By
             default, each process compares only its own rows.
         groups: Whether rows of one group do not push each other. The column ``label`` or ``score``
@@ -99,6 +99,8 @@ class ObjectiveLoss(nn.Module):
         for key, value in objective.hyperparameters().items():
             if isinstance(value, nn.Parameter):  # the optimiser finds it here
                 self.register_parameter(f"objective_{key}", value)
+                if value.requires_grad:  # the trainer wraps only the model in DDP
+                    value.register_post_accumulate_grad_hook(_average)
             elif isinstance(value, Tensor) and value.requires_grad:
                 raise InputError(
                     f"give {key} as an nn.Parameter to train it, or without requires_grad: no "
@@ -146,8 +148,10 @@ class ObjectiveLoss(nn.Module):
         whole = all_gather_views(views) if self.gather_across_devices else None
         seen = views if whole is None else whole.views
         if len(seen.anchors) < self.objective.least_rows and not hard:
-            # the last batch of an epoch can be one row, which has no other row to compare
-            return 0.0 * (anchors.sum() + positives.sum())
+            # the last batch of an epoch can be one row, which has no other row to compare; every
+            # parameter gets a gradient of 0, because the other processes may wait for this one's
+            learnt = sum(p.sum() for p in self.parameters(recurse=False))
+            return 0.0 * (anchors.sum() + positives.sum() + learnt)
         if self.observe is not None:
             with torch.autocast(anchors.device.type, enabled=False):
                 self.observe(seen)
@@ -261,7 +265,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         pieces = [piece for rep in reps for piece in rep]
         torch.autograd.backward(loss, inputs=pieces, retain_graph=bool(self._learnt))
         if self._learnt:
-            self._of_learnt = torch.autograd.grad(loss, self._learnt)
+            self._of_learnt = torch.autograd.grad(loss, self._learnt, materialize_grads=True)
         for piece in pieces:
             if piece.grad is None:  # the objective may hold a column constant
                 piece.grad = torch.zeros_like(piece)
@@ -286,6 +290,12 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
     # not copies, because AdaptiveLayerLoss reads what the model stored in these dicts
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
+
+
+def _average(parameter: Tensor) -> None:
+    """Replace the gradient by its mean over the processes."""
+    if world_size() > 1 and parameter.grad is not None:
+        parameter.grad = all_reduce_sum(parameter.grad) / world_size()
 
 
 def _first(views: Views, d: int) -> Views:
