@@ -15,6 +15,7 @@ from isotrope.diagnostics.simulation.averages import as_csv
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import (
     DCL,
+    DCLW,
     MAT,
     MET,
     MPT,
@@ -152,6 +153,16 @@ def test_norms_of_alignment_and_uniformity(alpha: float) -> None:
     (found,) = gradient_norm([objective], Angles(p, q, negatives=k), part="uniformity")
     expected = 0.25 * 2 * t * np.sin(q) / (k * (k + 1))
     np.testing.assert_allclose(found.value, np.repeat(expected[None], 4, axis=0))
+
+
+@pytest.mark.parametrize("objective", [DCLW(), DCLW().modify(ratio=1.5), AlignUniform()], ids=repr)
+def test_no_number_depends_on_the_other_angles_of_the_grid(objective: Objective) -> None:
+    p, q = [0.5, 1.2], [1.0, 2.0]
+    for part in ("alignment", "uniformity"):
+        (found,) = gradient_norm([objective], Angles(p, q, negatives=7), part=part)
+        for i, j in itertools.product(range(2), repeat=2):
+            (alone,) = gradient_norm([objective], Angles([p[i]], [q[j]], negatives=7), part=part)
+            assert found.value[i, j] == pytest.approx(alone.value.item(), rel=1e-12)
 
 
 def test_a_statistic_of_the_batch_sees_one_cell_at_a_time() -> None:

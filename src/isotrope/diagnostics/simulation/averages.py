@@ -217,8 +217,8 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
     check(objective)
     grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
     positive, negative = (torch.from_numpy(x.ravel()) for x in grid)
-    # a loss of the whole batch takes one cell at a time, as a batch of equal anchors
-    by_batch = objective.batch_level or objective.reduction == "sum"
+    # anchors that depend on each other take one cell at a time, as a batch of equal anchors
+    by_batch = _mixes_anchors(objective)
     anchors = angles.negatives + 1 if by_batch else 1
     step = 1 if by_batch else min(_ANCHORS, max(1, _CHUNK // angles.negatives))
     components_at = np.empty((4, len(positive)))
@@ -236,6 +236,16 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
         for row, number in zip(components_at, numbers, strict=True):
             row[cells] = number[: len(row[cells])].numpy()
     return components_at.reshape(4, *grid[0].shape)
+
+
+def _mixes_anchors(objective: Objective) -> bool:
+    """Test whether the components of an anchor change with the other anchors of its batch."""
+    rows, _ = probe()
+    n = len(rows.positive) // 2
+    half = AnglePairs(rows.positive[:n], rows.similarity()[:n])
+    whole, alone = (components(objective, pairs) for pairs in (rows, half))
+    names = ("dissipation", "pull", "weight")
+    return not all(same(getattr(whole, name)[:n], getattr(alone, name)) for name in names)
 
 
 def landscapes(
