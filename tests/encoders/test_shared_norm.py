@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from isotrope.core.errors import InputError
 from isotrope.encoders import share_statistics
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.shared_norm import SharedBatchNorm, _Norm
@@ -100,6 +101,24 @@ def test_parameters_buffers_and_modes_are_taken_over():
     assert not after.training
     assert share_statistics(net)[1][0] is after
     assert isinstance(share_statistics(nn.BatchNorm2d(3)), SharedBatchNorm)
+
+
+class Active(nn.BatchNorm2d):
+    """A batch norm with an activation, as timm has."""
+
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+class Named(nn.BatchNorm2d):
+    """A batch norm under another name."""
+
+
+def test_no_activation_within_a_batch_norm_is_lost():
+    assert isinstance(share_statistics(Named(3)), SharedBatchNorm)
+    assert isinstance(share_statistics(nn.SyncBatchNorm(3)), SharedBatchNorm)
+    with pytest.raises(InputError, match="one process.*statistics of a Active"):
+        share_statistics(nn.Sequential(nn.Conv2d(3, 3, 1), Active(3)))
 
 
 def test_the_fingerprint_of_an_encoder_stays():

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from isotrope.core.autograd import Context, apply
 from isotrope.core.distributed import all_reduce_sum, world_size
+from isotrope.core.errors import InputError
 
 
 def share_statistics(module: nn.Module) -> nn.Module:
@@ -18,8 +19,18 @@ def share_statistics(module: nn.Module) -> nn.Module:
     Parameters and buffers stay the same tensors under the same names. ``module`` is changed in
     place, unless ``module`` itself is a batch norm. Call this function in all processes or in none.
     All processes must run the same layers in the same order.
+
+    Raises:
+        InputError: A batch norm computes more than torch's, such as the activation of a
+            ``BatchNormAct2d`` of timm.
     """
     if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
+        if type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+            raise InputError(
+                "train in one process, or choose an encoder with torch's batch norms: several "
+                f"processes cannot share the statistics of a {type(module).__name__}, which may "
+                "also have an activation"
+            )
         return SharedBatchNorm(module)
     for name, child in module.named_children():
         shared = share_statistics(child)
