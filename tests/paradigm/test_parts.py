@@ -29,6 +29,7 @@ from isotrope.paradigm.parts import (
     Uniform,
     Weight,
 )
+from isotrope.paradigm.separable import of_rows
 from tests.paradigm.batches import batch
 
 METRICS = ["dot", "distance", "angle"]
@@ -231,6 +232,16 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
         queue(a, b)
     pushed = NegativeCosine().modify(weight="softmax:0.05")
     assert pushed.terms(a, b).pull.tolist() == [1] * 5
+
+
+def test_an_edit_of_the_mean_of_both_directions_is_one_of_a_direction() -> None:
+    """An edit averages both directions itself. Each of several processes computes its part."""
+    edited = InfoNCE().symmetric().modify(dissipation="margin:0.3")
+    assert edited == InfoNCE().modify(dissipation="margin:0.3")
+    assert edited.coupling == "none"
+    views = Views(*batch("random", 8, 4))
+    parts = [of_rows(edited, views, rows) for rows in (slice(0, 5), slice(5, 8))]
+    torch.testing.assert_close(sum(parts), edited.loss(views))
 
 
 def test_a_composition_learns_no_temperature() -> None:

@@ -285,6 +285,7 @@ def test_columns_are_those_of_tables(options: dict[str, Any]) -> None:
         ),
         (InfoNCE().modify(ratio=1.5), "infonce", {"ratio": "static:1.5"}),
         (InfoNCE().symmetric(), "infonce", {"symmetric": "true"}),
+        (InfoNCE().symmetric().modify(ratio=1.5), "infonce", {"ratio": "static:1.5"}),
         (InfoNCE().parts.repulsion, "infonce", {"part": "repulsion"}),
         (isotrope.Paradigm(weight="hardest"), "paradigm", {"dissipation": "none"}),
     ],
@@ -315,7 +316,7 @@ def test_an_objective_trains_as_its_settings_do(options: dict[str, Any], tmp_pat
 
 
 def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
-    backwards = InfoNCE().symmetric().modify(dissipation="margin")
+    backwards = InfoNCE().parts.repulsion.symmetric()
     with pytest.raises(InputError, match=r"call modify first, .*no settings describe"):
         fit(TEXTS, **options, objective=backwards)
     message = "objective_settings, which is only for an objective given by its name"

@@ -17,6 +17,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant, rows_masked, vectors_masked
+from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Always, Component, Dissipation, Ratio, Softmax, Static, Weight
 from isotrope.paradigm.surrogate import Surrogate
@@ -73,6 +74,8 @@ class Paradigm(
                 requires a gradient and gets none.
         """
         super().__post_init__()
+        if isinstance(self.parent, Symmetric):  # both directions are averaged anyway
+            object.__setattr__(self, "parent", self.parent.objective)
         usual = {
             "dissipation": (Dissipation, Always()),
             "weight": (Weight, Softmax()),

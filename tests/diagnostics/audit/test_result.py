@@ -20,6 +20,7 @@ from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
+from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective
 from isotrope.reports.html import tables_page
 from tests.diagnostics.audit.handmade import of, rows
@@ -219,7 +220,7 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
     with pytest.raises(InputError, match="give the objective by its name"):
         checked_objective(InfoNCE(), {"temperature": 0.1})
     with pytest.raises(InputError, match="call modify first, then symmetric"):
-        checked_objective(InfoNCE().symmetric().modify(ratio=1.5))
+        checked_objective(Symmetric(objective=InfoNCE().symmetric()))
     assert checked_objective("infonce", {"temperature": 0.1}) == InfoNCE(temperature=0.1)
 
 
