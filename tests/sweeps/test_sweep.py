@@ -344,6 +344,22 @@ def test_losses_that_are_different_functions_are_not_ranked(tmp_path: Path) -> N
             sweep(spec(tmp_path, [text], metric="loss"))
 
 
+@pytest.mark.parametrize("start", [{}, {"dev_start": 1.0}])
+@pytest.mark.parametrize("seeds", [[[1], [0]], [[0, 1], [1, 2]]])
+def test_runs_of_other_seeds_are_not_compared(
+    tmp_path: Path, seeds: list[list[int]], start: dict[str, float]
+) -> None:
+    """As ``--show`` finds them while runs train in parallel."""
+    one = spec(tmp_path, ["batch-size=2,3"])
+    trials = [Trial({"batch-size": str(i + 2)}, "dev_best") for i in range(2)]
+    for i, trial in enumerate(trials):
+        for seed in seeds[i]:
+            trial.take(seed, Result("train", "x", {"dev_best": 7.0 + i, **start}))
+    best, said = tables.verdict(one, trials)
+    assert best is None
+    assert said.startswith("no difference beyond noise between batch-size=3; batch-size=2; wait")
+
+
 def scored(tmp_path: Path, *scores: list[float], start: list[float] | None = None) -> Any:
     """The verdict on trials with these scores, one for each seed."""
     one = spec(tmp_path, [f"batch-size={','.join(str(i + 2) for i in range(len(scores)))}"])

@@ -116,7 +116,8 @@ def equals_of_best(
 
     Returns:
         These trials, the best first, or no trial if the best is not better than the model before
-        training; the noise, 0 for a single seed; the score before training, or None.
+        training; the noise, 0 for a single seed, infinite while trials with several or different
+        seeds have fewer than two in common; the score before training, or None.
     """
     order = ranked(trials, highest=highest)
     leaders = [trial for trial in order if len(trial.scores) == len(order[0].scores)]
@@ -125,6 +126,8 @@ def equals_of_best(
     start = before.score if len(before.scores) == len(leaders[0].scores) else None
     compared = leaders if start is None else [*leaders, before]
     seeds = sorted(set.intersection(*(set(trial.scores) for trial in compared)))
+    if len(seeds) < min(2, len(leaders[0].scores)):  # other runs of the sweep are not finished
+        return leaders, math.inf, start
     noise = _noise([[trial.scores[seed] for seed in seeds] for trial in compared])
     best = float(leaders[0].score or 0.0)
     if start is not None and (best - start) * (1 if highest else -1) <= noise:

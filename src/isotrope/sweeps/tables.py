@@ -1,5 +1,6 @@
 """Writes the results of a sweep: a CSV table, a picture, and JSON with the best command."""
 
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,9 @@ def verdict(spec: Sweep, trials: Sequence[Trial]) -> tuple[Trial | None, str]:
         return None, ""
     alike, noise, start = equals_of_best(trials, highest=spec.highest)
     size = f"{spec.metric} {best.score:.5g}"
-    if len(best.scores) == 1:
+    if noise == math.inf:
+        known = "wait for more runs: noise is not known from fewer than two common seeds"
+    elif len(best.scores) == 1:
         known = "give several `--seeds`: with one, noise is not known"
     else:
         known = f"differences up to {noise:.2g} are noise"
