@@ -41,7 +41,7 @@ def test_nearest_takes_any_iterable_and_none_is_near_in_an_empty_one() -> None:
 
 def test_each_surface_spells_settings_in_its_own_words() -> None:
     error = SettingError("mixes", setting="matryoshka", value=[64, 32], remedy="add `--head none`")
-    assert str(error) == "matryoshka='64 32': mixes; add head='none'"
+    assert str(error) == "matryoshka=[64, 32]: mixes; add head='none'"
     with spelled(as_flag):
         assert str(error) == "--matryoshka 64 32: mixes; add --head none"
     error = SettingError("is unknown", setting="learning_rte", source="run.yaml")

@@ -126,6 +126,8 @@ def as_argument(setting: str, value: str) -> str:
     """Return a setting as in Python, ``head='none'``; numbers and ``CAPITALS`` have no quotes."""
     prefix, dot, key = setting.partition(".")
     word = value if value.isupper() or _is_number(value) else repr(value)
+    if len(numbers := value.split()) > 1 and all(map(_is_number, numbers)):
+        word = f"[{', '.join(numbers)}]"
     if dot:
         return f"{prefix}_settings={{{key!r}: {word if value else '...'}}}"
     name = setting.replace("-", "_")
