@@ -59,6 +59,14 @@ def test_every_setting_is_trained_with_every_seed(
     )
 
 
+def test_an_objective_of_hard_negatives_only_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pretend(monkeypatch)
+    sweep(spec(tmp_path, RATES, BASE | {"objective_settings": {"in_batch": "false"}}))
+    assert len(made) == 6
+
+
 def test_the_same_again_trains_nothing_and_more_trains_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

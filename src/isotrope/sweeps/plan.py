@@ -128,7 +128,7 @@ def _check_objective(settings: RunSettings) -> None:
         from isotrope.training.text import objectives_of
 
         for objective in objectives_of(without_auto(settings)).values():
-            try_objective(objective, negatives=False)
+            try_objective(objective, negatives=objective.takes_negatives)
     else:
         assert isinstance(settings, ImageSettings)
         from isotrope.training.images.train import objective_of

@@ -8,8 +8,10 @@ from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.image_methods import METHODS
 from isotrope.data.images.augment import two_views
+from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
-from isotrope.training.images.settings import find_method, options_of
+from isotrope.training.images.settings import ImageSettings, find_method, options_of
+from isotrope.training.images.train import objective_of
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -55,6 +57,19 @@ def test_the_docstring_has_its_parts_in_order(name: str, part: str) -> None:
 def test_temperatures_of_manna_et_al(objective: str, method: str, expected: float) -> None:
     settings = find_method(method).settings_of(objective, options_of(method))
     assert registry.build(objective, settings).temperature == expected
+
+
+def test_only_a_method_with_a_queue_trains_without_negatives_of_the_batch() -> None:
+    def settings(method: str) -> ImageSettings:
+        alone = {"in_batch": "false"}
+        return ImageSettings(data="digits", method=method, output="o", objective_settings=alone)
+
+    assert objective_of(settings("mocov2")) == (
+        "infonce",
+        InfoNCE(temperature=0.07, in_batch=False),
+    )
+    with pytest.raises(InputError, match="in_batch=False needs additional negatives"):
+        objective_of(settings("mocov3"))
 
 
 def test_options_are_what_flags_say() -> None:

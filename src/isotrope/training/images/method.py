@@ -44,6 +44,7 @@ from isotrope.training.optimisers import (
 )
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
+from isotrope.training.run import try_objective
 
 TRACKED = ("norm_backbone",)
 """The numbers that :func:`measure` returns for images only."""
@@ -137,7 +138,8 @@ class ImageMethod(nn.Module, ABC):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Refuse an objective that the method cannot train; by default, accept all objectives."""
+        """Refuse an objective that the method cannot train; by default, one that needs a queue."""
+        try_objective(objective, negatives=False)
 
     @abstractmethod
     def build(self) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.distributed import GlobalBatch
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.encoders.heads import projector
@@ -81,7 +81,7 @@ class MoCoV2(ImageMethod):
         noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
         try:
             objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
-        except ValueError as error:
+        except (ValueError, NoTerms) as error:
             raise InputError(
                 f"choose the objective infonce, or the method mocov3, which has no queue: "
                 f"{objective.name} cannot be computed with only the negatives of a queue ({error})"

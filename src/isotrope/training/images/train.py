@@ -56,7 +56,6 @@ from isotrope.training.run import (
     end_message,
     hardware,
     run,
-    try_objective,
     write_config,
 )
 
@@ -229,7 +228,7 @@ def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
     name = (settings.objective or method.recipe.objective).lower()
     recipe_settings = method.settings_of(name, options)
     objective = registry.build(name, {**recipe_settings, **settings.objective_settings})
-    try_objective(objective, negatives=False)
+    method.check_objective(objective)
     return name, objective
 
 
