@@ -184,7 +184,8 @@ def test_check_proves_an_objective(run, tmp_path: Path) -> None:
 
 
 def test_check_of_anybodys_loss(run, tmp_path: Path) -> None:
-    file = tmp_path / "own.py"
+    file = tmp_path / "C:" / "own.py"  # a path of Windows begins so
+    file.parent.mkdir()
     file.write_text(
         "from torch.nn.functional import normalize\n"
         "def my_loss(anchors, positives):\n"

@@ -10,10 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
+from isotrope.objectives import MPT
 from isotrope.paradigm.objective_check import Check
 from isotrope.training.loss_check import (
     _by_margin,
     _in_chunks,
+    _losses,
     _Subject,
     check_loss,
     checks_in,
@@ -345,6 +347,14 @@ def aimed(a, b, target):
 def at_a(a, b, *, temperature):
     return a.sum() / temperature
 """
+
+
+def test_an_objective_of_a_file_may_refuse_a_batch_of_one_row() -> None:
+    (loss,) = _losses({"loss": MPT(margin=0.3), "MPT": MPT}, "my_loss", "").values()
+    *_, alone = check_loss(loss)
+    assert (alone.name, alone.passed) == ("at the edge: one row", None)
+    assert "pass at least 2 rows" in alone.worst
+    assert "not a fault if no batch has one row" in alone.means
 
 
 @pytest.mark.slow  # processes of its own

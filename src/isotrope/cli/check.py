@@ -61,7 +61,8 @@ class CheckSettings(Settings):
 
 def check(settings: CheckSettings) -> int:
     """Check an objective, or the losses of a file; print each result, and return the exit code."""
-    file, _, name = settings.loss.partition(":")
+    file, ending, name = settings.loss.partition(".py:")  # a path of Windows has a colon too
+    file += ending[:3]
     if not file.endswith(".py"):
         from isotrope.paradigm import registry
         from isotrope.paradigm.objective_check import prove
