@@ -117,7 +117,7 @@ class Named(nn.BatchNorm2d):
 def test_no_activation_within_a_batch_norm_is_lost():
     assert isinstance(share_statistics(Named(3)), SharedBatchNorm)
     assert isinstance(share_statistics(nn.SyncBatchNorm(3)), SharedBatchNorm)
-    with pytest.raises(InputError, match=r"one process.*statistics of a Active"):
+    with pytest.raises(InputError, match=r"one process.*statistics of Active"):
         share_statistics(nn.Sequential(nn.Conv2d(3, 3, 1), Active(3)))
 
 

@@ -21,15 +21,13 @@ def share_statistics(module: nn.Module) -> nn.Module:
     All processes must run the same layers in the same order.
 
     Raises:
-        InputError: A batch norm computes more than torch's, such as the activation of a
-            ``BatchNormAct2d`` of timm.
+        InputError: A batch norm computes more than torch's (timm's ``BatchNormAct2d``).
     """
     if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
         if type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
             raise InputError(
                 "train in one process, or choose an encoder with torch's batch norms: several "
-                f"processes cannot share the statistics of a {type(module).__name__}, which may "
-                "also have an activation"
+                f"processes share no statistics of {type(module).__name__}, which computes more"
             )
         return SharedBatchNorm(module)
     for name, child in module.named_children():
@@ -46,17 +44,8 @@ class SharedBatchNorm(_BatchNorm):
     """
 
     def __init__(self, norm: _BatchNorm) -> None:
-        super().__init__(
-            norm.num_features,
-            eps=norm.eps,
-            momentum=norm.momentum,
-            affine=False,
-            track_running_stats=False,
-        )
-        self.affine, self.track_running_stats = norm.affine, norm.track_running_stats
-        self._parameters.update(norm._parameters)
-        self._buffers.update(norm._buffers)
-        self.train(norm.training)
+        nn.Module.__init__(self)
+        vars(self).update(vars(norm))  # the same parameters, buffers, hooks and mode
         self._replaced: str = norm._get_name()
 
     def _get_name(self) -> str:

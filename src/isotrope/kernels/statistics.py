@@ -104,17 +104,11 @@ class StatisticsOnly(Pairs):
     def count(self, against: Against = "cross") -> Tensor:
         return self._answers.count(against)
 
-    def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        raise Unfused("the formula asks for the nearest columns")
-
     def similarity(self, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the matrix")
 
     def negative(self, against: Against = "cross") -> Tensor:
         raise Unfused("the formula asks for the matrix")
-
-    def columns(self, against: Against = "cross") -> Tensor:
-        raise Unfused("the formula asks for the embeddings")
 
 
 class Gaps(StatisticsOnly):

@@ -106,7 +106,9 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
         raise SettingError("has one seed twice", setting="seeds", value=chosen.seeds)
     ranges = [setting for setting in varied if setting.span is not None]
     sampler = chosen.sampler or ("random" if ranges else "grid")
-    chosen.check_used(drawn=sampler != "grid", devices=str(base.get("devices", 1)))
+    devices = str(base.get("devices", 1))
+    chosen.check_used(drawn=sampler != "grid", devices=devices)
+    alone = devices != "1" or base.get("device") in ("cpu", "mps")
     if sampler == "grid" and ranges:
         name, (low, high) = ranges[0].name, ranges[0].ends
         raise InputError(
@@ -125,14 +127,5 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
         sampler=sampler,
         metric=score,
         highest=not lowest if chosen.goal is None else chosen.goal == "max",
-        jobs=_jobs(chosen.jobs, base),
+        jobs=chosen.jobs or (1 if alone else max(1, len(launch.gpus()))),
     )
-
-
-def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
-    """Return how many runs are trained at a time."""
-    if str(base.get("devices", 1)) != "1":
-        return 1
-    if jobs is not None:
-        return jobs
-    return 1 if base.get("device") in ("cpu", "mps") else max(1, len(launch.gpus()))

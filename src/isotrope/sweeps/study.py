@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna import distributions
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState, create_trial
@@ -145,10 +140,9 @@ def mend(journal: Path) -> None:
             temporary.write_bytes(complete)
 
 
-def _distribution(setting: Varied) -> BaseDistribution:
-    if setting.span is None:
-        return CategoricalDistribution(setting.values)
-    if setting.span.integers:
-        low, high = int(setting.span.low), int(setting.span.high)
-        return IntDistribution(low, high, log=setting.span.log)
-    return FloatDistribution(setting.span.low, setting.span.high, log=setting.span.log)
+def _distribution(setting: Varied) -> distributions.BaseDistribution:
+    if (span := setting.span) is None:
+        return distributions.CategoricalDistribution(setting.values)
+    if span.integers:
+        return distributions.IntDistribution(int(span.low), int(span.high), log=span.log)
+    return distributions.FloatDistribution(span.low, span.high, log=span.log)

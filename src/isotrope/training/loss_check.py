@@ -95,15 +95,13 @@ def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]
     """Return all losses that a file defines, or only the loss with the given name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
+    own = nn.Module, Objective  # an instance may be of an imported class
     return {
         key: value
         for key, value in namespace.items()
         if callable(value)
         and key[0] != "_"
-        and (
-            getattr(value, "__module__", module) == module
-            or isinstance(value, (nn.Module, Objective))
-        )
+        and (module == getattr(value, "__module__", module) or isinstance(value, own))
         and (_is_objective(value) or "loss" in key.lower())
     }
 
@@ -394,8 +392,7 @@ def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradient
     if answer is None:
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
     both = _LossAndGradients(*answer)
-    halves = slice(0, _ROWS // 2), slice(_ROWS // 2, _ROWS)
-    one, two = (subject.run(rows) for rows in halves)
+    one, two = map(subject.run, (slice(_ROWS // 2), slice(_ROWS // 2, _ROWS)))
     gradients = [(a + b) / 2 for a, b in zip(one.gradients, two.gradients, strict=True)]
     separate = _LossAndGradients((one.value + two.value) / 2, gradients)
     if _distance(both, whole) > SAME and _distance(both, separate) <= SAME:
@@ -437,9 +434,8 @@ def _rounded(subject: _Subject) -> Check:
     except Exception as error:  # a loss may refuse the dtype
         return replace(raised(name, error, "the loss refuses bfloat16"), passed=None)
     distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
-    passed = distance <= most
-    means = "" if passed else f"{_BF16} (rounding alone: {max(turned):.1e})"
-    return Check(name, 1, f"{distance:.1e}", passed=passed, means=means)
+    means = "" if distance <= most else f"{_BF16} (rounding alone: {max(turned):.1e})"
+    return Check(name, 1, f"{distance:.1e}", passed=not means, means=means)
 
 
 def _collapsed(subject: _Subject) -> Iterator[Check]:
@@ -478,9 +474,8 @@ def _compared(
     except Exception as error:  # whatever somebody's loss raises is the finding
         return raised(name, error)
     difference = _distance(result, whole)
-    passed = difference <= SAME
-    measured = "" if passed else f"{means} ({_difference(result, whole)})"
-    return Check(name, 1, f"{difference:.1e}", passed=passed, means=measured)
+    measured = "" if difference <= SAME else f"{means} ({_difference(result, whole)})"
+    return Check(name, 1, f"{difference:.1e}", passed=not measured, means=measured)
 
 
 def _difference(result: _LossAndGradients, reference: _LossAndGradients) -> str:

@@ -17,6 +17,7 @@ with sentence-transformers' trainer, gradient cache, wrappers (``MatryoshkaLoss`
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -159,7 +160,7 @@ class ObjectiveLoss(nn.Module):
             self.objective.loss(part, backend=self.backend)
             if whole is None
             else shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
-            for part in (seen, *(_first(seen, d) for d in self.prefixes))
+            for part in (seen, *(seen.map(itemgetter((..., slice(d)))) for d in self.prefixes))
         ]
         return torch.stack(losses).mean()
 
@@ -296,10 +297,6 @@ def _average(parameter: Tensor) -> None:
     """Replace the gradient by its mean over the processes."""
     if world_size() > 1 and parameter.grad is not None:
         parameter.grad = all_reduce_sum(parameter.grad) / world_size()
-
-
-def _first(views: Views, d: int) -> Views:
-    return views.map(lambda x: x[:, :d])
 
 
 def _groups(labels: Tensor | None) -> Tensor:

@@ -241,11 +241,10 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
 def _mixes_anchors(objective: Objective) -> bool:
     """Test whether the components of an anchor change with the other anchors of its batch."""
     rows, _ = probe()
-    n = len(rows.positive) // 2
-    half = AnglePairs(rows.positive[:n], rows.similarity()[:n])
+    half = AnglePairs(rows.positive[:128], rows.similarity()[:128])
     whole, alone = (components(objective, pairs) for pairs in (rows, half))
-    names = ("dissipation", "pull", "weight")
-    return not all(same(getattr(whole, name)[:n], getattr(alone, name)) for name in names)
+    parts = [(x.dissipation[:128], x.pull[:128], x.weight[:128]) for x in (whole, alone)]
+    return not all(map(same, *parts))
 
 
 def landscapes(
@@ -303,14 +302,11 @@ def check(objective: Objective) -> None:
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
-    alike = terms.weight.shape == other_terms.weight.shape
+    alike = same(terms.dissipation, other_terms.dissipation) and same(terms.pull, other_terms.pull)
     alike = alike and len(terms.dissipation) == len(rows.positive)
-    for a, b in ((terms.dissipation, other_terms.dissipation), (terms.pull, other_terms.pull)):
-        alike = alike and same(a, b)
-    if terms.weight.shape == rows.similarity().shape:
+    if terms.weight.any() or other_terms.weight.any():
+        alike = alike and terms.weight.shape == rows.similarity().shape
         alike = alike and same(terms.weight.flip(1), other_terms.weight)
-    elif terms.weight.any():
-        alike = False
     if not alike:
         raise InputError(
             f"measure {type(objective).__name__} on embeddings (`objective.terms`): it cannot be "

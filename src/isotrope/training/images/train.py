@@ -137,7 +137,10 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
     settings.check_used(warn)
     settings.check_used(warn, scratch=scratch)
-    encoder = None if scratch else _load_encoder(settings, own_encoder)
+    encoder = None
+    if not scratch:  # the encoder decides the size of the images
+        encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
+        settings.check_used(side=encoder.image_size)
     images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
     images.train.images.read([0])  # raises an error if no image can be decoded
     if encoder is None:
@@ -257,13 +260,6 @@ def _build_encoder(settings: ImageSettings, side: int) -> ImageEncoder:
         mean=IMAGENET_MEAN if settings.pixels == "imagenet" else (0.0, 0.0, 0.0),
         std=IMAGENET_STD if settings.pixels == "imagenet" else (1.0, 1.0, 1.0),
     )
-
-
-def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
-    """Return the user's encoder or load one; refuse settings that it decides itself."""
-    encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
-    settings.check_used(side=encoder.image_size)
-    return encoder
 
 
 def has_labels(images: ImageSet) -> bool:
