@@ -15,6 +15,8 @@ from isotrope.core.errors import SettingError
 from isotrope.core.settings import dotted_key, flag
 from isotrope.training.settings import RunSettings
 
+_MOST = 10_000  # most values of a range in a grid
+
 _FIXED = {
     "output": "do not vary `output`: every run has its own folder in `--output`",
     "seed": "use `--seeds 0 1 2`, which trains every trial with each seed",
@@ -110,7 +112,7 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
             log = word == "log"
         elif word == "whole":
             integers = True
-        elif word.isdecimal() and len(word) < 5 and int(word) > 1:
+        elif word.isdecimal() and len(word) < 10 and int(word) > 1:
             points = int(word)
         else:
             raise ValueError(
@@ -123,6 +125,8 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
         raise ValueError("give whole numbers as the ends of the range")
     if points is None:
         return (), span
+    if points > _MOST:
+        raise ValueError(f"take at most {_MOST:,} values of a range; found {points:,}")
     return tuple(dict.fromkeys(span.at(i / (points - 1)) for i in range(points))), None
 
 
