@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from isotrope.core.errors import InputError
 from isotrope.encoders import Momentum
 
 
@@ -62,6 +63,14 @@ def test_what_is_shared_inside_stays_shared():
     b.weight = a.weight
     copy = Momentum(nn.Sequential(a, b), 0.5)
     assert copy.module[0].weight is copy.module[1].weight
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.5, float("nan")])
+def test_a_decay_that_is_none(decay):
+    with pytest.raises(InputError, match=r"the moving average in \[0, 1\]; found"):
+        Momentum(net(), decay)
+    with pytest.raises(InputError, match=r"the moving average in \[0, 1\]; found"):
+        Momentum(net(), 0.5).update(net(), decay)
 
 
 def test_another_shape():

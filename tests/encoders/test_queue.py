@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from isotrope.core.errors import InputError
 from isotrope.encoders import Queue
 
 
@@ -65,3 +66,8 @@ def test_the_state_is_whole():
     queue.push(more)
     fresh.push(more)
     assert torch.equal(queue.rows, fresh.rows)
+
+
+def test_a_queue_for_nothing():
+    with pytest.raises(InputError, match="give the queue a size of at least 1 row; found 0"):
+        Queue(0, 3, 0)

@@ -5,6 +5,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from isotrope.core.errors import InputError
+
 
 class Momentum(nn.Module):
     """A copy of a module. The parameters of the copy are a moving average of the module's.
@@ -25,7 +27,7 @@ class Momentum(nn.Module):
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         super().__init__()
-        self.decay = decay
+        self.decay = _checked(decay)
         self.module = copy.deepcopy(module).requires_grad_(False)
 
     @torch.no_grad()
@@ -36,9 +38,15 @@ class Momentum(nn.Module):
     @torch.no_grad()
     def update(self, source: nn.Module, decay: float | None = None) -> None:
         """Move the copy towards ``source``. If ``decay`` is None, the attribute is used."""
-        decay = self.decay if decay is None else decay
+        decay = self.decay if decay is None else _checked(decay)
         for average, parameter in zip(self.module.parameters(), source.parameters(), strict=True):
             average.lerp_(parameter.to(average.dtype), 1 - decay)
+
+
+def _checked(decay: float) -> float:
+    if not 0 <= decay <= 1:
+        raise InputError(f"give a decay of the moving average in [0, 1]; found {decay}")
+    return decay
 
 
 class Queue(nn.Module):
@@ -61,6 +69,8 @@ class Queue(nn.Module):
 
     def __init__(self, size: int, dimension: int, seed: int) -> None:
         super().__init__()
+        if size < 1:
+            raise InputError(f"give the queue a size of at least 1 row; found {size}")
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randn(size, dimension, generator=generator)
         self.register_buffer("rows", nn.functional.normalize(rows, dim=1))
