@@ -86,7 +86,7 @@ def test_the_ends_of_a_range() -> None:
         ("weight-decay=0..1:log", "begin a logarithmic range above 0"),
         ("batch-size=1.5..3", "give whole numbers as the ends"),
         ("output=a,b", "its own folder"),
-        ("seed=1,2", "seeds='0 1 2'"),
+        ("seed=1,2", r"seeds=\[0, 1, 2\]"),
         ("devices=1,2", "use jobs=N, which"),
     ],
 )
