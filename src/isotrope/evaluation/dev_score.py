@@ -139,6 +139,8 @@ def dev_metric_held_out(
 
     def score(encoder: Encoder) -> DevEvaluation:
         each = [retrieval_evaluation(encoder, one, prompts=prompts, metric=metric) for one in sets]
+        if len(each) == 1:
+            return each[0]
         items = np.concatenate([evaluation.items for evaluation in each])
         return DevEvaluation(100 * float(items.mean()), items)
 
