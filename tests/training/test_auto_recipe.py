@@ -398,6 +398,7 @@ def test_texts_are_shortened_before_an_epoch_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("isotrope.training.recipe_facts._seconds", lambda *_: 1.0)  # a record
+    monkeypatch.setattr("isotrope.training.recipe_facts.time.monotonic", lambda: 0.0)  # no load
     rows = [(f"{a} {i}", f"{i} {b} {'word ' * 300}") for i in range(3) for a, b in pairs(100)]
     long = file_of(rows, tmp_path)
     found = [chosen(long, tmp_path / "run", minutes=m) for m in (0.5, 2, 4, 60)]
