@@ -1,5 +1,6 @@
 """What the doctor says of losses that pick their pairs, and of temperatures that are too low."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -524,4 +525,38 @@ def test_small_batches_show_together_whether_labels_are_inverted(size: int, inve
     doctor = watched(loss)
     gaps = [row["label_gap"] for row in doctor.rows if row["label_gap"] is not None]
     assert bool(gaps and gaps[0] < 0) is inverted
+    assert ("unrelated-positives" in doctor.diagnose().verdict) is inverted
+
+
+def in_order(cosine: Tensor, label: Tensor) -> Tensor:
+    """A pair with a higher label must be nearer, as in CoSENT."""
+    lead = 20 * (cosine[:, None] - cosine)[label[:, None] < label]
+    return torch.cat([torch.zeros(1), lead]).logsumexp(dim=0)
+
+
+@pytest.mark.parametrize("graded", [in_order, F.mse_loss])
+@pytest.mark.parametrize("size", [8, 32])
+@pytest.mark.parametrize(("correlation", "inverted"), [(0.4, False), (0.7, False), (-0.95, True)])
+def test_graded_labels_are_inverted_only_if_the_encoder_says_so(
+    graded: Callable[[Tensor, Tensor], Tensor],
+    size: int,
+    correlation: float,
+    inverted: bool,
+) -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(32, 32, bias=False)
+    torch.nn.init.eye_(head.weight)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(40):
+        label = torch.randint(0, 11, (size,)) / 10
+        noise = (1 - correlation**2) ** 0.5 * torch.randn(size)
+        cosine = (0.55 + 0.25 * (correlation * (label - 0.5) / 0.32 + noise)).clamp(-0.99, 0.99)
+        a, other = (F.normalize(torch.randn(size, 32), dim=1) for _ in range(2))
+        across = F.normalize(other - (a * other).sum(dim=1, keepdim=True) * a, dim=1)
+        b = cosine[:, None] * a + (1 - cosine.square()).sqrt()[:, None] * across
+        x, y = (F.normalize(head(z), dim=1) for z in (a, b))
+        loss = graded((x * y).sum(dim=1), label)
+        doctor.observe(loss)
+        head.zero_grad()
+        loss.backward()
     assert ("unrelated-positives" in doctor.diagnose().verdict) is inverted

@@ -32,7 +32,7 @@ _COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
-_FOLLOWS = 0.95  # rank correlation of the angle and the pull of a pair
+_SLACK, _SLACK_OF_HALF = 1e-3, 0.1  # share of a pull that rounding may change
 _INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
@@ -425,17 +425,20 @@ def _of_pairs(
     if len(near) and not len(far) and table.vectors:
         mean, spread = float(near.mean()), float(near.std(correction=0))
         numbers |= {"positive_mean": mean, "positive_std": spread}
-    pool[:] = [*pool[1 - _LEAST_PAIRS :], torch.stack([angle, pull, pushed.to(pull)])]
+    new = torch.stack([angle, pull, pushed.to(pull)])
+    pool[:] = [*pool[:1], *pool[1:][2 - _LEAST_PAIRS :], new]
     angle, pull, pushed = torch.cat(pool, dim=1)
     near, far, pushed = angle[pull > 0], angle[pushed > 0], pushed > 0
     gap = _lead(-near, -far, least=_LEAST_PAIRS)
-    if gap is not None:
-        pool.clear()  # the next gap is that of other batches
-    if gap is not None and _of_two_labels(angle, pull, pull > 0):
+    if gap is None:
+        return numbers
+    slack = _SLACK_OF_HALF if table.rounded else _SLACK
+    pool[:] = [pairs for pairs in pool if _graded(pairs, slack)][:1]  # they stay graded
+    if pool:
+        numbers["graded_gap"] = gap
+    else:
         done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
         numbers["label_gap"] = _lead(-near, -angle[pushed | done])
-    elif gap is not None and gap < _INVERTED:  # with graded labels, only a clear inversion counts
-        numbers["label_gap"] = gap
     return numbers
 
 
@@ -452,11 +455,9 @@ def separated(tables: list[Compared]) -> dict[str, float | None]:
     return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
 
 
-def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
-    """Whether the angle of a pair determines its pull, so that all labels are 0 or 1."""
-    x, y = exact(angle[pulled]), exact(pull[pulled])
-    x, y = exact(x.argsort().argsort()), y / y.amax()
-    if float(y.std(correction=0)) < _EQUAL:
-        return True
-    both = torch.stack([x, exact(y.argsort().argsort())])
-    return abs(float(torch.corrcoef(both)[0, 1])) > _FOLLOWS
+def _graded(pairs: Tensor, slack: float) -> bool:
+    """Whether a pair is pulled less than a nearer one, which labels of 0 and 1 exclude."""
+    angle, pull = pairs[:2, pairs[1] > 0]
+    pull = pull[angle.argsort()]
+    least = (1 - slack) * pull.cummax(dim=0).values - 0.1 * slack * pairs[1].amax()
+    return bool((pull < least).any())
