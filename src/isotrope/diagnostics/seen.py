@@ -102,6 +102,8 @@ def measure_compared(
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     tau = enough.temperature
     stated = None if table.scale is None else 1 / table.scale
+    if tau and stated and abs(tau / stated - 1) < _EQUAL:
+        tau = stated  # half precision rounds the fitted one
     gradient = table.gradient * (table.rows / factor)
     pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
     push = torch.where(table.pushed, gradient, 0)
