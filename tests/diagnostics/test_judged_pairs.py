@@ -560,3 +560,60 @@ def test_graded_labels_are_inverted_only_if_the_encoder_says_so(
         head.zero_grad()
         loss.backward()
     assert ("unrelated-positives" in doctor.diagnose().verdict) is inverted
+
+
+def supervised(score: Tensor, same: Tensor) -> Tensor:
+    """A softmax over the memory whose positives are all rows of the label, as in SupCon."""
+    rows = same.any(dim=1)
+    log = (score / 0.1).log_softmax(dim=1)[rows]
+    return -(log * same[rows]).sum(dim=1).div(same[rows].sum(dim=1)).mean()
+
+
+def hardest(score: Tensor, same: Tensor) -> Tensor:
+    """The farthest row of the label, and the nearest of another."""
+    rows = same.any(dim=1)
+    far, near = score.masked_fill(~same, 9).amin(dim=1), score.masked_fill(same, -9).amax(dim=1)
+    return F.relu(near - far + 0.2)[rows].mean()
+
+
+def one_by_one(score: Tensor, same: Tensor) -> Tensor:
+    """Each positive of a row by itself against all rows of other labels."""
+    rest = (score / 0.1).masked_fill(same, -1e9).logsumexp(dim=1, keepdim=True)
+    return F.softplus(rest - score / 0.1)[same].mean()
+
+
+@pytest.mark.parametrize("classes", [8, 50])
+@pytest.mark.parametrize("loss", [supervised, hardest, one_by_one])
+def test_rows_of_a_label_are_no_false_negatives_of_a_memory(
+    loss: Callable[[Tensor, Tensor], Tensor], classes: int
+) -> None:
+    torch.manual_seed(0)
+    encoder, doctor = torch.nn.Linear(32, 48), isotrope.Doctor(every=1, say=None)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.05)
+    centres, memory = torch.randn(classes, 32), list[tuple[Tensor, Tensor]]()
+    for _ in range(20):
+        label = torch.randint(0, classes, (32,))
+        z = F.normalize(encoder(centres[label] + 0.4 * torch.randn(32, 32)), dim=1)
+        if len(memory) > 1:
+            rows, labels = (torch.cat(parts) for parts in zip(*memory[-8:], strict=True))
+            value = loss(z @ rows.T, label[:, None] == labels)
+            doctor.observe(value)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+        memory.append((z.detach(), label))
+    assert "false-negatives" not in doctor.diagnose().verdict
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_half_precision_does_not_change_a_temperature_that_the_loss_states(seed: int) -> None:
+    torch.manual_seed(seed)
+    encoder, doctor = torch.nn.Linear(32, 64), isotrope.Doctor(every=1, say=None)
+    for _ in range(4):
+        x = torch.randn(16, 32)
+        with torch.autocast("cpu", torch.bfloat16):
+            rows = [F.normalize(encoder(v), dim=1) for v in (x, x + 0.4 * torch.randn(16, 32))]
+            loss = F.cross_entropy(rows[0] @ rows[1].T / 0.01, torch.arange(16))
+        doctor.observe(loss)
+        loss.backward()
+    assert [row["temperature"] for row in doctor.rows] == pytest.approx([0.01] * 4, rel=1e-5)

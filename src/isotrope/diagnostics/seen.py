@@ -177,9 +177,12 @@ def _of_vectors(
     if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
         copied = false_negative(pairs, table.pushed)[some]
         numbers["false_negatives"] = float(exact(copied).mean())
-    numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
-    numbers |= {} if mined else _passed_over(table, own, pairs.negative())
+    labels = _of_labels(table, own, on, terms.mass > 0, mined=mined)
+    numbers |= labels | ({} if mined else _passed_over(table, own, pairs.negative()))
+    copies = numbers.get("false_negatives")
     numbers |= {} if table.both else _as_new(table, own, [len(t.anchors) for t in tables])
+    if mined or "false_negatives" in labels:
+        numbers["false_negatives"] = copies  # anchors of one label are no false negatives
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
         numbers["false_negatives"] = max(copies, _alike_twice(table, own))
@@ -251,9 +254,10 @@ def _as_new(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float |
     # Candidates without a gradient may be from a queue, whose older embeddings are not comparable.
     columns = table.columns[own]
     of = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(own.device)
-    apart = (of[:, None] == of) & ~torch.eye(len(own), dtype=torch.bool, device=own.device)
+    alike = torch.eye(len(own), dtype=torch.bool, device=own.device)
+    apart = (of[:, None] == of) & ~(alike | _linked(table.pulled)[:, own])
     scores = table.anchors @ columns.T
-    pulled = -(~apart).to(scores)
+    pulled = -alike.to(scores)
     batch = replace(table, columns=columns, scores=scores, gradient=pulled, mask=apart)
     pairs = _ComparedPairs(batch, torch.arange(len(own), device=own.device))
     names = ("negative_mean", "negative_std", "false_negatives")
@@ -298,6 +302,8 @@ def _by_labels(table: Compared) -> float | None:
 
 def _linked(pairs: Tensor) -> Tensor:
     """Return whether a chain of pairs connects each row and column, n x m."""
+    if int(pairs.sum(dim=1).max()) < 2:
+        return pairs
     linked = pairs.float()
     further = ((linked @ linked.T @ linked) > 0).float()
     return further > 0 if further.equal(linked) else _linked(further > 0)
@@ -320,7 +326,7 @@ def _alike_twice(table: Compared, own: Tensor) -> float:
     """Return the share of anchors near another anchor, if the positives of both are near too."""
     # Two encoders that have not learnt the pairs yet show copies only in this way.
     some = own[:_MOST_ROWS]
-    among = table.pushed[: len(some), some]
+    among = (table.pushed & ~_linked(table.pulled))[: len(some), some]
     both = torch.zeros_like(among, dtype=table.scores.dtype)
     for rows in (table.anchors[: len(some)], table.columns[some]):
         apart = torch.cdist(rows, rows).square()
