@@ -617,3 +617,37 @@ def test_half_precision_does_not_change_a_temperature_that_the_loss_states(seed:
         doctor.observe(loss)
         loss.backward()
     assert [row["temperature"] for row in doctor.rows] == pytest.approx([0.01] * 4, rel=1e-5)
+
+
+SIGMOIDS = {
+    "logsigmoid": lambda scores, signs: -F.logsigmoid(signs * scores).sum() / len(scores),
+    "cross-entropy": lambda scores, signs: (
+        F.binary_cross_entropy_with_logits(scores.float(), (signs + 1) / 2, reduction="sum")
+        / len(scores)
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", SIGMOIDS)
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("scale", "bias", "near"), [(117.0, -12.9, 0.12), (112.0, -16.5, 0.14), (10.0, -10.0, 0.6)]
+)
+def test_a_sigmoid_of_each_pair_is_no_softmax_of_a_low_temperature(
+    loss: str, half: bool, scale: float, bias: float, near: float
+) -> None:
+    """Its pushes are far from 0; a full pull is not dead."""
+    torch.manual_seed(0)
+    head, doctor = torch.nn.Linear(768, 768, bias=False), isotrope.Doctor(every=1, say=None)
+    torch.nn.init.eye_(head.weight)
+    for _ in range(6):
+        x, other = (F.normalize(torch.randn(32, 768), dim=1) for _ in range(2))
+        y = near * x + (1 - near**2) ** 0.5 * other
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            rows = [F.normalize(head(v), dim=1) for v in (x, y)]
+            scores = rows[0] @ rows[1].T * torch.tensor(scale) + bias
+            value = SIGMOIDS[loss](scores, 2 * torch.eye(32) - 1)
+        doctor.observe(value)
+        value.backward()
+    assert doctor.diagnose().verdict[0] in ("healthy", "not-examined")
+    assert all(row["temperature"] is None and (row["dead"] or 0) < 0.5 for row in doctor.rows)

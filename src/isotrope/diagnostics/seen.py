@@ -19,7 +19,7 @@ from isotrope.diagnostics.observe import (
 )
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
-from isotrope.paradigm.anatomy import hardest_share, summary
+from isotrope.paradigm.anatomy import DEAD, hardest_share, summary
 from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stacked
 
 _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
@@ -100,7 +100,9 @@ def measure_compared(
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
-    tau = enough.temperature
+    # far from 0, the pushes of a sigmoid look like those of a softmax
+    apart = table.sigmoid and not (table.balanced and bool(table.gradient.any()))
+    tau = None if apart else enough.temperature
     stated = None if table.scale is None else 1 / table.scale
     if tau and stated and abs(tau / stated - 1) < _EQUAL:
         tau = stated  # half precision rounds the fitted one
@@ -113,8 +115,8 @@ def measure_compared(
     alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
     if alone and not bool(live.any()):
         return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
-    kind = _kind(table, push, live, gradient, tau or stated)
-    if kind in ("softmax", "nothing"):
+    kind = _kind(table, push, live, gradient, None if apart else tau or stated)
+    if kind in ("softmax", "nothing") and not apart:
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
         tau = None
@@ -133,7 +135,8 @@ def measure_compared(
     if (table.blocks and len(place.unique()) > 1) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
-    unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
+    given = temperature or tau or (stated if apart else None) or 1.0
+    unit = tau if kind == "softmax" and tau is not None else given
     total = push.sum(dim=1)
     force, some = unit * total, total > 0
     times: float | None = 1.0
@@ -152,6 +155,9 @@ def measure_compared(
         numbers["hardest_share"] = float(scores[rest.any(dim=1)].softmax(dim=1).amax(1).mean())
     ratio = (pull / total)[some & (force >= _ONE / 2)]
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
+    if kind != "softmax" and numbers["dead"] is not None:  # a full pull is not dead
+        still = (unit * total.maximum(pull) < DEAD)[pairs.negative().any(dim=1)]
+        numbers["dead"] = float(exact(still).mean())
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
     numbers["negatives"] = float(exact(pairs.negative().sum(dim=1)).mean())

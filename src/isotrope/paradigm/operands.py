@@ -244,6 +244,7 @@ def _table(
         *(None not in given.edges, distance, lengths, roots),
         *(rounded, scale, given.beside, _summed(given)),
         soft=given.soft,
+        sigmoid=given.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
 
