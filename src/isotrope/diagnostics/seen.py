@@ -100,12 +100,8 @@ def measure_compared(
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
-    # far from 0, the pushes of a sigmoid look like those of a softmax
-    apart = table.sigmoid and not (table.balanced and bool(table.gradient.any()))
-    tau = None if apart else enough.temperature
     stated = None if table.scale is None else 1 / table.scale
-    if tau and stated and abs(tau / stated - 1) < _EQUAL:
-        tau = stated  # half precision rounds the fitted one
+    apart, tau = _fitted(table, enough, stated)
     gradient = table.gradient * (table.rows / factor)
     pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
     push = torch.where(table.pushed, gradient, 0)
@@ -155,16 +151,28 @@ def measure_compared(
         numbers["hardest_share"] = float(scores[rest.any(dim=1)].softmax(dim=1).amax(1).mean())
     ratio = (pull / total)[some & (force >= _ONE / 2)]
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
-    if kind != "softmax" and numbers["dead"] is not None:  # a full pull is not dead
-        still = (unit * total.maximum(pull) < DEAD)[pairs.negative().any(dim=1)]
-        numbers["dead"] = float(exact(still).mean())
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
+    elif kind != "softmax" and numbers["dead"] is not None:  # a full pull is not dead
+        still = (unit * total.maximum(pull) < DEAD)[pairs.negative().any(dim=1)]
+        numbers["dead"] = float(exact(still).mean())
     numbers["negatives"] = float(exact(pairs.negative().sum(dim=1)).mean())
     numbers["temperature"] = tau
     shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
     places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed) if shown else ()
     return SeenBatch(kind, numbers, evidence, times, places)
+
+
+def _fitted(
+    table: Compared, evidence: SoftmaxEvidence, stated: float | None
+) -> tuple[bool, float | None]:
+    """Return whether a loss takes sigmoids of single pairs, and otherwise its temperature."""
+    # far from 0, the pushes of a sigmoid look like those of a softmax
+    if table.sigmoid and not (table.balanced and bool(table.gradient.any())):
+        return True, None
+    tau = evidence.temperature
+    rounded = tau and stated and abs(tau / stated - 1) < _EQUAL  # in half precision
+    return False, stated if rounded else tau
 
 
 def _of_vectors(

@@ -137,7 +137,7 @@ def read_scale(seen: Similarity, paths: list[Path]) -> None:
 def _factor(value: object) -> float | None:
     """Return a scalar; of a matrix of signs, such as 1 and -1, the size; None if it is neither."""
     if isinstance(value, Tensor) and value.numel() > 1:
-        least, most = value.detach().abs().aminmax()
+        least, most = value.detach().float().abs().aminmax()
         value = most if bool(least == most) else None
     return number_of(value)
 
