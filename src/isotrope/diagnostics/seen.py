@@ -121,19 +121,16 @@ def measure_compared(
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live, pool), evidence)
-    own = torch.where(
-        pull > 0,
-        torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
-        table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
-    )
+    most = torch.where(table.pulled, gradient, torch.inf).argmin(dim=1)
+    near = table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1)
+    own = torch.where(pull > 0, most, near)
     # with a teacher, place and scores do not determine which candidate is pulled, nor how much
     place = (own - table.mask.int().argmax(dim=1))[pull > 0]
     if (table.blocks and len(place.unique()) > 1) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
-    given = temperature or tau or (stated if apart else None) or 1.0
-    unit = tau if kind == "softmax" and tau is not None else given
-    total = push.sum(dim=1)
+    unit, total = temperature or tau or (stated if apart else None) or 1.0, push.sum(dim=1)
+    unit = tau if kind == "softmax" and tau is not None else unit
     force, some = unit * total, total > 0
     times: float | None = 1.0
     if kind == "softmax" and tau is not None:

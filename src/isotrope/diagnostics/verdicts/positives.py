@@ -281,12 +281,9 @@ UNRELATED_POSITIVES = Verdict(
             "how much closer pulled pairs are than pushed ones",
             "for labels other than 0 and 1: how much larger the mean angle is in the pairs that "
             "the loss pushes apart than in the pairs that it pulls together, in units of the "
-            "larger standard deviation. The median of the first five measurements or, if there "
-            "are more than 15, of their first third",
-            "a loss pulls the pairs that are too far apart for their label, so the number may be "
-            "negative for right labels, too. In simulated batches, it is -1.7 to 2.3 if cosines "
-            "and labels correlate by 0.5 to 0.7, and -1.6 to -3.7 by -0.8. For all-MiniLM-L6-v2 on "
-            "STS-B, it is -0.4 to 0.2, and with inverted labels -2.2 to -2.9",
+            "larger standard deviation: the median of the first measurements, at least five",
+            "right labels may also give negative numbers: -1.7 to 2.3 in simulated batches whose "
+            "cosines and labels correlate by 0.5 to 0.7. Inverted ones gave -1.6 to -3.7 at -0.8",
             below=-1.9,
             unit="standard deviations",
         ),
