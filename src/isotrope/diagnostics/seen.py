@@ -153,8 +153,7 @@ def measure_compared(
     elif kind != "softmax" and numbers["dead"] is not None:  # a full pull is not dead
         still = (unit * total.maximum(pull) < DEAD)[pairs.negative().any(dim=1)]
         numbers["dead"] = float(exact(still).mean())
-    numbers["negatives"] = float(exact(pairs.negative().sum(dim=1)).mean())
-    numbers["temperature"] = tau
+    numbers |= {"negatives": float(exact(pairs.negative().sum(1)).mean()), "temperature": tau}
     shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
     places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed) if shown else ()
     return SeenBatch(kind, numbers, evidence, times, places)
