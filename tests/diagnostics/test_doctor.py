@@ -546,6 +546,13 @@ def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> N
         assert diagnose(replace(given, objective=None)).verdict[0] == expected
 
 
+@pytest.mark.parametrize(("start", "verdict"), [(300.0, HEALTHY), (150.0, "norms-too-large")])
+def test_long_embeddings_of_a_last_norm_layer_are_no_fault(start: float, verdict: str) -> None:
+    given = case(start={"norm": start, "radial": 0.0}, norm=300.0, radial=0.0)
+    losses = ({"name": "InfoNCE", "family": "softmax"},)
+    assert diagnose(replace(given, objective=None, losses=losses)).verdict == (verdict,)
+
+
 @pytest.mark.parametrize(
     "changed",
     [

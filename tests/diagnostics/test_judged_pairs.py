@@ -1,5 +1,6 @@
 """What the doctor says of losses that pick their pairs, and of temperatures that are too low."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -525,3 +526,128 @@ def test_small_batches_show_together_whether_labels_are_inverted(size: int, inve
     gaps = [row["label_gap"] for row in doctor.rows if row["label_gap"] is not None]
     assert bool(gaps and gaps[0] < 0) is inverted
     assert ("unrelated-positives" in doctor.diagnose().verdict) is inverted
+
+
+def in_order(cosine: Tensor, label: Tensor) -> Tensor:
+    """A pair with a higher label must be nearer, as in CoSENT."""
+    lead = 20 * (cosine[:, None] - cosine)[label[:, None] < label]
+    return torch.cat([torch.zeros(1), lead]).logsumexp(dim=0)
+
+
+@pytest.mark.parametrize("graded", [in_order, F.mse_loss])
+@pytest.mark.parametrize("size", [8, 32])
+@pytest.mark.parametrize(("correlation", "inverted"), [(0.4, False), (0.7, False), (-0.95, True)])
+def test_graded_labels_are_inverted_only_if_the_encoder_says_so(
+    graded: Callable[[Tensor, Tensor], Tensor],
+    size: int,
+    correlation: float,
+    inverted: bool,
+) -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(32, 32, bias=False)
+    torch.nn.init.eye_(head.weight)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(40):
+        label = torch.randint(0, 11, (size,)) / 10
+        noise = (1 - correlation**2) ** 0.5 * torch.randn(size)
+        cosine = (0.55 + 0.25 * (correlation * (label - 0.5) / 0.32 + noise)).clamp(-0.99, 0.99)
+        a, other = (F.normalize(torch.randn(size, 32), dim=1) for _ in range(2))
+        across = F.normalize(other - (a * other).sum(dim=1, keepdim=True) * a, dim=1)
+        b = cosine[:, None] * a + (1 - cosine.square()).sqrt()[:, None] * across
+        x, y = (F.normalize(head(z), dim=1) for z in (a, b))
+        loss = graded((x * y).sum(dim=1), label)
+        doctor.observe(loss)
+        head.zero_grad()
+        loss.backward()
+    assert ("unrelated-positives" in doctor.diagnose().verdict) is inverted
+
+
+def supervised(score: Tensor, same: Tensor) -> Tensor:
+    """A softmax over the memory whose positives are all rows of the label, as in SupCon."""
+    rows = same.any(dim=1)
+    log = (score / 0.1).log_softmax(dim=1)[rows]
+    return -(log * same[rows]).sum(dim=1).div(same[rows].sum(dim=1)).mean()
+
+
+def hardest(score: Tensor, same: Tensor) -> Tensor:
+    """The farthest row of the label, and the nearest of another."""
+    rows = same.any(dim=1)
+    far, near = score.masked_fill(~same, 9).amin(dim=1), score.masked_fill(same, -9).amax(dim=1)
+    return F.relu(near - far + 0.2)[rows].mean()
+
+
+def one_by_one(score: Tensor, same: Tensor) -> Tensor:
+    """Each positive of a row by itself against all rows of other labels."""
+    rest = (score / 0.1).masked_fill(same, -1e9).logsumexp(dim=1, keepdim=True)
+    return F.softplus(rest - score / 0.1)[same].mean()
+
+
+@pytest.mark.parametrize("classes", [8, 50])
+@pytest.mark.parametrize("loss", [supervised, hardest, one_by_one])
+def test_rows_of_a_label_are_no_false_negatives_of_a_memory(
+    loss: Callable[[Tensor, Tensor], Tensor], classes: int
+) -> None:
+    torch.manual_seed(0)
+    encoder, doctor = torch.nn.Linear(32, 48), isotrope.Doctor(every=1, say=None)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.05)
+    centres, memory = torch.randn(classes, 32), list[tuple[Tensor, Tensor]]()
+    for _ in range(20):
+        label = torch.randint(0, classes, (32,))
+        z = F.normalize(encoder(centres[label] + 0.4 * torch.randn(32, 32)), dim=1)
+        if len(memory) > 1:
+            rows, labels = (torch.cat(parts) for parts in zip(*memory[-8:], strict=True))
+            value = loss(z @ rows.T, label[:, None] == labels)
+            doctor.observe(value)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+        memory.append((z.detach(), label))
+    assert "false-negatives" not in doctor.diagnose().verdict
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_half_precision_does_not_change_a_temperature_that_the_loss_states(seed: int) -> None:
+    torch.manual_seed(seed)
+    encoder, doctor = torch.nn.Linear(32, 64), isotrope.Doctor(every=1, say=None)
+    for _ in range(4):
+        x = torch.randn(16, 32)
+        with torch.autocast("cpu", torch.bfloat16):
+            rows = [F.normalize(encoder(v), dim=1) for v in (x, x + 0.4 * torch.randn(16, 32))]
+            loss = F.cross_entropy(rows[0] @ rows[1].T / 0.01, torch.arange(16))
+        doctor.observe(loss)
+        loss.backward()
+    assert [row["temperature"] for row in doctor.rows] == pytest.approx([0.01] * 4, rel=1e-5)
+
+
+SIGMOIDS = {
+    "logsigmoid": lambda scores, signs: -F.logsigmoid(signs * scores).sum() / len(scores),
+    "cross-entropy": lambda scores, signs: (
+        F.binary_cross_entropy_with_logits(scores.float(), (signs + 1) / 2, reduction="sum")
+        / len(scores)
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", SIGMOIDS)
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("scale", "bias", "near"), [(117.0, -12.9, 0.12), (112.0, -16.5, 0.14), (10.0, -10.0, 0.6)]
+)
+def test_a_sigmoid_of_each_pair_is_no_softmax_of_a_low_temperature(
+    loss: str, half: bool, scale: float, bias: float, near: float
+) -> None:
+    """Its pushes are far from 0; a full pull is not dead."""
+    torch.manual_seed(0)
+    head, doctor = torch.nn.Linear(768, 768, bias=False), isotrope.Doctor(every=1, say=None)
+    torch.nn.init.eye_(head.weight)
+    for _ in range(6):
+        x, other = (F.normalize(torch.randn(32, 768), dim=1) for _ in range(2))
+        y = near * x + (1 - near**2) ** 0.5 * other
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            rows = [F.normalize(head(v), dim=1) for v in (x, y)]
+            scores = rows[0] @ rows[1].T * torch.tensor(scale) + bias
+            value = SIGMOIDS[loss](scores, 2 * torch.eye(32) - 1)
+        doctor.observe(value)
+        value.backward()
+    assert doctor.diagnose().verdict[0] in ("healthy", "not-examined")
+    assert all(row["temperature"] is None and (row["dead"] or 0) < 0.5 for row in doctor.rows)

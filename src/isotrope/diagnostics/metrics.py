@@ -353,6 +353,14 @@ METRICS = (
         logs=("doctor",),
     ),
     Metric(
+        "graded_gap",
+        "Gap of graded labels",
+        "for labels other than 0 and 1: how much larger the mean angle is in pairs that the loss "
+        "pushes apart than in pairs that it pulls together, in units of the larger standard "
+        "deviation of the angles",
+        logs=("doctor",),
+    ),
+    Metric(
         "dev",
         "Dev score",
         "score on held-out data",

@@ -19,7 +19,7 @@ from isotrope.diagnostics.observe import (
 )
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
-from isotrope.paradigm.anatomy import hardest_share, summary
+from isotrope.paradigm.anatomy import DEAD, hardest_share, summary
 from isotrope.paradigm.compared import BALANCED, Compared, SoftmaxEvidence, stacked
 
 _ENOUGH = 24  # pairs of one batch that suffice to find the temperature
@@ -32,7 +32,7 @@ _COPY = 0.01  # a pushed row is a copy if its 1 - cos is below this share of the
 _LEAST_FORCE = 1e-6  # GD below which a softmax has rounded the pull of an anchor
 _MOST_ROWS = 256
 _SAME = 1e-5  # 1 - cosine of a row with itself
-_FOLLOWS = 0.95  # rank correlation of the angle and the pull of a pair
+_SLACK, _SLACK_OF_HALF = 1e-3, 0.1  # share of a pull that rounding may change
 _INVERTED = -1.0  # label gap (in deviations) from which labels count as inverted
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
@@ -100,8 +100,8 @@ def measure_compared(
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
-    tau = enough.temperature
     stated = None if table.scale is None else 1 / table.scale
+    apart, tau = _fitted(table, enough, stated)
     gradient = table.gradient * (table.rows / factor)
     pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
     push = torch.where(table.pushed, gradient, 0)
@@ -111,8 +111,8 @@ def measure_compared(
     alone = (table.single and stated is not None) or all(len(t.gradient) == 1 for t in tables)
     if alone and not bool(live.any()):
         return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
-    kind = _kind(table, push, live, gradient, tau or stated)
-    if kind in ("softmax", "nothing"):
+    kind = _kind(table, push, live, gradient, None if apart else tau or stated)
+    if kind in ("softmax", "nothing") and not apart:
         tau = tau or stated
     elif enough.misfit > _EXACT:  # pushes that happen to rise with the scores
         tau = None
@@ -121,18 +121,16 @@ def measure_compared(
         return SeenBatch("scores", numbers, evidence)  # it fits the softmax of a teacher or mixture
     if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live, pool), evidence)
-    own = torch.where(
-        pull > 0,
-        torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
-        table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
-    )
+    most = torch.where(table.pulled, gradient, torch.inf).argmin(dim=1)
+    near = table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1)
+    own = torch.where(pull > 0, most, near)
     # with a teacher, place and scores do not determine which candidate is pulled, nor how much
     place = (own - table.mask.int().argmax(dim=1))[pull > 0]
     if (table.blocks and len(place.unique()) > 1) or any(map(_taught, tables)):
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
-    unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
-    total = push.sum(dim=1)
+    unit, total = temperature or tau or (stated if apart else None) or 1.0, push.sum(dim=1)
+    unit = tau if kind == "softmax" and tau is not None else unit
     force, some = unit * total, total > 0
     times: float | None = 1.0
     if kind == "softmax" and tau is not None:
@@ -152,11 +150,25 @@ def measure_compared(
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
-    numbers["negatives"] = float(exact(pairs.negative().sum(dim=1)).mean())
-    numbers["temperature"] = tau
+    elif kind != "softmax" and numbers["dead"] is not None:  # a full pull is not dead
+        still = (unit * total.maximum(pull) < DEAD)[pairs.negative().any(dim=1)]
+        numbers["dead"] = float(exact(still).mean())
+    numbers |= {"negatives": float(exact(pairs.negative().sum(1)).mean()), "temperature": tau}
     shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
     places = places_of_false_negatives(pairs, len(tables[0].anchors), table.pushed) if shown else ()
     return SeenBatch(kind, numbers, evidence, times, places)
+
+
+def _fitted(
+    table: Compared, evidence: SoftmaxEvidence, stated: float | None
+) -> tuple[bool, float | None]:
+    """Return whether a loss takes sigmoids of single pairs, and otherwise its temperature."""
+    # far from 0, the pushes of a sigmoid look like those of a softmax
+    if table.sigmoid and not (table.balanced and bool(table.gradient.any())):
+        return True, None
+    tau = evidence.temperature
+    rounded = tau and stated and abs(tau / stated - 1) < _EQUAL  # in half precision
+    return False, stated if rounded else tau
 
 
 def _of_vectors(
@@ -175,9 +187,12 @@ def _of_vectors(
     if mined and bool(some.any()):  # rows that are not pushed may have the anchor's label
         copied = false_negative(pairs, table.pushed)[some]
         numbers["false_negatives"] = float(exact(copied).mean())
-    numbers |= _of_labels(table, own, on, terms.mass > 0, mined=mined)
-    numbers |= {} if mined else _passed_over(table, own, pairs.negative())
+    labels = _of_labels(table, own, on, terms.mass > 0, mined=mined)
+    numbers |= labels | ({} if mined else _passed_over(table, own, pairs.negative()))
+    copies = numbers.get("false_negatives")
     numbers |= {} if table.both else _as_new(table, own, [len(t.anchors) for t in tables])
+    if mined or "false_negatives" in labels:
+        numbers["false_negatives"] = copies  # anchors of one label are no false negatives
     copies = numbers.get("false_negatives")
     if copies is not None and not mined and table.cosines:
         numbers["false_negatives"] = max(copies, _alike_twice(table, own))
@@ -249,9 +264,10 @@ def _as_new(table: Compared, own: Tensor, sizes: list[int]) -> dict[str, float |
     # Candidates without a gradient may be from a queue, whose older embeddings are not comparable.
     columns = table.columns[own]
     of = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(own.device)
-    apart = (of[:, None] == of) & ~torch.eye(len(own), dtype=torch.bool, device=own.device)
+    alike = torch.eye(len(own), dtype=torch.bool, device=own.device)
+    apart = (of[:, None] == of) & ~(alike | _linked(table.pulled)[:, own])
     scores = table.anchors @ columns.T
-    pulled = -(~apart).to(scores)
+    pulled = -alike.to(scores)
     batch = replace(table, columns=columns, scores=scores, gradient=pulled, mask=apart)
     pairs = _ComparedPairs(batch, torch.arange(len(own), device=own.device))
     names = ("negative_mean", "negative_std", "false_negatives")
@@ -296,6 +312,8 @@ def _by_labels(table: Compared) -> float | None:
 
 def _linked(pairs: Tensor) -> Tensor:
     """Return whether a chain of pairs connects each row and column, n x m."""
+    if int(pairs.sum(dim=1).max()) < 2:
+        return pairs
     linked = pairs.float()
     further = ((linked @ linked.T @ linked) > 0).float()
     return further > 0 if further.equal(linked) else _linked(further > 0)
@@ -318,7 +336,7 @@ def _alike_twice(table: Compared, own: Tensor) -> float:
     """Return the share of anchors near another anchor, if the positives of both are near too."""
     # Two encoders that have not learnt the pairs yet show copies only in this way.
     some = own[:_MOST_ROWS]
-    among = table.pushed[: len(some), some]
+    among = (table.pushed & ~_linked(table.pulled))[: len(some), some]
     both = torch.zeros_like(among, dtype=table.scores.dtype)
     for rows in (table.anchors[: len(some)], table.columns[some]):
         apart = torch.cdist(rows, rows).square()
@@ -425,17 +443,20 @@ def _of_pairs(
     if len(near) and not len(far) and table.vectors:
         mean, spread = float(near.mean()), float(near.std(correction=0))
         numbers |= {"positive_mean": mean, "positive_std": spread}
-    pool[:] = [*pool[1 - _LEAST_PAIRS :], torch.stack([angle, pull, pushed.to(pull)])]
+    new = torch.stack([angle, pull, pushed.to(pull)])
+    pool[:] = [*pool[:1], *pool[1:][2 - _LEAST_PAIRS :], new]
     angle, pull, pushed = torch.cat(pool, dim=1)
     near, far, pushed = angle[pull > 0], angle[pushed > 0], pushed > 0
     gap = _lead(-near, -far, least=_LEAST_PAIRS)
-    if gap is not None:
-        pool.clear()  # the next gap is that of other batches
-    if gap is not None and _of_two_labels(angle, pull, pull > 0):
+    if gap is None:
+        return numbers
+    slack = _SLACK_OF_HALF if table.rounded else _SLACK
+    pool[:] = [pairs for pairs in pool if _graded(pairs, slack)][:1]  # they stay graded
+    if pool:
+        numbers["graded_gap"] = gap
+    else:
         done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
         numbers["label_gap"] = _lead(-near, -angle[pushed | done])
-    elif gap is not None and gap < _INVERTED:  # with graded labels, only a clear inversion counts
-        numbers["label_gap"] = gap
     return numbers
 
 
@@ -452,11 +473,9 @@ def separated(tables: list[Compared]) -> dict[str, float | None]:
     return {"dead": 0.0 if pushed else float(exact(near > far.max()).mean())}
 
 
-def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
-    """Whether the angle of a pair determines its pull, so that all labels are 0 or 1."""
-    x, y = exact(angle[pulled]), exact(pull[pulled])
-    x, y = exact(x.argsort().argsort()), y / y.amax()
-    if float(y.std(correction=0)) < _EQUAL:
-        return True
-    both = torch.stack([x, exact(y.argsort().argsort())])
-    return abs(float(torch.corrcoef(both)[0, 1])) > _FOLLOWS
+def _graded(pairs: Tensor, slack: float) -> bool:
+    """Whether a pair is pulled less than a nearer one, which labels of 0 and 1 exclude."""
+    angle, pull = pairs[:2, pairs[1] > 0]
+    pull = pull[angle.argsort()]
+    least = (1 - slack) * pull.cummax(dim=0).values - 0.1 * slack * pairs[1].amax()
+    return bool((pull < least).any())

@@ -45,6 +45,7 @@ class Compared:
         beside: Graph node that concatenates these scores with others; None without such a node.
         summed: Number of cosines that are added up to each score; 1 if unknown.
         soft: Whether the anchors have soft targets, so that their positives are unknown.
+        sigmoid: Whether the loss takes a sigmoid of each score by itself.
     """
 
     anchors: Tensor
@@ -62,6 +63,7 @@ class Compared:
     beside: Any = None
     summed: float = 1.0
     soft: bool = False
+    sigmoid: bool = False
 
     @property
     def pulled(self) -> Tensor:

@@ -52,8 +52,7 @@ class Similarity:
         edges: Graph edges to the two operands; None for an operand without a gradient.
         order: Number of the node; nodes that were computed later have larger numbers.
         hook: Node whose hook reads ``gradient`` in the backward pass.
-        a: First operand, in the layout of the operation.
-        b: Second operand.
+        a, b: Operands, in the layout of the operation.
         value: The result, if autograd kept it.
         gradient: Gradient of the loss with respect to the result.
         parts: Summands of ``gradient``, one from each operation that uses the result.
@@ -72,6 +71,7 @@ class Similarity:
         alpha: Number by which the operation itself multiplies each product or distance.
         expanded: Whether the loss adds squared norms, so that the sum is a squared distance.
         rooted: Whether the loss takes the square root of the result.
+        sigmoid: Whether the loss takes a sigmoid of each result by itself.
     """
 
     node: Node
@@ -99,6 +99,7 @@ class Similarity:
     alpha: float = 1.0
     expanded: bool = False
     rooted: bool = False
+    sigmoid: bool = False
 
     def complete(self) -> None:
         """Mark products x.y as squared distances if the loss computes |x|^2 + |y|^2 - 2 x.y.

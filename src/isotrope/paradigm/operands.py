@@ -16,6 +16,7 @@ _MOST_OWN = 512  # most rows of a table in which each row has candidates of its 
 Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
 _Roots = tuple[frozenset[Node], frozenset[Node]]
 _Side = tuple[Tensor, Tensor, Tensor | None, Tensor, Similarity, Tensor | None, _Roots]
+_ROUNDED = 0.01  # change of a norm of 1 by half precision
 _SAME = 1e-5  # largest 1 - cosine of a row with itself
 
 
@@ -221,7 +222,7 @@ def _table(
         if distance:  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
             scores, one, distance = scores + sizes[0] ** 2 + sizes[1] ** 2, 2 * one, False
         scores, gradient = scores / one, gradient * one
-        scale = None if scale is None else scale * one
+        scale = None if scale is None else scale * (one if abs(one - 1) > _ROUNDED else 1.0)
         anchors, candidates = (
             x / n.clamp_min(1e-30) for x, n in zip((anchors, candidates), sizes, strict=True)
         )
@@ -243,6 +244,7 @@ def _table(
         *(None not in given.edges, distance, lengths, roots),
         *(rounded, scale, given.beside, _summed(given)),
         soft=given.soft,
+        sigmoid=given.sigmoid,
     )
     return replace(table, mask=mask & ~_left_out(table))
 

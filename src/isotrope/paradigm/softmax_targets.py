@@ -28,6 +28,7 @@ from isotrope.paradigm.graph import (
 SHIFTS = MOVES | {"Neg", "Add", "Sub", "MaskedFill", "MaskedScatter", "Where", "Diagonal"}
 SHIFTS |= {"Gather", "Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
+_SIGMOIDS = {"LogSigmoid", "Sigmoid", "Softplus", "BinaryCrossEntropyWithLogits"}
 _SOFTMAXES = ("LogSoftmax", "Softmax", "Logsumexp")
 MOST_STEPS = 64  # nodes that are followed from a similarity towards the loss
 
@@ -113,14 +114,14 @@ def place(seen: Similarity, paths: list[Path]) -> None:
 
 
 def read_scale(seen: Similarity, paths: list[Path]) -> None:
-    """Store in ``seen`` the factor 1/tau of its scores in an exponential, and ``rooted``."""
+    """Store in ``seen`` the factor 1/tau of its scores in an exponential, and how paths end."""
     found = []
     for path in paths:
         factor: float | None = seen.alpha
         for node, slot in path[:-1]:
             operation = operation_of(node)
             if operation in ("Mul", "Div") and factor is not None:
-                by = number_of(saved_of(node, "self" if slot else "other"))
+                by = _factor(saved_of(node, "self" if slot else "other"))
                 if by is None or (slot and operation == "Div"):
                     factor = None
                 else:
@@ -128,8 +129,17 @@ def read_scale(seen: Similarity, paths: list[Path]) -> None:
         end = operation_of(path[-1][0])
         found += [abs(factor)] if end in _EXPONENTIALS and factor is not None else []
         seen.rooted |= end == "Sqrt" and factor is not None
+    seen.sigmoid = all(operation_of(path[-1][0]) in _SIGMOIDS for path in paths if path)
     if found and max(found) <= (1 + _SAME) * min(found):
         seen.scale = found[0]
+
+
+def _factor(value: object) -> float | None:
+    """Return a scalar; of a matrix of signs, such as 1 and -1, the size; None if it is neither."""
+    if isinstance(value, Tensor) and value.numel() > 1:
+        least, most = value.detach().float().abs().aminmax()
+        value = most if bool(least == most) else None
+    return number_of(value)
 
 
 @torch.no_grad()

@@ -83,9 +83,8 @@ def _diverging(case: RunEvidence) -> Found | None:
     for what, numbers in ways.items():
         evidence = [compared(name, n) for name, n in numbers if n is not None and crosses(name, n)]
         if numbers and len(evidence) == len(numbers):
-            more = further_evidence(
-                case, "uniformity", "norm", "loss", learning_rate=learning_rate(case)
-            )
+            rate = learning_rate(case)
+            more = further_evidence(case, "uniformity", "norm", "loss", learning_rate=rate)
             detail = f"The steps are too large: {what}."
             return Found((*evidence, *more), detail, lower_rate_flag(case, 10))
     return None
@@ -120,9 +119,8 @@ def _over_first(
 def _unlearnt(case: RunEvidence) -> float | None:
     """Return the separation of the pairs at the end, divided by their separation at the start."""
     # With labels: the separation of pairs with low and high labels. One batch is a small sample.
-    gaps = case.series("label_gap") or [
-        gap for row in case.rows if (gap := separation(row)) is not None
-    ]
+    known = [gap for row in case.rows if (gap := separation(row)) is not None]
+    gaps = case.series("label_gap") or known
     if len(gaps) < _LEAST_GAPS or not gaps[0] > 0:
         return None
     return statistics.median(gaps[-len(gaps) // 3 :]) / gaps[0]
@@ -392,8 +390,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         change = ANOTHER
     else:
         why = "Before training, they spread over more directions."
-        of_this = case.objective is not None and case.objective.name == "infonce"
-        other = "vicreg" if of_this else "infonce"
+        other = "vicreg" if getattr(case.objective, "name", "") == "infonce" else "infonce"
         change = "--method vicreg" if case.kind == "images" else f"--objective {other}"
     return Found(
         (
@@ -431,7 +428,8 @@ def _norms_too_large(case: RunEvidence) -> Found | None:
     norm, decay = case.end("norm"), weight_decay(case)
     if norm is None or (case.objective is not None and case.objective.space != "sphere"):
         return None  # without normalisation any norm is allowed
-    if crosses("radial", case.end("radial")):
+    fixed = case.losses and not crosses("norm_growth", _over_first(case, "norm", case.end))
+    if fixed or crosses("radial", case.end("radial")):
         return None
     unlimited = case.kind == "images" and crosses("decay_that_holds", decay)
     if crosses("norm", norm):
@@ -473,6 +471,13 @@ NORMS_TOO_LARGE = Verdict(
             "the gradient is proportional to 1/norm, and a step turns the embedding by an angle "
             f"proportional to 1/norm^2 (Draganov et al., 2024, proposition 3.1, figure 2); {ZOO}",
             above=100.0,
+        ),
+        Threshold(
+            "norm_growth",
+            "growth of the mean norm",
+            "for a loss of another library: mean norm at the end, divided by the first",
+            "we chose the limit ourselves: long embeddings of a last norm layer do not grow",
+            above=1.5,
         ),
         Threshold(
             "norm_without_decay",
