@@ -311,9 +311,12 @@ def build(
 
 
 def _watched(records: Iterable[Record], progress: Callable[[int], object]) -> Iterator[Record]:
-    for record in records:
-        progress(1)
+    read = 0
+    for read, record in enumerate(records, 1):
+        if read % _BATCH_TEXTS == 0:
+            progress(_BATCH_TEXTS)
         yield record
+    progress(read % _BATCH_TEXTS)
 
 
 class _Writer:
