@@ -89,7 +89,6 @@ FAMILY = {
 
 NOT_EXAMINED = {
     ("sentence_transformer", "AnglELoss"),
-    ("sentence_transformer", "CoSENTLoss"),
     ("sentence_transformer", "DistillKLDivLoss"),
     ("sentence_transformer", "DenoisingAutoEncoderLoss"),
     ("sentence_transformer", "EmbedDistillLoss"),
