@@ -58,6 +58,7 @@ class TestSGD:
         np.save(tmp_path / "x.npy", rows)
         del rows
         mapped = Features(np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(40_000) % 2)
+        linear_probe(TRAIN, TEST, Probe(epochs=1))  # torch loads modules at the first use
         tracemalloc.start()
         linear_probe(mapped, mapped, Probe(epochs=1))
         peak = tracemalloc.get_traced_memory()[1]

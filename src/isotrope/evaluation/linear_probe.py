@@ -9,8 +9,10 @@ minimise a penalised loss exactly, use scikit-learn's ``LogisticRegression``.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -117,23 +119,29 @@ def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
 
 
-@np.errstate(all="ignore")
+@torch.inference_mode(mode=False)
+@torch.enable_grad()
 def _by_sgd(learn: _Scaled, labels: np.ndarray, classes: int, probe: Probe) -> np.ndarray:
     """Fit by SGD; return the weights, (d + 1) x C. The last row is the bias."""
-    fitted = np.zeros((learn.vectors.shape[1] + 1, classes), np.float32)
-    velocity = np.zeros_like(fitted)
+    start = np.zeros((learn.vectors.shape[1] + 1, classes), np.float32)
+    weight, bias = (
+        torch.tensor(x, device="cpu", requires_grad=True) for x in (start[:-1], start[-1])
+    )
+    decayed = {"params": [weight], "weight_decay": probe.weight_decay}
+    groups: list[dict[str, Any]] = [decayed, {"params": [bias]}]
+    optimiser = torch.optim.SGD(groups, lr=probe.learning_rate, momentum=_MOMENTUM)
     steps = probe.epochs * math.ceil(len(labels) / probe.batch_size)
-    for step, index in enumerate(_batches(len(labels), probe)):
-        rows = np.ones((len(index), len(fitted)), np.float32)
-        rows[:, :-1] = learn.rows(index)
-        logits = rows @ fitted
-        error = np.exp(logits - logits.max(axis=1, keepdims=True))
-        error /= error.sum(axis=1, keepdims=True)
-        error[np.arange(len(index)), labels[index]] -= 1
-        slope = rows.T @ (error / len(index))
-        slope[:-1] += probe.weight_decay * fitted[:-1]
-        velocity = _MOMENTUM * velocity + slope
-        fitted -= probe.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2 * velocity
+    cosine = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: (1 + math.cos(math.pi * step / steps)) / 2
+    )
+    for index in _batches(len(labels), probe):
+        logits = torch.from_numpy(learn.rows(index)).float() @ weight + bias
+        truth = torch.from_numpy(labels[index])
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(logits, truth).backward()
+        optimiser.step()
+        cosine.step()
+    fitted = torch.cat([weight, bias[None]]).detach().numpy()
     if not np.isfinite(fitted).all():
         raise InputError(
             f"lower the learning rate of the linear probe: at {probe.learning_rate}, it diverges"
