@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +31,11 @@ from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs, load_ret
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.evaluation.embed import Encoder
+from isotrope.evaluation.options import SHOWN, RankMetric
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.measures.judgement import DevEvaluation
 
-RankMetric = Literal["mrr@10", "ndcg@10"]
-"""A metric of a ranking; :func:`isotrope.retrieval` defines it."""
-
-_SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
 _HELD_OUT_READ = 4_000  # with more held-out records, 4,000 to 8,000 of them are read
 _WORDS = 8  # fewest words of a single text that is cut in two
 LEAST = 20
@@ -153,7 +150,7 @@ def _named(metric: RankMetric, sets: Sequence[RetrievalSet]) -> str:
     """Return the metric with the number of queries and of texts that are ranked for each."""
     queries = sum(len(data.queries) for data in sets)
     texts = " or ".join(f"{len(data.corpus):,}" for data in sets)
-    return f"{_SHOWN[metric]} of {queries:,} queries among {texts} texts"
+    return f"{SHOWN[metric]} of {queries:,} queries among {texts} texts"
 
 
 def holdout_set(

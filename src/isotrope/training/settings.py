@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.settings import Names, Settings, Used, extra_of, setting
 from isotrope.data.sources import Sampling, dataset_files
+from isotrope.evaluation.options import RankMetric
 from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
 
@@ -289,13 +290,10 @@ class TrainSettings(RunSettings):
         "model with the best score is saved; this may be the original model.",
         python="str | Path | None",
     )
-    dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
+    dev_metric: RankMetric = in_watch(
         "mrr@10",
         "Dev score of retrieval data and pairs. Scored pairs always use Spearman's correlation.",
-        used=[
-            with_dev,
-            Used(lambda ranked: ranked, "leave it out: scored pairs use Spearman's correlation"),
-        ],
+        used=[with_dev, Used(lambda ranked: ranked, "leave it out: scored pairs are not ranked")],
     )
     eval_every: int = in_watch(
         125,
