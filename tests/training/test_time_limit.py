@@ -141,7 +141,8 @@ def test_a_run_ends_in_time_and_repeats_as_it_ended(
     monkeypatch.setattr(recipe_facts, "_MEASURING", 0.0)
     began, ticks = time.time(), iter(range(10**6))
     monkeypatch.setattr(time, "time", lambda: began + 60.0 * next(ticks))  # a step: minutes
-    outcome = train(TrainSettings.read({**given, "minutes": 16.0, "epochs": 40.0}))
+    # a warm-up that is longer than the run turns out to be
+    outcome = train(TrainSettings.read({**given, "minutes": 16.0, "epochs": 40.0, "warmup": 20}))
     monkeypatch.undo()
     metrics, config = (
         outcome.result.metrics,

@@ -61,14 +61,17 @@ def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
     if steps is None:
         assert steps_per_epoch is not None  # --streaming is refused without --max-steps
         steps = max(1, math.ceil(settings.epochs * steps_per_epoch))
+    # as transformers rounds a share
+    rising = int(warmup) if warmup >= 1 else math.ceil(warmup * steps)
+    if settings.minutes is not None:  # the number of steps is known only by and by
+        rising = min(rising, steps)
     plan = Plan(
         steps=steps,
         steps_per_epoch=steps_per_epoch or steps,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         optimizer="adamw",
-        # as transformers rounds a share
-        warmup_steps=int(warmup) if warmup >= 1 else math.ceil(warmup * steps),
+        warmup_steps=rising,
         scheduler=settings.scheduler,
     )
     refuse_long_warmup(plan, f"`--warmup {warmup:g}`")
