@@ -11,7 +11,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from isotrope.core.errors import LostProcess
 from isotrope.core.result import Result
 from isotrope.training import loop, text
-from isotrope.training.callbacks import worker_gone
+from isotrope.training.callbacks import Dev, worker_gone
 from isotrope.training.fit_text import fit
 from isotrope.training.launch import REQUEUE
 from isotrope.training.run import Outcome, run, stop_message
@@ -64,6 +64,29 @@ def test_after_the_last_step(
     assert stop_message(outcome).startswith("stopped; run the same command with --resume to")
     monkeypatch.undo()
     assert train(**settings, resume=True).exit_code == 0
+
+
+def test_with_the_last_step_no_second_training_begins(
+    quick: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**quick, "dev": "auto", "holdout": 0.2, "prefer": "trained"}
+    given |= {"refit": True, "eval_every": 0}
+    step = Dev.step
+
+    def asked(self: Dev, at: int) -> None:
+        step(self, at)
+        if at == self.metrics.module.steps:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Dev, "step", asked)
+    outcome = fit(**given)
+    assert outcome.exit_code == 128 + signal.SIGINT
+    assert "refit" not in outcome.result.details
+    assert "first training, whose model is saved in" in stop_message(outcome)
+    monkeypatch.undo()
+    again = text.train(TrainSettings.read(given), resume=True)
+    assert again.exit_code == 0
+    assert "refit" in again.result.details
 
 
 def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:

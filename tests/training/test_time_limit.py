@@ -1,5 +1,6 @@
 """`--minutes`: the number of steps is corrected by the time that the steps of the run take."""
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -84,10 +85,10 @@ def test_minutes_for_all_steps() -> None:
 
 def test_changed_settings_give_the_number_of_steps() -> None:
     limit = TimeLimit(5, {"epochs": 7.0}, frozenset({"log_every", "prefer"}))
-    for most, per_epoch in ((70, 10), (700, 100), (63_000, 9_001)):
-        for steps in (1, 3, 12, 61, most):
+    for most, per_epoch in ((70, 10), (175, 25), (700, 100), (63_000, 9_001), (17_500, 2_500)):
+        for steps in (*range(1, 62), most):
             found = limit.changes(steps, most, per_epoch)
-            assert -(-found["epochs"] * per_epoch // 1) == steps or steps == most
+            assert math.ceil(found["epochs"] * per_epoch) == steps or steps == most
             assert found | of_steps(steps) == found
     assert limit.changes(70, 70, 10)["epochs"] == 7.0
     assert TimeLimit(5, {"max_steps": 90}).changes(12, 90, 10) == {"max_steps": 12}

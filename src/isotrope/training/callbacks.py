@@ -441,7 +441,7 @@ class Between(TrainerCallback):
         steps = all_reduce_max(steps, device)
         if steps != before:
             why = pace.correct(steps)
-            self.checkpoints.last = state.max_steps = steps
+            self.checkpoints.last = state.max_steps = steps = self.module.steps
             control.should_training_stop = False
             if self.metrics is not None:
                 self.metrics.progress.replan(steps, why)

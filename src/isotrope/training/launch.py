@@ -34,9 +34,14 @@ Answer = tuple[str, Any]
 
 REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
-_CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
+CODES: dict[int | None, int] = {
+    None: 0,
+    signal.SIGINT: 128 + signal.SIGINT,
+    signal.SIGTERM: REQUEUE,
+}
+"""The exit code of a run that a signal has stopped, by its number."""
 _HANGS = 20.0  # seconds for the other ranks to end by themselves after one has failed
-_GRACE = 30.0  # seconds for a process to write a checkpoint and end
+GRACE = 30.0  # seconds for a process to write a checkpoint and end
 _LAUNCHER = "ISOTROPE_LAUNCHER"
 _GOES_ON = "finished work is saved; run the same command again to continue"
 _STOPPED = f"stopped on request; {_GOES_ON}"
@@ -180,7 +185,7 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
             for worker in workers:
                 worker.ask(signal.SIGTERM)
             for worker in workers:
-                worker.close(0.0 if requests.count(signal.SIGINT) > 1 else _GRACE)
+                worker.close(0.0 if requests.count(signal.SIGINT) > 1 else GRACE)
 
 
 # the ranks of one training
@@ -254,8 +259,8 @@ def _verdict(answers: Mapping[int, Answer], devices: int) -> int:
     if "failed" in first:
         raise first["failed"][1]
     codes = {value[0] for kind, value in answers.values() if kind == "done"}
-    codes |= {_CODES[value] for kind, value in answers.values() if kind == "stopped"}
-    for code in _CODES.values():
+    codes |= {CODES[value] for kind, value in answers.values() if kind == "stopped"}
+    for code in filter(None, CODES.values()):
         if code in codes:
             return code
     if "lost" in first:
@@ -359,7 +364,7 @@ def _beside(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
                     yield item, value
                     continue
                 workers.remove(worker)
-                worker.close(_GRACE)
+                worker.close(GRACE)
                 failure = failure or _failure(kind, value)
         _end(requests)
         if failure is not None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -32,7 +31,7 @@ from isotrope.encoders.device import find_device
 from isotrope.training.callbacks import Between, Dev, Metrics, Timer, worker_gone
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.images.method import ImageMethod
-from isotrope.training.launch import REQUEUE, handling
+from isotrope.training.launch import CODES, handling
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress, warn
 from isotrope.training.run import Outcome, backend_of, empty_result, remove_intermediates
@@ -176,7 +175,9 @@ class TrainingTask(ABC):
         remove(RunFolder(output).diagnosis)  # of an unfinished run, so it is outdated
         result.save(RunFolder(output).result)
         remove_intermediates(output)
-        return Outcome(result, output, encoder=module.encoder)
+        # a request to stop that came with the last step is one not to begin a second training
+        code = CODES[between.signal] if self.twice else 0
+        return Outcome(result, output, code, encoder=module.encoder)
 
     def _between(self, progress: Progress, trainer: RunTrainer) -> Between:
         """Return the callback that does all work between the steps."""
@@ -275,6 +276,8 @@ def trainer_of(
     with _quiet():
         arguments = SentenceTransformerTrainingArguments(**given)
         arguments._n_gpu = min(1, arguments.n_gpu)  # otherwise torch's DataParallel uses all GPUs
+        if settings.precision == "32":
+            arguments.mixed_precision = "no"  # accelerate's environment may ask for another
         if isinstance(module, ImageMethod):
             return ImageTrainer(model=module, args=arguments)
         losses: dict[str, nn.Module] = {**module.losses}
@@ -306,9 +309,7 @@ def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
             raise LostProcess(
                 f"use fewer `--workers` if memory is short: a process that reads data died ({why})"
             ) from error
-    if between.signal is not None and trainer.state.global_step < between.module.steps:
-        return 128 + signal.SIGINT if between.signal == signal.SIGINT else REQUEUE
-    return 0
+    return CODES[between.signal] if trainer.state.global_step < between.module.steps else 0
 
 
 @contextmanager

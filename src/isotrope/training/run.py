@@ -216,6 +216,7 @@ def _launch(
     with _taken(output, settings, resume=resume, role="starter", lines=lines) as finished:
         if finished is not None:
             return finished
+        torch.cuda.empty_cache()  # what measuring the encoder took, on the GPU of a process
         code, result = launch(settings.devices, _rank, (settings, work, resume, lines))
         return Outcome(result or empty_result(output), output, exit_code=code)
 

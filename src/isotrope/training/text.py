@@ -290,10 +290,10 @@ class TextTask(TrainingTask):
         changed = self.limit.changes(steps, self.most, per_epoch)
         before = self.settings
         settings = self.settings = self.settings.model_copy(update=changed)
+        self.module.replan(plan_of(settings, per_epoch), settings.log_every)
         if rank() == 0:
             ensure_not_replaced(self.output)
             RunFolder(self.output).write_settings(settings.to_yaml())
-        self.module.replan(plan_of(settings, per_epoch), settings.log_every)
         self.dev.history.saved = settings.prefer
         derived = sorted(self.limit.derived)
         return [named(n, new) for n in derived if (new := changed[n]) != getattr(before, n)]

@@ -69,8 +69,8 @@ class TimeLimit:
             return {**self.whole, **derived}
         if "max_steps" in self.whole:
             return {"max_steps": steps, **derived}
-        # rounded down, because the number of steps is rounded up from the epochs
-        return {"epochs": math.floor(steps / steps_per_epoch * 1e7) / 1e7, **derived}
+        # a little less, because the number of steps is rounded up from the epochs
+        return {"epochs": math.floor((steps - 0.01) / steps_per_epoch * 1e7) / 1e7, **derived}
 
     def advice(self, steps: int, most: int, seconds: float) -> str:
         """Return the advice after a run of so many steps and seconds; "" if time sufficed."""

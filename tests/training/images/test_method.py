@@ -225,6 +225,17 @@ def trained(
     return kept
 
 
+@pytest.mark.parametrize("precision", ["32", "bf16"])
+def test_the_environment_of_accelerate_does_not_choose_the_precision(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
+    given = {"data": "digits", "output": "run", "device": "cpu", "precision": precision}
+    settings = ImageSettings.read({**given, "logger": []})
+    found = trainer_of(settings, method("simclr", plan=plan()), tmp_path, None, 6).accelerator
+    assert found.mixed_precision == {"32": "no"}.get(precision, precision)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_run_that_stops_goes_on_as_if_it_had_not(name: str, tmp_path: Path) -> None:
     kinds = {"simclr": "lars", "mocov3": "adamw", "dino": "adamw"}

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import multiprocessing.connection
+import os
 import signal
 import tempfile
 from pathlib import Path
@@ -16,12 +18,14 @@ import isotrope
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.core.image_methods import METHODS
+from isotrope.training.checkpoints import step_of
 from isotrope.training.images import train
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import IMAGE_COLUMNS, fit_images
+from isotrope.training.launch import REQUEUE
 from tests.image_run import write_pictures
 from tests.refused import refused_setting
-from tests.training.interrupted import at
+from tests.training.interrupted import at, checkpoints
 
 STEPS = 4
 
@@ -244,6 +248,27 @@ def test_a_folder_of_pictures_with_broken_ones(
     data = result["details"]["data"]
     assert (data["images"], data["test"]) == (18, 6)
     assert (data["skipped_files"], data["replaced_files"]) == (["cat/13.png"], ["dog/5.png"])
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_signals_the_workers_too(
+    quick: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        workers = multiprocessing.active_children()
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGTERM)
+        assert len(workers) == 2
+        ended = multiprocessing.connection.wait([worker.sentinel for worker in workers], 1)
+        assert not ended
+        signal.raise_signal(signal.SIGTERM)
+
+    at(monkeypatch, 1, stop)
+    outcome = fit_images(**{**quick, "workers": 2, "max_steps": 20})
+    assert outcome.exit_code == REQUEUE
+    assert [step_of(folder) for folder in checkpoints(outcome.output)] == [2]
+    monkeypatch.undo()
+    assert fit_images(**{**quick, "workers": 2, "max_steps": 20}, resume=True).exit_code == 0
 
 
 def test_workers_whose_sockets_have_no_room_are_refused(

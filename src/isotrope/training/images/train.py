@@ -45,7 +45,7 @@ from isotrope.training.card import image_card
 from isotrope.training.fit_text import by_name, check_callbacks
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.settings import ImageSettings, find_method, options_of
-from isotrope.training.launch import cores
+from isotrope.training.launch import GRACE, cores
 from isotrope.training.loop import Steps, TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -287,8 +287,15 @@ def _check_temporary_folder(folder: str) -> None:
         )
 
 
-def _ignore_interrupts(worker: int) -> None:
+def _wait_for_the_run(worker: int) -> None:
+    """Let the run end its step: Ctrl-C and schedulers send signals to the workers, too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name == "posix":
+        signal.signal(signal.SIGTERM, lambda *_: _end_later())
+
+
+def _end_later() -> None:
+    signal.alarm(round(GRACE))  # its default action ends the process
 
 
 @dataclass(kw_only=True)
@@ -312,7 +319,7 @@ class ImageTask(TrainingTask):
             num_workers=_worker_count(self.settings, self.images),
             pin_memory=find_device(self.settings.device).type == "cuda",
             # the main process handles Ctrl-C: the workers continue until the current step is done
-            worker_init_fn=_ignore_interrupts,
+            worker_init_fn=_wait_for_the_run,
         )
 
     def introduce(self, say: Callable[[str], None]) -> None:
