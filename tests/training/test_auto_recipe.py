@@ -630,6 +630,25 @@ def test_nothing_is_measured_if_a_configuration_has_all_settings(
 
 
 @pytest.mark.usefixtures("minilm")
+@pytest.mark.parametrize("texts", [1, 2])
+def test_patience_has_scores_to_count(texts: int, tmp_path: Path) -> None:
+    path = file_of([tuple(row[:texts]) for row in pairs(110)], tmp_path)
+    given = {"dev": "auto", "holdout": 0.4, "patience": 2, "batch_size": 2}
+    few = chosen(path, tmp_path / "run", max_steps=10, **given)
+    assert (few.eval_every, few.prefer, few.refit) == (1, "best", False)
+    many = chosen(path, tmp_path / "run", max_steps=1_000, **given)
+    assert (many.eval_every, many.prefer) == (50, "best")
+    assert chosen(path, tmp_path / "run", max_steps=9_999, **given).eval_every == 125
+    assert chosen(path, tmp_path / "run", eval_every=7, **given).eval_every == 7
+    # --minutes corrects the number of steps, and with it the steps between scores
+    timed = TrainSettings.read({"files": [str(path)], "output": "run", "minutes": 9.0, **given})
+    limit = with_recipe(timed, resume=False)[1]
+    assert limit is not None
+    assert "eval_every" in limit.derived
+    assert "prefer" not in limit.derived
+
+
+@pytest.mark.usefixtures("minilm")
 def test_what_the_recipe_says_is_what_the_run_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

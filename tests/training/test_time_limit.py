@@ -84,7 +84,7 @@ def test_minutes_for_all_steps() -> None:
 
 
 def test_changed_settings_give_the_number_of_steps() -> None:
-    limit = TimeLimit(5, {"epochs": 7.0}, frozenset({"log_every", "prefer"}))
+    limit = TimeLimit(5, {"epochs": 7.0}, frozenset(of_steps(1)))
     for most, per_epoch in ((70, 10), (175, 25), (700, 100), (63_000, 9_001), (17_500, 2_500)):
         for steps in (*range(1, 62), most):
             found = limit.changes(steps, most, per_epoch)
@@ -133,6 +133,19 @@ def test_a_run_is_corrected_by_its_steps(
     whole = train(TrainSettings.read({**config, **other}))
     assert rates(outcome)[-3:] == pytest.approx(rates(whole)[-3:])
     assert whole.result.metrics["steps"] == steps
+
+
+def test_scores_for_patience_follow_the_number_of_steps(
+    given: dict[str, Any], encoder_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_facts, "_seconds", lambda *_: 1e9)  # a record: one step at most
+    own = {"encoder": encoder_folder, "patience": 99, "epochs": 6.0}
+    outcome = train(TrainSettings.read({**given, **own}))
+    config = yaml.safe_load((outcome.output / "config.yaml").read_text())
+    assert config["eval-every"] == outcome.result.metrics["steps"] // 20 == 2
+    _, rows = read_log(outcome.output / "metrics.csv", complete=True)
+    scored = [step for step, row in rows.items() if row.get("dev") is not None]
+    assert scored == [*range(0, 55, 2)]
 
 
 def test_a_run_ends_in_time_and_repeats_as_it_ended(

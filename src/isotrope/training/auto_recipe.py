@@ -111,6 +111,8 @@ def with_recipe(
     derived = {"prefer"} & wanted.keys() - given if chosen.prefer != "original" else set[str]()
     if facts.columns > 1 and "log_every" not in given:
         derived.add("log_every")
+    if settings.patience is not None:
+        derived |= {"eval_every"} & wanted.keys() - given
     return chosen, TimeLimit(
         settings.minutes,
         {name: wanted[name] for name in LIMITED & wanted.keys()},
@@ -176,7 +178,7 @@ def _for_pairs(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
         _cut(length, "the encoder's own limit", longest, settings),
         Choice("query_prompt", query, "the prompt that the encoder was trained with"),
         Choice("passage_prompt", passage, "the prompt that the encoder was trained with"),
-        *_watched(facts, settings, str(of_steps(steps)["prefer"])),
+        *_watched(facts, settings, steps),
         *_twice(facts, settings),
         *(often if often[0].value != settings.log_every else []),
         Choice(
@@ -255,22 +257,25 @@ def _for_texts(facts: Facts, encoder: SentenceEncoder, settings: TrainSettings) 
     wanted = _wanted(1.0, facts, settings)
     longest = min(limit_of(settings, encoder), 128)
     length = _length(longest, min(1.0, wanted), facts, settings)
+    steps, until = _until(wanted, facts, settings, length, "single texts need one epoch")
     return [
         _cut(length, "within the encoder's own limit", longest, settings),
-        *_watched(facts, settings),
+        *_watched(facts, settings, steps),
         Choice(
             "batch_size", _batch(facts, settings), "the other texts of a batch are the negatives"
         ),
-        _until(wanted, facts, settings, length, "single texts need one epoch")[-1],
+        until,
         Choice("between", 0.5, "the saved weights lie midway between original and trained weights"),
     ]
 
 
-def _watched(facts: Facts, settings: TrainSettings, prefer: str = "trained") -> list[Choice]:
+def _watched(facts: Facts, settings: TrainSettings, steps: int) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    given = "dev" in settings.model_fields_set
-    prefer = "original" if facts.start.chance else prefer
+    given, derived = "dev" in settings.model_fields_set, of_steps(steps)
+    # few held-out pairs can reject a training, but choose its best step only if --patience does
     chosen = facts.columns > 1 and "prefer" not in settings.model_fields_set
+    chosen = chosen and (settings.patience is None or bool(facts.start.chance))
+    prefer = "original" if facts.start.chance else str(derived["prefer"])
     prefer = prefer if chosen else settings.prefer
     why = f"the original model is saved if the trained one is {_REJECTED[prefer]}"
     why += ", because so few steps change little," * (chosen and prefer == "best")
@@ -284,8 +289,8 @@ def _watched(facts: Facts, settings: TrainSettings, prefer: str = "trained") -> 
     if not (given or facts.split.share):
         hint = f"{facts.split.lacks} to hold some out for a score; add `--dev FILE`"
         return [Choice("eval_every", 0, hint) if settings.holdout else Choice("holdout", 0.0, hint)]
-    ends = [Choice("eval_every", 0, why)]
-    if facts.columns > 1:  # few held-out pairs can reject a training, but not choose its best step
+    ends = [Choice("eval_every", 0 if settings.patience is None else derived["eval_every"], why)]
+    if chosen:
         ends.append(Choice("prefer", prefer, why))
     if facts.kind == "labelled texts" and settings.dev in (None, "auto"):
         several = "many texts have the label of a query, and this score counts all of the first ten"

@@ -287,7 +287,7 @@ class TrainSettings(RunSettings):
         None,
         "Data to score the model on during training: an STS file, a retrieval folder or a file of "
         "pairs. auto: a part of your text, which is held out of training and needs no labels. The "
-        "model with the best score is saved; this may be the original model.",
+        "score decides which model is saved (--prefer); this may be the original model.",
         python="str | Path | None",
     )
     dev_metric: RankMetric = in_watch(
@@ -309,7 +309,8 @@ class TrainSettings(RunSettings):
     )
     patience: int | None = in_watch(
         None,
-        "Number of dev scores without a new best after which the run ends. Needs --dev.",
+        "Number of dev scores without a new best after which the run ends. Needs --dev. A second "
+        "training (--refit) has no score, so it takes all steps.",
         ge=1,
         used=replace(with_dev, note=False),
     )

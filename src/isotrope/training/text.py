@@ -294,7 +294,7 @@ class TextTask(TrainingTask):
         if rank() == 0:
             ensure_not_replaced(self.output)
             RunFolder(self.output).write_settings(settings.to_yaml())
-        self.dev.history.saved = settings.prefer
+        self.dev.history.saved, self.dev.every = settings.prefer, settings.eval_every
         derived = sorted(self.limit.derived)
         return [named(n, new) for n in derived if (new := changed[n]) != getattr(before, n)]
 

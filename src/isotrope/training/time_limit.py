@@ -17,16 +17,16 @@ SHORTEST = 64
 FEW = 10
 """Steps; after fewer, the trained model must be better to be saved."""
 
-_ROWS = 5  # fewest rows of metrics.csv to log, because a diagnosis needs several
+_OFTEN = {"log_every": 5, "eval_every": 20}  # fewest rows to log, and scores for --patience
 _NEARLY = 0.8  # share of the steps from which a longer training would hardly differ
 _CHANGE = 0.1  # share of the planned steps; a smaller correction is not made
 
 
 def of_steps(steps: int) -> dict[str, int | str]:
-    """Return the settings that ``--recipe auto`` derives from the number of steps, for pairs."""
-    usual = TrainSettings.model_fields["log_every"].default
-    log_every = min(usual, max(1, steps // _ROWS))
-    return {"log_every": log_every, "prefer": "best" if steps < FEW else "trained"}
+    """Return the settings that ``--recipe auto`` derives from the number of steps."""
+    usual = {name: TrainSettings.model_fields[name].default for name in _OFTEN}
+    every = {name: min(usual[name], max(1, steps // times)) for name, times in _OFTEN.items()}
+    return {**every, "prefer": "best" if steps < FEW else "trained"}
 
 
 def minutes_for(steps: float, rest: float, *, second: bool) -> int:
