@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import docs.build
 import isotrope
+from isotrope.core.run_folder import RunFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "trainers.md"
 _, REST = PAGE.read_text(encoding="utf-8").split("## A recipe for each trainer\n")
@@ -141,6 +142,11 @@ def test_a_recipe_runs_and_the_doctor_sees_it(
     exec(RECIPES[name], given(tmp_path))
     assert [len(d.rows) for d in doctors] >= [1]
     assert all(loss["family"] == "softmax" for d in doctors for loss in d.losses.values())
+    for doctor in doctors:
+        if doctor.observes:
+            doctor.finish()  # as at the end of the program
+        assert doctor.path is not None
+        assert RunFolder(doctor.path).diagnosis.is_file()
 
 
 def test_the_skill_has_the_recipes() -> None:

@@ -4,6 +4,7 @@ transformers and Lightning call the ``on_...`` methods of a callback. The Doctor
 calls to one class for each library. A custom loop calls :meth:`Doctor.observe`.
 """
 
+import atexit
 import contextlib
 import functools
 import logging
@@ -18,6 +19,7 @@ from torch import Tensor
 from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
 from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
+from isotrope.core.distributed import rank
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
 from isotrope.diagnostics.anatomy import Anatomy, Row, evidence, save
@@ -80,6 +82,7 @@ class Doctor:
     Args:
         every: Number of steps from one measured step to the next: with 10, steps 0, 10, 20 ...
         path: Folder to write metrics.csv and diagnosis.json to, instead of ``OUTPUT_DIR/isotrope``.
+            In a custom loop, the files are written when the program ends, or by :meth:`save`.
         temperature: Temperature of the loss's softmax, used only if the gradient does not show it.
             The default is the loss's attribute ``temperature``, or 1 / its attribute ``scale``.
         dev: Name of the validation metric that shows whether training helps; larger must be better.
@@ -218,6 +221,9 @@ class Doctor:
             if texts:
                 anatomy.settings.setdefault("kind", "text")
             self.noted(line.removeprefix("of ") if anatomy.place else "the loss", row, line)
+            atexit.unregister(self.finish)
+            if self.path is not None and not rank():  # nothing else says that a loop has ended
+                atexit.register(self.finish)
 
     def keep_in(self, folder: Path | None) -> None:
         """Write the Doctor's files to this folder, unless the user gave a ``path``."""
@@ -268,8 +274,7 @@ class Doctor:
 
     def tell(self, line: str) -> None:
         """Print a line, unless ``say`` is None or this is not the first of several processes."""
-        joined = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if self.say is not None and not (joined and torch.distributed.get_rank()):
+        if self.say is not None and not rank():
             self.say(f"isotrope: {line}")
 
     def numbers(self) -> dict[str, float]:
@@ -320,6 +325,7 @@ class Doctor:
         if folder is None:
             raise ValueError("name a folder in save(path=FOLDER): the Doctor has no path")
         save(folder, self.anatomy, self.diagnose())
+        atexit.unregister(self.finish)
         return folder
 
     def finish(self) -> None:
