@@ -1,6 +1,7 @@
 """No command writes through a link, over its input, or leaves files of two commands together."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,19 @@ def test_a_table_of_scores_does_not_replace_their_data(run, encoder: Path, pairs
     assert found.code == 2
     assert "is an input and would be overwritten" in found.err
     assert pairs.read_bytes() == before
+
+
+@pytest.mark.parametrize("verb", ["encode", "evaluate"])
+def test_a_pipe_is_refused_before_anything_is_measured(
+    run, encoder: Path, pairs: Path, tmp_path: Path, verb: str
+) -> None:
+    pipe = tmp_path / "out.npy"
+    os.mkfifo(pipe)
+    output = ("--retrieval", pairs, "--csv", pipe) if verb == "evaluate" else (pairs, "-o", pipe)
+    columns = ("--columns", "1") if verb == "encode" else ()
+    found = run(verb, encoder, *output, *columns, "--device", "cpu")
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("verb", ["diagnose", "report"])

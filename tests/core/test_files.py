@@ -18,6 +18,7 @@ from isotrope.core.files import (
     stale_temporary_folders,
     tidy,
     write_all,
+    write_text,
 )
 
 # a process that may write no file longer than 64 bytes: what a full disk does, without filling one
@@ -366,6 +367,34 @@ def test_a_link_is_replaced_and_its_target_left(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "new"
     assert (tmp_path / "target" / "own").read_text() == "kept"
     assert names(tmp_path) == ["file", "model", "target"]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_is_not_replaced(tmp_path: Path, linked: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "pipe"
+    if linked:  # as /dev/stdout is
+        path = tmp_path / "link"
+        path.symlink_to(tmp_path / "pipe")
+    before = names(tmp_path)
+    with pytest.raises(InputError):
+        write_text(path, "new")
+    with pytest.raises(InputError):
+        check_outputs(tmp_path, [path.name])
+    assert (tmp_path / "pipe").is_fifo()
+    assert path.is_symlink() == linked
+    assert names(tmp_path) == before
+
+
+def test_a_file_that_a_user_names_is_no_link(tmp_path: Path) -> None:
+    (tmp_path / "page").write_text("published")
+    (tmp_path / "link").symlink_to(tmp_path / "page")
+    with pytest.raises(InputError):
+        check_outputs(tmp_path, ["link"])
+    with pytest.raises(InputError):
+        write_all(tmp_path, {"link": b"new"})
+    assert (tmp_path / "link").read_text() == "published"
+    check_outputs(tmp_path, ["page"])
 
 
 def test_files_of_two_commands_never_lie_side_by_side(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     with _room(path) as room:
+        _check_regular(path)
         yield (temporary := room / path.name)
         there = path.exists() and not path.is_symlink() and temporary.exists()
         if there and path.is_dir() != temporary.is_dir():
@@ -108,6 +109,12 @@ def atomic_replace(path: Path) -> Iterator[Path]:
             raise InputError(f"{path} is a {kinds[0]}, not a {kinds[1]}; choose another name")
         sync(temporary)
         _swap(temporary, path, room / "previous")
+
+
+def _check_regular(path: Path) -> None:
+    """Raise an error if a pipe or a device is at ``path``, which a file must not replace."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"choose another place: {path} is a pipe or a device, not a regular file")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -146,6 +153,9 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
     for path in (folder / name for name in names):
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a file; remove it or choose another place")
+        if path.is_symlink():
+            raise InputError(f"{path} {_LINK}")
+        _check_regular(path)
         if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
             raise InputError(f"{path} is an input and would be overwritten; choose another output")
 

@@ -21,6 +21,7 @@ from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import (
     atomic_replace,
+    check_outputs,
     open_own,
     os_errors_as_input_errors,
     remove,
@@ -96,6 +97,7 @@ def encode_file(
     pooling, device, jobs = settings.pooling, settings.device, settings.jobs
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
+    check_outputs(Path(output).parent, [Path(output).name], [file])
     if takes_images(model, ask_hub=True):
         settings.check_used(pictures=True)
         return encode_pictures(
