@@ -36,13 +36,13 @@ def pretend(monkeypatch: pytest.MonkeyPatch, score: Score = score) -> list[Path]
             return Outcome(finished, folder)
         write_config(settings)
         made.append(folder)
+        for part in ("model", "rejected", "refit", "checkpoints", "tokens"):
+            (folder / part).mkdir(exist_ok=True)
         value = score(settings)
         if math.isinf(value):
             raise Diverged("training diverged: the loss is not finite at step 3")
         if value < 0:
             raise InputError("no such luck")
-        for part in ("model", "checkpoints"):
-            (folder / part).mkdir(exist_ok=True)
         metrics: dict[str, Any] = {"dev_best": value, "loss": -value, "seconds": 1.0}
         known = {"versions": {"isotrope": "1.0"}, "seed": settings.seed}
         result = Result("train", folder.name, {**metrics, "wall_seconds": 2.0}, {}, known)

@@ -177,13 +177,15 @@ def test_the_lowest_may_be_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_only_the_models_of_the_best_may_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretend(monkeypatch)
+    pretend(monkeypatch, lambda s: math.inf if "1e-4,seed=1" in str(s.output) else score(s))
     sweep(spec(tmp_path, RATES, keep="best"))
     runs = tmp_path / "sweep" / "runs"
     kept = sorted(folder.parent.name for folder in runs.glob("*/model"))
     assert kept == ["learning-rate=3e-5,seed=0", "learning-rate=3e-5,seed=1"]
-    assert len(list(runs.glob("*/result.json"))) == 6
-    assert len(list(runs.glob("*/checkpoints"))) == 2
+    assert len(list(runs.glob("*/result.json"))) == 5
+    assert len(list(runs.glob("*/diverged.txt"))) == 1
+    others = [path for path in runs.glob("*/*/") if "3e-5" not in path.parent.name]
+    assert not others  # no folder of another run is left
 
 
 def test_a_failed_run_keeps_the_models_of_its_trial(

@@ -249,13 +249,13 @@ class _Runs:
         return f"{passed} so far, about {format_duration(left)} to go"
 
     def _discard(self) -> None:
-        """Remove models and checkpoints of complete trials that are not the best."""
+        """Remove the models of complete trials that are not the best, and what led to them."""
         complete = list(filter(self._complete, self.trials))
         best = best_of(complete, highest=self.spec.highest)
         for trial in complete:
-            for seed in () if trial is best else trial.results:
-                files = RunFolder(self.spec.folder(trial.values, seed))
-                for part in (files.model, files.checkpoints):
+            for seed in () if trial is best else (*trial.results, *trial.notes):
+                run = RunFolder(self.spec.folder(trial.values, seed))
+                for part in (run.model, run.rejected, run.refit, run.checkpoints, run.tokens):
                     shutil.rmtree(part, ignore_errors=True)
 
 
