@@ -160,6 +160,24 @@ def test_hard_negatives_are_embedded_as_training_embeds_them(encoder: SentenceEn
         audit([*zip(texts, texts, hard, strict=True)], objective="mhe", encoder=encoder)
 
 
+def test_a_batch_has_all_hard_negatives_of_its_rows_in_their_order(
+    encoder: SentenceEncoder,
+) -> None:
+    words = iter(sentences(40))
+    rows = [(next(words), next(words), *(next(words) for _ in range(i % 3))) for i in range(7)]
+    found = embed_rows(
+        encoder,
+        pair_rows(
+            read([{"anchor": a, "positive": p, "negative": n} for a, p, *n in rows]), name="t"
+        ),
+        max_length=16,
+    )
+    assert found.owners is not None
+    assert found.owners.tolist() == [1, 2, 2, 4, 5, 5]
+    assert torch.equal(found.batch(torch.tensor([5, 3, 1])).negatives, found.negatives[[4, 5, 0]])
+    assert found.batch(torch.tensor([3, 6])).negatives is None
+
+
 def test_rows_that_share_a_text_are_a_group(encoder: SentenceEncoder) -> None:
     rows = read_rows([("one text", "x y"), ("another", "X, y!"), ("third", "z")])
     groups = embed_rows(encoder, rows, max_length=8).groups

@@ -78,7 +78,7 @@ class Embedded:
         texts: Hash of each row's anchor and positive, int64 (n x 2). Rows with a common hash are
             not negatives of each other either. None if all such rows are in one group.
         negatives: Embeddings of all rows' hard negatives, q x d; None if there are none.
-        owners: Row of each hard negative, int64 (q).
+        owners: Row of each hard negative in ascending order, int64 (q).
         marks: Hashes in two uint64 arrays: of the anchors and positives (2 x n x 2), and of the
             hard negatives (2 x q). Index 0 of the first axis: equal for near-identical texts.
             Index 1: equal for texts with equal tokens after cutting.
@@ -128,7 +128,8 @@ class Embedded:
         negatives = None
         if not (self.negatives is None or self.owners is None or self.marks is None):
             drawn = rows.numpy()
-            hard = np.concatenate([np.flatnonzero(self.owners == row) for row in drawn])
+            ends = (np.searchsorted(self.owners, drawn, side) for side in ("left", "right"))
+            hard = np.concatenate([np.arange(*own) for own in zip(*ends, strict=True)])
             own, pairs = self.marks[1][:, hard], self.marks[0][:, drawn].transpose(0, 2, 1)
             new = [unseen(m, list(others)) for m, others in zip(own, pairs, strict=True)]
             hard = hard[np.all(new, axis=0)]
