@@ -134,7 +134,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
 def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     audit = audited(InfoNCE(), mine=1, hardness=1.0)
     assert audit.unwritten == {}
-    nothing = Mined(np.zeros((1, 2), np.int64), np.ones(1))
+    nothing = Mined(np.zeros((1, 2), np.int64))
     apart = {**audit.found, "apart": np.arange(199)}
     audit = replace(audit, found=apart, mined=nothing)
     assert list(audit.files()) == ["grouped.jsonl"]

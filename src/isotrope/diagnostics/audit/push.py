@@ -75,11 +75,9 @@ class Mined:
     Attributes:
         rows: Numbers of two rows, int64 (m x 2): of the anchor, and of the row whose positive is
             the negative.
-        hardness: Share of the push on the anchor that comes from the hard negative, m values.
     """
 
     rows: NDArray[np.int64]
-    hardness: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -234,21 +232,33 @@ def between(
     return np.sqrt(push), force / max(float(book.row_force.sum()), 1e-300)
 
 
-def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
+def mine(
+    book: Ledger,
+    groups: NDArray[np.int64],
+    marks: NDArray[np.uint64],
+    count: int,
+    *,
+    hardness: float = 0.3,
+) -> Mined:
     """Return up to ``count`` hard negatives of each row: the other rows that push it most.
 
     Rows that cause more than the share ``hardness`` of the push on the anchor are not used, because
-    they are often false negatives. Rows of the anchor's group are not used either.
+    they are often false negatives. Rows of the anchor's group are not used either, nor rows whose
+    positive is also a positive of the anchor. ``marks`` has the hashes of anchors and positives
+    (n x 2); of several rows with the same positive, only the first is used.
     """
     partners = book.partners
     share = book.force / np.maximum(book.row_force, 1e-300)[:, None]
     usable = (partners >= 0) & (share <= hardness) & (groups[partners] != groups[:, None])
-    taken = usable & (np.cumsum(usable, axis=1) <= count)
-    row, place = np.nonzero(taken)
-    return Mined(
-        np.stack([row, partners[row, place]], axis=1),
-        share[row, place].astype(np.float64),
-    )
+    anchor, positive = (np.unique(side, return_inverse=True)[1] for side in marks.T)
+    texts = positive[partners]
+    known = np.unique(anchor * len(marks) + positive)
+    usable &= ~np.isin(anchor[:, None] * len(marks) + texts, known)
+    for place in range(1, partners.shape[1]):
+        earlier = usable[:, :place] & (texts[:, :place] == texts[:, place, None])
+        usable[:, place] &= ~earlier.any(axis=1)
+    row, place = np.nonzero(usable & (np.cumsum(usable, axis=1) <= count))
+    return Mined(np.stack([row, partners[row, place]], axis=1))
 
 
 def _separable(embedded: Embedded, objective: Objective) -> bool:

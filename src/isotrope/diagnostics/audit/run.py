@@ -140,7 +140,8 @@ def audit_rows(
     common["found"] |= find_texts(rows, embedded)
     mined = None
     if settings.mine:
-        mined = mine(book, common["groups"], settings.mine, hardness=settings.hardness)
+        marks, most = rows.marks[:, :2], settings.hardness
+        mined = mine(book, common["groups"], marks, settings.mine, hardness=most)
     return TextAudit(
         rows=rows,
         encoder=encoder,
