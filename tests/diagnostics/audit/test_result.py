@@ -48,6 +48,13 @@ def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
     assert found["rows"] == 200
 
 
+def test_no_batch_is_larger_than_the_data() -> None:
+    audit = audited(InfoNCE(), batch_size=256)
+    assert audit.batch_size == audit.to_dict()["batch_size"] == 200
+    assert "--batch-size 200 " in audit.flags
+    assert audit.sentence_transformers.endswith("per_device_train_batch_size=200")
+
+
 def test_advice_names_what_to_change_and_says_when_there_is_nothing() -> None:
     audit = audited(InfoNCE(), suspect=9.0)
     assert list(audit.advice()) == [

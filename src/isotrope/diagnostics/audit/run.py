@@ -175,7 +175,7 @@ def _measured(
     embedded: Embedded, objective: Objective, settings: "AuditSettings", *, keep: int
 ) -> tuple[Ledger, dict[str, Any]]:
     """Return the ledger, and the attributes of an audit that need only embeddings."""
-    size, seed = settings.batch_size, settings.seed
+    size, seed = min(settings.batch_size, len(embedded)), settings.seed
     near = nearest(embedded, max(NEAREST, keep), seed=seed)
     book = ledger(embedded, objective, near, keep=keep, seed=seed)
     pairs = alike(embedded, near, book)
