@@ -520,6 +520,21 @@ def test_queries_of_a_dev_file_that_are_trained_on_are_counted(
     assert "10 of 12 queries" in capsys.readouterr().err
 
 
+def test_scored_pairs_of_a_dev_file_that_are_trained_on_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scored = [(a, b, str(i % 5)) for i, (a, b) in enumerate(pairs(32))]
+    header = ("sentence1", "sentence2", "score")
+    path = file_of([header, *scored[:30]], tmp_path)
+    (tmp_path / "other").mkdir()
+    dev = file_of([header, *scored[20:]], tmp_path / "other")
+    given: dict[str, object] = {"files": [str(path)], "output": str(tmp_path / "run")}
+    given |= {"logger": [], "max_steps": 1}
+    given |= {"loss": "CoSENTLoss", "batch_size": 8, "dev": str(dev)}
+    train(TrainSettings.read(given))
+    assert "10 of 12 occur there" in capsys.readouterr().err
+
+
 def test_what_to_try_next(tmp_path: Path) -> None:
     counts = dict.fromkeys([field.name for field in fields(StoreReport)], 0)
     known = {"kept": 100, "columns": 2, "max_length": 32, "truncated_share": 0.5}

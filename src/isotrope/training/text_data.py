@@ -279,8 +279,8 @@ def watched(
         prompts = (settings.query_prompt, settings.passage_prompt)
         watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
         settings.check_used(warn, ranked=len(watch.queries))
-    elif watch is not None and watch.queries:
-        asked = [(query,) for query in watch.queries]
+    elif watch is not None:  # of scored pairs, the first half of the texts are the first sentences
+        asked = [(text,) for text in watch.queries or watch.texts[: len(watch.texts) // 2]]
         met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
         watch = replace(watch, records=len(asked), trained_on=int(met.sum()))
     if watch is not None and settings.streaming is not None:
@@ -301,7 +301,8 @@ def seen_in_training(watch: DevMetric, settings: TrainSettings, *, known: bool) 
             f"the dev score can be higher than that of new texts: {counts} held-out records share "
             "a text, such as the answer, with a training record"
         )
+    what = "queries" if watch.queries else "first sentences"
     return (
-        f"warning: remove the queries of {settings.dev} from the training data: {counts} occur "
+        f"warning: remove the {what} of {settings.dev} from the training data: {counts} occur "
         "there (case and punctuation ignored), so the dev score is too high"
     )
