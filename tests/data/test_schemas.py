@@ -301,7 +301,9 @@ def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, f
     assert paths_of([place / others[0]]) == [place / others[0]], "named by itself"
     for name in names:
         (place / name).unlink()
-    assert len(paths_of([root])) == 1 + len(others), "no file says that it is to train on"
+    assert paths_of([root]) == [place / "README.txt"], "no word of a split is needed to train on it"
+    (place / "README.txt").unlink()
+    assert len(paths_of([root])) == len(others), "there are no others"
 
 
 def test_other_parts_are_left_out_and_named(tmp_path: Path) -> None:
@@ -316,7 +318,9 @@ def test_other_parts_are_left_out_and_named(tmp_path: Path) -> None:
     assert len(list(reading)) == 2
     assert "files not read: a.csv, ptb.valid.txt, snli_1.0_test.jsonl" in str(reading)
     (tmp_path / names[0]).unlink()
-    assert files_of([tmp_path])[1] == [], "no file says that it is to train on"
+    assert [path.name for path in files_of([tmp_path])[0]] == ["notes.txt"]
+    (tmp_path / "notes.txt").unlink()
+    assert files_of([tmp_path])[1] == [], "there are no others"
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".tsv"])

@@ -376,7 +376,7 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
             "folder has no file with text"
         )
     splits = {path: named_split(path, folder) for path in files}
-    read = [p for p in files if TRAIN not in splits.values() or splits[p] in (None, TRAIN)]
+    read = [path for path in files if splits[path] in (None, TRAIN)] or files
     others += [path for path in files if path not in read]
     return sorted(read, key=lambda path: path.parts), others
 
