@@ -162,8 +162,8 @@ CASES: list[tuple[str, Maker, str]] = [
     ("bare.jsonl", content("5\n"), "line 1: give an object such as"),
     (
         "list.jsonl",
-        content('["a", 1]\n'),
-        "line 1: choose a column of text; column '2' holds 1 (int), not text",
+        content('["a", "b"]\n["c", 1]\n'),
+        "line 2: choose a column of text; column '2' holds 1 (int), not text",
     ),
     (
         "number.jsonl",

@@ -477,6 +477,12 @@ def test_scores_of_margins_without_names(tmp_path: Path) -> None:
         ("question1", "question2", "is_duplicate"),
         ("question", "answer", "label"),
         ("sentence_0", "sentence_1", "score"),
+        ("sentence1", "sentence2", "gold_label"),
+        ("query", "document", "relevance"),
+        ("query", "passage", "relevance_label"),
+        ("query", "document", "target"),
+        ("question1", "question2", "duplicate"),
+        ("anchor", "positive", "label"),  # 1 and 0, as mine_hard_negatives writes
     ],
 )
 def test_pairs_that_may_not_belong_together_are_refused_and_the_advice_works(
@@ -490,13 +496,117 @@ def test_pairs_that_may_not_belong_together_are_refused_and_the_advice_works(
     assert records(read(rows, columns=columns)) == [(f"a{i}", f"b{i}") for i in N]
 
 
-def test_classes_of_entailment_are_no_scores() -> None:
+@pytest.mark.parametrize(
+    ("names", "values"),
+    [
+        (("premise", "hypothesis", "label"), [0, 1, 2, 0]),
+        (("sentence1", "sentence2", "gold_label"), ["entailment", "-", "neutral", "entailment"]),
+    ],
+)
+def test_classes_of_entailment_are_no_scores(
+    names: tuple[str, ...], values: list[int | str]
+) -> None:
     """0 is entailment, so that the nearest pairs would have the lowest score."""
-    rows = [{"premise": f"a{i}", "hypothesis": f"b{i}", "label": i % 3} for i in N]
+    rows = [dict(zip(names, (f"a{i}", f"b{i}", values[i]), strict=True)) for i in N]
     with pytest.raises(
         InputError, match="keep only the rows labelled entailment and remove the label column"
     ):
         list(read(rows, scored=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "value"),
+    [
+        (("question", "answer", "target"), lambda i: f"a free text {i}"),
+        (("question", "answer", "target"), lambda i: f"https://example.org/{i}"),
+        (("question", "answer", "topic"), lambda i: i % 2),
+        (("anchor", "positive", "label"), lambda i: i),  # as `isotrope audit` writes
+        (("anchor", "positive", "score"), lambda i: i / 8),
+    ],
+)
+def test_other_columns_beside_pairs_are_not_read(
+    names: tuple[str, str, str], value: Callable[[int], object]
+) -> None:
+    rows = [dict(zip(names, (f"a{i}", f"b{i}", value(i)), strict=True)) for i in range(8)]
+    reading = read(rows)
+    assert records(reading) == [(f"a{i}", f"b{i}") for i in range(8)]
+    assert reading.not_read == [f"not read: {names[2]}"]
+
+
+@pytest.mark.parametrize("names", [("query", "answer"), ("anchor", "positive")])
+@pytest.mark.parametrize(("name", "values"), [("labels", [1, 0, 0]), ("scores", [0.9, 0.8, 0.95])])
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_a_list_of_texts_with_negatives_is_no_list_of_positives(
+    names: tuple[str, str], name: str, values: list[float], kind: Callable[[list[float]], Any]
+) -> None:
+    texts = [[f"p{i}", f"n{i}", f"m{i}"] for i in N]
+    rows = [{names[0]: f"q{i}", names[1]: texts[i], name: kind(values)} for i in N]
+    with pytest.raises(InputError, match="holds scored pairs"):
+        list(read(rows))
+    found = [(*record.texts, *record.scores) for record in read(rows, scored=True)]
+    assert found[:3] == [("q0", text, of) for text, of in zip(texts[0], values, strict=True)]
+    assert len(found) == 12
+
+
+@pytest.mark.parametrize("pair", ["query positive", "anchor pos", "query passage", "query pos"])
+@pytest.mark.parametrize(
+    "negatives",
+    [
+        *("neg", "negs", "negative", "negatives", "hard_negative", "hard_negatives"),
+        *("negative_passage", "neg_1 neg_2", "negative_1 negative_2", "hard_negative_1"),
+    ],
+)
+def test_hard_negatives_in_their_usual_spellings(pair: str, negatives: str) -> None:
+    first, second = pair.split()
+    first = "query" if second == "pos" else first
+    row = {first: "q", second: "p", **{name: f"of {name}" for name in negatives.split()}}
+    row |= {"negative_ids": "7"}
+    assert records(read([row])) == [("q", "p", *(f"of {name}" for name in negatives.split()))]
+
+
+def test_passages_of_dpr_are_the_texts(tmp_path: Path) -> None:
+    row = {
+        "question": "who?",
+        "answers": ["she"],
+        "positive_ctxs": [{"title": "T", "text": "it was her", "score": 1}],
+        "negative_ctxs": [{"title": "O", "text": "at random"}],
+        "hard_negative_ctxs": [{"title": "U", "text": "it was him"}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps([row, row], indent=1))
+    reading = read([tmp_path / "a.json"])
+    assert records(reading) == [("who?", "T it was her", "U it was him")] * 2
+    assert reading.not_read == ["not read: answers, negative_ctxs"]
+
+
+def table(path: Path, *cells: Callable[[int], object]) -> Path:
+    lines = ("\t".join(str(cell(i)) for cell in cells) for i in range(30))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_numbers_in_a_table_without_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    text, other, number = "text {}".format, "other {}".format, (700).__add__
+    pairs = [(f"text {i}", f"other {i}") for i in range(30)]
+    for cells in ((number, text, other), (text, other, number), (number, text, number, other)):
+        reading = read([table(path, *cells)])
+        assert records(reading) == pairs
+        assert "not read: " in str(reading)
+    for cells in ((number, text), (text, number)):
+        assert records(read([table(path, *cells)])) == [(f"text {i}",) for i in range(30)]
+    for cells in ((lambda i: i % 3, text), (text, lambda i: i % 3)):  # labels
+        reading = read([table(path, *cells)], paired=False)
+        assert [(r.texts, r.group) for r in reading] == [
+            ((f"text {i}",), f"{i % 3}") for i in range(30)
+        ]
+    for score in (lambda i: i % 6, lambda i: i + 0.5):
+        scored = read([table(path, text, other, score)], scored=True)
+        assert [r.scores for r in scored] == [(score(i),) for i in range(30)]
+    with pytest.raises(InputError, match="holds scored pairs"):  # ids of queries, and scores
+        list(read([table(path, lambda i: i // 4, lambda i: i / 8, text, other)]))
+    for cells in ((text, lambda i: f"{i}" * (i % 3 == 0) or f"word {i}"), (number, number)):
+        expected = [tuple(str(cell(i)) for cell in cells) for i in range(30)]
+        assert records(read([table(path, *cells)])) == expected
 
 
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:

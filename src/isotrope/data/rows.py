@@ -61,6 +61,23 @@ class Table:
         """Return the cells of the first rows, without blank lines."""
         return [cells for _, cells in islice(self.cells(self.columns), HEAD) if cells]
 
+    def values(self, name: str) -> list[Any]:
+        """Return the cells of a column in the first rows, without missing ones."""
+        cells = (row[self.columns.index(name)] for row in self.head())
+        return [c.tolist() if hasattr(c, "tolist") else c for c in cells if not missing(c)]
+
+    def numbers(self, name: str) -> list[Any]:
+        """Return the numbers among the values of a column; an empty list if most are no numbers."""
+        values = self.values(name)
+        numbers = [value for value in values if number(value) is not None]
+        return numbers if 2 * len(numbers) > len(values) else []
+
+    def judges(self, name: str) -> bool:
+        """Return whether the values of a column are numbers, lists, or a few single words."""
+        values = self.values(name)
+        words = {str(v) for v in values if number(v) is None and not isinstance(v, list)}
+        return bool(values) and len(words) <= 5 and all(len(word.split()) == 1 for word in words)
+
 
 def missing(value: object) -> bool:
     """Return whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
@@ -92,6 +109,12 @@ def number(value: object) -> float | None:
     except (ValueError, OverflowError):  # OverflowError: an integer of JSON with 400 digits
         return None
     return found if math.isfinite(found) else None
+
+
+def are_ids(numbers: Sequence[Any]) -> bool:
+    """Return whether numbers are whole and differ, and are more than the grades from 0 to 10."""
+    all_whole = all(float(each).is_integer() for each in numbers)
+    return all_whole and len({*numbers}) == len(numbers) > 11
 
 
 def cell_score(value: object, path: Path, line: int, where: str = "") -> float:

@@ -1,7 +1,7 @@
 """Recognises what the rows of a table are, for example pairs of texts, or labelled texts.
 
-The names of the columns decide. In a table with more than two columns without names, a column of
-mostly numbers holds scores. All other columns without names hold texts.
+The names of the columns decide. Without names, a column of mostly numbers holds scores or, beside a
+single column of texts, labels; different whole numbers are ids. All other columns hold texts.
 
 | rows | columns |
 |---|---|
@@ -34,7 +34,7 @@ from typing import NamedTuple
 from isotrope.core.errors import InputError, place
 from isotrope.core.legible import counted, shortened
 from isotrope.data.lines import visible
-from isotrope.data.rows import Table, cell_scores, cell_texts, mark, missing, number
+from isotrope.data.rows import Table, are_ids, cell_scores, cell_texts, mark, missing, number
 from isotrope.data.table import SUFFIXES, files_of, open_table, plain_suffix, table_of
 
 _OTHERS = (
@@ -48,6 +48,7 @@ PAIRS = (
     ("query", "positive_passages", "negative_passages"),
     ("messages", "positive_messages", "negative_messages"),
     ("query", "pos_doc", "neg_doc"),
+    ("question", "positive_ctxs", "hard_negative_ctxs"),
     ("query", "response", "rejected_response"),
     *((*names.split(), "negative") for names in _OTHERS),
 )
@@ -57,13 +58,15 @@ TEXT = ("text", "sentence")
 """Column names of single texts. The first match decides."""
 
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
+_JUDGED = ("labels", "scores", "gold_label", "relevance", "relevance_label", "target", "duplicate")
 _LABEL = ("label", "labels", "label_text")
+_NEGATIVE = r"(hard_?)?neg(ative)?(_passage|_document|_doc|_answer|_text)?"
 EMPTY = "an empty text"
 """A reason for skipping a row."""
 HEADER = frozenset(
-    {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_LABEL}
-    | {"id", "idx", "index", "title", "body", "category", "class", "target", "review"}
-    | {"sentiment", "topic", "group", "query_id", "neg_scores", "pos_scores", "scores"}
+    {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_JUDGED, *_LABEL}
+    | {"id", "idx", "index", "title", "body", "category", "class", "review", "hard_negative"}
+    | {"sentiment", "topic", "group", "query_id", "neg_scores", "pos_scores", "negative_passage"}
     | {f"negative_{i}" for i in range(64)}
 )
 """Known column names. A first line with only such names is a header."""
@@ -140,20 +143,25 @@ def form_of(
     if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
         raise InputError(f"{place(table.place)}: rename a column; two are called {twice[0]!r}")
     names = {name.lower(): name for name in reversed(table.columns) if name != group}
+    judging = (names[name] for name in _JUDGED if name in names)
     scored = next((names[name] for name in _SCORE if name in names), "")
+    scored = scored or next(filter(table.judges, judging), "")
     label = next((names[name] for name in _LABEL if name in names), "")
     for first, second, other in PAIRS:
         # a column ``pos`` or ``positive`` has positives by its name; others may have scores
         sure = second.startswith("pos") and first != "messages"
         second = second if second in names else f"{second}s"
         if first in names and second in names:
-            numbered = re.compile(rf"{other}(s|_?\d+)?")
+            numbered = re.compile(rf"({other}|{_NEGATIVE})(s|_?\d+)?")
             negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
             texts = (names[first], names[second], *negatives)
             if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
                 return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]), group)
-            if scored and not sure and not negatives:
-                return Form("scored pairs", texts, (scored,), group)
+            if scored and not negatives:
+                cells = table.values(scored)
+                judges = {*map(number, cells)} == {0, 1} or isinstance([*cells, 0][0], list)
+                if judges or not sure:
+                    return Form("scored pairs", texts, (scored,), group)
             given = next((names[n] for n in ("scores", "score") if n in names), "")
             return Form("pairs", texts, (given,) if given and negatives else (), group)
     for name in TEXT:
@@ -170,20 +178,16 @@ def form_of(
 
 
 def _untitled(table: Table) -> Form:
-    """Return the form of columns without names; a column of mostly numbers has the scores."""
-    head = table.head() if len(table.columns) > 2 else []
-    scores = tuple(
-        name
-        for i, name in enumerate(table.columns)
-        if 2 * sum(number(row[i]) is not None for row in head) > len(head)
-    )
-    texts = tuple(name for name in table.columns if name not in scores)
-    if scores and len(texts) > 1:
-        if len(texts) > 2:
-            return Form("pairs", texts, scores)
-        if len(scores) == 1:
-            return Form("scored pairs", texts, scores)
-    return Form("texts" if len(table.columns) == 1 else "pairs", table.columns)
+    """Return the form of columns without names; a column of mostly numbers has no texts."""
+    numbers = {n: table.numbers(n) for n in table.columns if len(table.columns) > 1}
+    texts = tuple(name for name in table.columns if not numbers.get(name))
+    scores = tuple(name for name, own in numbers.items() if own and not are_ids(own))
+    if len(texts) == 1:
+        label = scores[0] if len(scores) == 1 else ""
+        return Form("labelled texts" if label else "texts", texts, group=label)
+    if len(texts) == 2 and scores:
+        return Form("scored pairs", texts, scores[-1:])
+    return Form("pairs", texts or table.columns, scores if texts else ())
 
 
 def _proposal(table: Table, choose: int) -> str:
@@ -266,7 +270,8 @@ class Reading:
                     f"give only files with the same kind of records; {place(table.place)} holds "
                     f"{form.kind}, but {place(first[1])} holds {first[0]}"
                 )
-            classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
+            used = [name.lower() for name in form.columns]
+            classes = used == ["premise", "hypothesis", "label"] or "gold_label" in used
             if form.kind == "scored pairs" and (classes or not self.scored):
                 chosen = ",".join(form.texts)
                 columns = f". If all pairs belong together, use `--columns {chosen}`"
@@ -448,7 +453,8 @@ def read(
 def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
     """Return the scores of one positive of a row, which becomes a record."""
     if len(form.scores) < 2:
-        return tuple(scores[0]) if scores else ()
+        several = form.kind == "scored pairs" and len(scores[0]) > 1  # of the texts of a list
+        return tuple(scores[0][positive : positive + 1] if several else chain(*scores))
     own = scores[0][positive : positive + 1]
     return (*own, *chain.from_iterable(scores[1:])) if own else ()
 

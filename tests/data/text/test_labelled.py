@@ -132,6 +132,6 @@ def test_a_test_part_may_hold_one_class(tmp_path: Path) -> None:
 
 
 def test_labels_that_were_never_trained_on(tmp_path: Path) -> None:
-    train, test = write(tmp_path / "a.tsv", tsv(*ROWS)), write(tmp_path / "b.tsv", "x\t1\ny\t0\n")
+    train, test = write(tmp_path / "a.tsv", tsv(*ROWS)), write(tmp_path / "b.tsv", "x\tp\ny\tq\n")
     with pytest.raises(InputError, match=r"b\.tsv: give two files .* such as 'x', is in .*a\.t"):
         load_labelled(train, test)
