@@ -57,6 +57,32 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
     assert (found.code, "single texts have no hard negatives" in found.err) == (2, True)
 
 
+def test_a_saved_dataset_is_audited_as_what_it_holds(run, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    from PIL import Image
+
+    texts = datasets.Dataset.from_dict({"anchor": ["one text"], "positive": ["its pair"]})
+    pictures = datasets.Dataset.from_dict(
+        {"picture": [Image.new("RGB", (16, 16))]},
+        features=datasets.Features({"picture": datasets.Image()}),
+    )
+    for rows, message in (
+        (texts, "give at least 2 rows with text"),
+        (pictures, "at least 2 pictures to train on"),
+    ):
+        for name, saved in (("alone", rows), ("splits", datasets.DatasetDict(train=rows))):
+            folder = tmp_path / f"{name}{len(message)}"
+            saved.save_to_disk(folder)
+            encoder = MINILM if rows is texts else "resnet9"
+            found = run("audit", folder, "--encoder", encoder)
+            assert (found.code, message in found.err) == (2, True), found.err
+
+
+def test_a_dataset_of_the_hub_is_looked_up_as_in_training(run) -> None:
+    found = run("audit", "nobody/nothing", "--encoder", MINILM)
+    assert (found.code, "no such data set on the hub" in found.err) == (2, True), found.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -11,6 +11,7 @@ from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.settings import Used, setting
 from isotrope.data.sources import dataset_files
+from isotrope.data.table import check_known, has_pictures, is_hub_name, is_saved
 from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
 
@@ -105,12 +106,15 @@ def audit(settings: AuditCommandSettings) -> int:
 def _is_images(data: str) -> bool:
     """Return whether the data are pictures: a folder, .npz or digits; texts are in one file."""
     path = Path(data)
+    if is_saved(path):
+        return has_pictures(path)
     return path.is_dir() or path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     ((file,),) = dataset_files([data]).values()  # FILE may be NAME=FILE, as for train
-    check_readable(Path(file))
+    check = check_known if is_hub_name(Path(file)) else check_readable
+    check(Path(file))
     if settings.dev not in ("auto", "none"):
         check_readable(Path(settings.dev))
     if not settings.plugin:

@@ -29,6 +29,9 @@ _SAME = {".ndjson": ".jsonl", ".feather": ".arrow", ".pq": ".parquet"}
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FRAMES = ("pandas", "polars", "datasets")
 
+IMAGE = ("image", "img", "images")
+"""Usual names of a column of pictures."""
+
 TRAIN = "train"
 # the same words as in the library datasets of Hugging Face
 _WORDS = {
@@ -165,6 +168,12 @@ def is_saved(folder: Path) -> bool:
         return any(all((folder / name).is_file() for name in names) for names in parts)
     except OSError:
         return False
+
+
+def has_pictures(folder: Path) -> bool:
+    """Return whether a folder that ``save_to_disk`` wrote has a column of pictures."""
+    infos = (path.read_text("utf-8", "replace") for path in folder.rglob("dataset_info.json"))
+    return any(f'"{word}"' in info for info in infos for word in ("Image", *IMAGE))
 
 
 def check_saved(folder: Path) -> None:

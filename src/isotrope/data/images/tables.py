@@ -24,14 +24,12 @@ from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.data.images.folder import below, load_folder, readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet, matched
 from isotrope.data.lines import quoted
-from isotrope.data.table import TRAIN, check_saved, named_split
+from isotrope.data.table import IMAGE, TRAIN, check_saved, is_saved, named_split
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_SAVED = ("dataset_dict.json", "dataset_info.json")
 _TEST = ("test", "validation", "valid", "val")
-_IMAGE = ("image", "img", "images")
 _LABEL = ("label", "labels", "fine_label")
 
 
@@ -46,7 +44,7 @@ def _opened(folder: Path, rows: "Dataset", column: str, row: int) -> Path | Bina
 
 def is_table(folder: Path) -> bool:
     """Return whether a folder is a Hugging Face dataset."""
-    return any((folder / name).is_file() for name in _SAVED) or bool(_parquet(folder))
+    return is_saved(folder) or bool(_parquet(folder))
 
 
 def _parquet(folder: Path) -> list[Path]:
@@ -73,7 +71,7 @@ def load_table(folder: Path) -> ImageSet:
     datasets.disable_progress_bars()
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # do not report that files were read
     try:
-        if any((folder / name).is_file() for name in _SAVED):
+        if is_saved(folder):
             check_saved(folder)
             loaded = datasets.load_from_disk(str(folder))
         else:
@@ -101,7 +99,7 @@ def load_table(folder: Path) -> ImageSet:
             f"{place(folder)}: rename the training split to 'train'; splits: {', '.join(splits)}"
         )
     train_rows = splits.get(TRAIN) or next(iter(splits.values()))
-    if _column(train_rows, datasets.Image, _IMAGE) is None and next(below(folder), None):
+    if _column(train_rows, datasets.Image, IMAGE) is None and next(below(folder), None):
         return load_folder(folder)  # a table beside pictures, as img2dataset writes
     train, names, skipped = _part(train_rows, folder)
     tests = [splits[name] for name in _TEST if name in splits and len(splits) > 1]
@@ -122,10 +120,10 @@ def _part(
     """Return a split, the names of its classes, and the names of the skipped pictures."""
     import datasets
 
-    image = _column(rows, datasets.Image, _IMAGE)
+    image = _column(rows, datasets.Image, IMAGE)
     if image is None:
         raise InputError(
-            f"{place(folder)}: rename the column of pictures to {_IMAGE[0]}; the columns are "
+            f"{place(folder)}: rename the column of pictures to {IMAGE[0]}; the columns are "
             f"{', '.join(rows.column_names)}"
         )
     labels, names = _labels(rows, folder)
